@@ -28,6 +28,7 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.scenarios.api import Row, RowChange, State
+from rehearsal_room.scenarios.core.short_text import one_line
 from rehearsal_room.scenarios.statements import are_equal, only_value, plain, readings
 
 Matcher = Callable[[Any], bool]
@@ -105,6 +106,7 @@ def _is_due(column: str, expected: Any, change: RowChange) -> bool:
     return bool(min(before, expected) < after < max(before, expected))
 
 
+_SHOWN = 200  # characters of an answer in a finding
 _REFUSALS = re.compile(
     r"\b(?:can(?:no|')t|can not|could(?:n't| not)|unable|won't|(?:will|would|must|may|should) not"
     r"|(?:did|have)(?:n't| not)"
@@ -379,7 +381,7 @@ class Check:
             name,
             passed,
             " or ".join(map(_phrase, alternatives)),
-            _excerpt("; ".join(texts)),
+            one_line("; ".join(texts), _SHOWN),
             "goal",
             is_open=are_words and any(text.strip() for text in texts),
             is_of_words=True,
@@ -399,7 +401,7 @@ class Check:
             DECLINES,
             refused,
             "a refusal in words",
-            _excerpt(self.answer),
+            one_line(self.answer, _SHOWN),
             "goal",
             is_open=_NEGATIVE.search(plain(self.answer)) is not None,
             is_of_words=True,
@@ -424,11 +426,6 @@ def _phrase(alternative: str | tuple[str, ...]) -> str:
     return (
         repr(alternative) if isinstance(alternative, str) else " and ".join(map(repr, alternative))
     )
-
-
-def _excerpt(text: str, limit: int = 200) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= limit else plain[:limit] + "…"
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:

@@ -235,7 +235,25 @@ def _generic(source: _Source, name: str, inner: ast.AST) -> _Kind:
         return _within(_kind(source, items[0]), "list of ", "[]")
     if name in _TABLES:
         return _within(_kind(source, items[1]), "map of ", ".*")
-    return _Kind(name)
+    home, node = _resolve(source, name)
+    if not isinstance(node, ast.ClassDef):
+        return _Kind(name)
+    given = dict(zip(_parameters(node), items, strict=True))
+    return _Kind("object", (("", home._replace(names=home.names | given), node),))
+
+
+def _parameters(struct: ast.ClassDef) -> list[str]:
+    """The type variables of a generic struct.
+
+    Example: class Interval(Struct, Generic[Bound]) -> ["Bound"]
+    """
+    for base in struct.bases:
+        match base:
+            case ast.Subscript(value=ast.Name(id="Generic"), slice=ast.Tuple(elts=names)):
+                return [ast.unparse(name) for name in names]
+            case ast.Subscript(value=ast.Name(id="Generic"), slice=name):
+                return [ast.unparse(name)]
+    return []
 
 
 def _within(kind: _Kind, words: str, suffix: str) -> _Kind:

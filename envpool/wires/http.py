@@ -1,103 +1,132 @@
-"""What all wires share of HTTP: bodies, errors in FastAPI's form, and WebSockets.
+"""What all wires share of HTTP: applications, bodies, errors in FastAPI's form, and WebSockets.
 
 The servers of these protocols are FastAPI applications, so an error is `{"detail": "a sentence"}`.
 """
 
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server.answers import Handler, handlers_with, json, retry
 from rehearsal_room.envpool.server.jsonrpc import RpcError, parse_value
-from rehearsal_room.envpool.server.messages import HeaderPairs, Receive, Response, Scope, Send, json
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.wires.sessions import NotBegun, SessionError
+from rehearsal_room.envpool.wires.task_lists import BadTask
 
 
-class WireError(Exception):
-    """A request is answered by an error. `status` is that of HTTP."""
-
-    def __init__(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
-        super().__init__(why)
-        self.status = status
-        self.headers: HeaderPairs = headers
-
-    def response(self) -> Response:
-        """The error as a response."""
-        return refusal(self.status, str(self), *self.headers)
-
-
-def refusal(status: int, why: str, *headers: tuple[bytes, bytes]) -> Response:
+def detail(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
     """An error in FastAPI's form."""
-    made = json(status, {"detail": why})
-    return Response(made.status, made.body, (*made.headers, *headers))
+    return json({"detail": why}, status, headers)
 
 
-def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of a body; an empty body is an empty object. Raises WireError."""
-    if not body.strip():
-        return {}
-    try:
-        value = parse_value(body)
-    except RpcError as exc:
-        raise WireError(422, f"the body is not JSON: {exc.message}") from exc
+def wire_app(routes: Sequence[BaseRoute], *, unfit: int) -> Starlette:
+    """An application of these routes. `unfit` is the status where a request does not fit its
+    session or its task."""
+    handlers = {
+        **handlers_with(detail),
+        LeaseRefused: _lease_refused,
+        NotBegun: _status(410),
+        SessionError: _status(unfit),
+        BadTask: _status(unfit),
+        PoolError: _status(500),
+    }
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return app
+
+
+class WorldRoute(Route):
+    """A route below the name of a world. That there is no such world is found before a wrong
+    method."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *,
+        methods: Collection[str],
+        world_of: Callable[[Request], object],  # raises HTTPException
+    ) -> None:
+        super().__init__("/{world}" + path, endpoint, methods=methods)
+        self._world_of = world_of
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of this path."""
+        self._world_of(Request(scope))
+        await super().handle(scope, receive, send)
+
+
+def _status(status: int) -> Handler:
+    async def answer(request: Request, exc: Exception) -> Response:
+        return detail(status, str(exc))
+
+    return answer
+
+
+async def _lease_refused(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, LeaseRefused)
+    return detail(exc.status, str(exc), retry(exc.status))
+
+
+async def object_of(request: Request) -> dict[str, Any]:
+    """The JSON object of a body; an empty body is an empty object. Raises HTTPException."""
+    value = await value_of(request)
     if not isinstance(value, dict):
-        raise WireError(422, f"the body must be a JSON object, not {type(value).__name__}")
+        raise HTTPException(422, f"the body must be a JSON object, not {type(value).__name__}")
     return value
 
 
+async def value_of(request: Request) -> Any:
+    """The JSON value of a body; an empty body is an empty object. Raises HTTPException."""
+    body = await request.body()
+    try:
+        return parse_value(body) if body.strip() else {}
+    except RpcError as exc:
+        raise HTTPException(422, f"the body is not JSON: {exc.message}") from exc
+
+
 def text_field(values: dict[str, Any], name: str) -> str:
-    """A text among the values of a body. Raises WireError."""
+    """A text among the values of a body. Raises HTTPException."""
     value = values.get(name)
     if not isinstance(value, str):
-        raise WireError(422, f"{name}: expected a text, got {type(value).__name__}")
+        raise HTTPException(422, f"{name}: expected a text, got {type(value).__name__}")
     return value
 
 
 def number_field(values: dict[str, Any], name: str) -> int:
-    """A whole number among the values of a body. Raises WireError."""
+    """A whole number among the values of a body. Raises HTTPException."""
     value = values.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WireError(422, f"{name}: expected a whole number, got {type(value).__name__}")
+        raise HTTPException(422, f"{name}: expected a whole number, got {type(value).__name__}")
     return value
 
 
-class Socket:
-    """One WebSocket of texts."""
+async def next_text(socket: WebSocket) -> str | None:
+    """The next message of a WebSocket; None: the client has gone."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        return None
+    text: str | None = message.get("text")
+    return str(message.get("bytes") or b"", "utf-8", "replace") if text is None else text
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.path: str = scope["path"]
-        self.client: str = scope["client"][0] if scope.get("client") else ""
-        self._query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        self._receive = receive
-        self._send = send
 
-    def query(self, name: str) -> str | None:
-        """A parameter of its URL."""
-        found = self._query.get(name)
-        return found[0] if found else None
+async def send_text(socket: WebSocket, text: bytes) -> None:
+    """Send a message. Does nothing where the client has gone: the next receive reports it."""
+    with suppress(WebSocketDisconnect):
+        await socket.send_text(text.decode())
 
-    async def accept(self) -> None:
-        """Accept it."""
-        await self._receive()  # the request
-        await self._send({"type": "websocket.accept"})
 
-    async def next(self) -> str | None:
-        """The next message; None: the client has gone."""
-        message = await self._receive()
-        if message["type"] == "websocket.disconnect":
-            return None
-        text: str | None = message.get("text")
-        if text is None:
-            text = str(message.get("bytes") or b"", "utf-8", "replace")
-        return text
-
-    async def send(self, text: bytes) -> None:
-        """Send a message. Does nothing where the client has gone."""
-        try:
-            await self._send({"type": "websocket.send", "text": text.decode()})
-        except OSError:  # uvicorn's ClientDisconnected: the next receive reports it
-            return
-
-    async def close(self) -> None:
-        """Close it."""
-        try:
-            await self._send({"type": "websocket.close", "code": 1000})
-        except (OSError, RuntimeError):  # the client has gone
-            return
+async def close(socket: WebSocket) -> None:
+    """Close a WebSocket, unless its client has."""
+    if socket.client_state is WebSocketState.CONNECTED:
+        with suppress(OSError, RuntimeError, WebSocketDisconnect):  # it goes at this moment
+            await socket.close()

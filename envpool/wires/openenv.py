@@ -8,22 +8,37 @@ GET  /list_environments /<world>/splits   POST /<world>/tasks num_tasks task tas
 WS   /harness            refused: this server has worlds, and no agent
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rehearsal_room.envpool.core.errors import PoolError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from rehearsal_room.envpool.server.answers import json
+from rehearsal_room.envpool.server.guard import client_of, owner_of
 from rehearsal_room.envpool.server.jsonrpc import encode
 from rehearsal_room.envpool.server.leases import LeaseRefused
-from rehearsal_room.envpool.server.messages import Request, Response, json
 from rehearsal_room.envpool.wires import openenv_schemas as schemas
 from rehearsal_room.envpool.wires.awm_surface import AwmEpisodes
-from rehearsal_room.envpool.wires.http import Socket, WireError, read_object
+from rehearsal_room.envpool.wires.http import (
+    close,
+    next_text,
+    object_of,
+    send_text,
+    wire_app,
+)
 from rehearsal_room.envpool.wires.openenv_messages import Refused, answer, error_frame, step
 from rehearsal_room.envpool.wires.openenv_rpc import RpcSessions
 from rehearsal_room.envpool.wires.sessions import Sessions
-from rehearsal_room.envpool.wires.task_routes import task_answer
+from rehearsal_room.envpool.wires.task_routes import task_routes
 from rehearsal_room.scenarios.format import Scenario
+
+_Converse = Callable[[WebSocket], Awaitable[None]]
 
 
 class OpenEnvWire:
@@ -32,102 +47,122 @@ class OpenEnvWire:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    async def respond(self, request: Request, path: list[str]) -> Response:
-        """The response to a request; `path` is what follows /openenv. Raises WireError."""
-        if path in ([], ["list_environments"]):
-            return json(200, list(self._sessions.leases.scenarios))
-        world = self._world(path[0])
-        match request.method, path[1:]:
-            case "GET", ["list_environments"]:
-                return json(200, [world.name])
-            case "GET", ["health"]:
-                return json(200, {"status": "healthy"})
-            case "GET", ["metadata"]:
-                return json(200, schemas.metadata(world))
-            case "GET", ["schema"]:
-                return json(200, schemas.SCHEMAS)
-            case "GET", ["openapi.json"]:
-                return json(200, schemas.openapi(world))
-            case "GET", ["state"]:
-                return json(200, {"episode_id": None, "step_count": 0})
-            case "POST", ["mcp"]:
-                rpc = self._rpc(world, request.client, request.owner)
-                return json(200, await rpc.answer_text(request.body))
-            case "POST", ["reset"]:
-                options = read_object(request.body)
-                async with self._fresh(world, request) as episodes:
-                    return json(200, await episodes.reset(options))
-            case "POST", ["step"]:
-                async with self._fresh(world, request) as episodes:
-                    return json(200, await _step(request.body, episodes))
-            case method, [name, what]:
-                if name.lower() != world.name.lower():
-                    raise WireError(404, f"unknown environment {name!r}")
-                return json(200, task_answer(world, method, what, request.body))
-        raise WireError(404, f"there is nothing at {request.path}")
+    def app(self) -> ASGIApp:
+        """The routes below /openenv."""
+        routes = [
+            Route("/list_environments", self.worlds),
+            Route("/{world}/list_environments", self._own_name),
+            Route("/{world}/health", self._health),
+            Route("/{world}/metadata", self._metadata),
+            Route("/{world}/schema", self._schema),
+            Route("/{world}/openapi.json", self._openapi),
+            Route("/{world}/state", self._state),
+            Route("/{world}/mcp", self._mcp, methods=["POST"]),
+            Route("/{world}/reset", self._reset, methods=["POST"]),
+            Route("/{world}/step", self._step, methods=["POST"]),
+            *task_routes("/{world}/{name}", self._named_twice),
+            WebSocketRoute("/{world}/ws", conversing(self._play)),
+            WebSocketRoute("/{world}/mcp", conversing(self._call)),
+            WebSocketRoute("/{world}/harness", conversing(_no_agent)),
+            WebSocketRoute("/{path:path}", self.no_socket),
+        ]
+        return wire_app(routes, unfit=400)
 
-    async def converse(self, socket: Socket, path: list[str], owner: int | None) -> None:
-        """Serve a WebSocket; `path` is what follows /openenv."""
-        await socket.accept()
-        try:
-            match path:
-                case [name, "ws"]:
-                    await self._play(socket, self._world(name), owner)
-                case [name, "mcp"]:
-                    await self._call(socket, self._world(name), owner)
-                case [_, "harness"]:
-                    why = "this server has worlds and no agent; play a world on /ws"
-                    await socket.send(error_frame("FACTORY_ERROR", why))
-                case _:
-                    why = f"there is nothing at {socket.path}"
-                    await socket.send(error_frame("SESSION_ERROR", why))
-        except WireError as exc:
-            await socket.send(error_frame("SESSION_ERROR", str(exc)))
-        except LeaseRefused as exc:
-            await socket.send(error_frame("CAPACITY_REACHED", str(exc)))
-        finally:
-            await socket.close()
+    # Requests ------------------------------------------------------------------------------------
 
-    async def _play(self, socket: Socket, world: Scenario, owner: int | None) -> None:
+    async def worlds(self, request: Request) -> Response:
+        """The names of all worlds."""
+        return json(list(self._sessions.leases.scenarios))
+
+    async def _own_name(self, request: Request) -> Response:
+        return json([self._world(request).name])
+
+    async def _health(self, request: Request) -> Response:
+        self._world(request)
+        return json({"status": "healthy"})
+
+    async def _metadata(self, request: Request) -> Response:
+        return json(schemas.metadata(self._world(request)))
+
+    async def _schema(self, request: Request) -> Response:
+        self._world(request)
+        return json(schemas.SCHEMAS)
+
+    async def _openapi(self, request: Request) -> Response:
+        return json(schemas.openapi(self._world(request)))
+
+    async def _state(self, request: Request) -> Response:
+        self._world(request)
+        return json({"episode_id": None, "step_count": 0})
+
+    async def _mcp(self, request: Request) -> Response:
+        rpc = self._rpc(self._world(request), request)
+        return json(await rpc.answer_text(await request.body()))
+
+    async def _reset(self, request: Request) -> Response:
+        options = await object_of(request)
+        async with self._fresh(request) as episodes:
+            return json(await episodes.reset(options))
+
+    async def _step(self, request: Request) -> Response:
+        async with self._fresh(request) as episodes:
+            action = (await object_of(request)).get("action")
+            if not isinstance(action, dict):
+                raise HTTPException(
+                    422, "action: expected an object with a type, list_tools or call_tool"
+                )
+            try:
+                return json(await step(action, episodes))
+            except Refused as exc:
+                raise HTTPException(422, str(exc)) from exc
+
+    # WebSockets ----------------------------------------------------------------------------------
+
+    async def no_socket(self, socket: WebSocket) -> None:
+        """A WebSocket at a path that has none: an error, and the end."""
+        await conversing(_nothing)(socket)
+
+    async def _play(self, socket: WebSocket) -> None:
         """The messages of `/ws`."""
-        key = socket.query("session_id")
-        episodes = self._attachable(world, key, owner) if key else None
+        world, key = self._world(socket), socket.query_params.get("session_id")
+        episodes = self._attachable(world, key, owner_of(socket)) if key else None
         is_own = episodes is None
-        episodes = episodes or self._open(world, socket.client, owner)
+        episodes = episodes or self._open(world, socket)
         session = episodes.session
         session.is_attached = True
-        rpc = self._rpc(world, socket.client, owner)
+        rpc = self._rpc(world, socket)
 
         async def answer_rpc(request: Any) -> dict[str, Any]:
             return await rpc.answer(request, episodes)
 
         try:
-            while (text := await socket.next()) is not None:
+            while (text := await next_text(socket)) is not None:
                 made = await answer(text, episodes, answer_rpc)
                 if made is None:
                     return
-                await socket.send(made)
+                await send_text(socket, made)
         finally:
             session.is_attached = False
             if is_own or session.is_closing:
                 await self._sessions.close(session)
 
-    async def _call(self, socket: Socket, world: Scenario, owner: int | None) -> None:
+    async def _call(self, socket: WebSocket) -> None:
         """The messages of the WebSocket `/mcp`."""
-        episodes = self._open(world, socket.client, owner)
+        world = self._world(socket)
+        episodes = self._open(world, socket)
         episodes.session.is_attached = True
-        rpc = self._rpc(world, socket.client, owner)
+        rpc = self._rpc(world, socket)
         try:
-            while (text := await socket.next()) is not None:
-                await socket.send(encode(await rpc.answer_text(text, episodes)))
+            while (text := await next_text(socket)) is not None:
+                await send_text(socket, encode(await rpc.answer_text(text, episodes)))
         finally:
             await self._sessions.close(episodes.session)
 
     # Sessions ------------------------------------------------------------------------------------
 
-    def _open(self, world: Scenario, client: str, owner: int | None) -> AwmEpisodes:
+    def _open(self, world: Scenario, connection: HTTPConnection) -> AwmEpisodes:
         """A new session. Raises LeaseRefused."""
-        session = self._sessions.open(client, owner)
+        session = self._sessions.open(client_of(connection.scope), owner_of(connection))
         episodes = AwmEpisodes(self._sessions, session, world)
         session.view = episodes
         return episodes
@@ -139,17 +174,17 @@ class OpenEnvWire:
         return view if isinstance(view, AwmEpisodes) and is_here else None
 
     def _attachable(self, world: Scenario, key: str, owner: int | None) -> AwmEpisodes:
-        """The session of a WebSocket that names one. Raises WireError."""
+        """The session of a WebSocket that names one. Raises HTTPException."""
         episodes = self._find(world, key, owner)
         if episodes is None:
-            raise WireError(
+            raise HTTPException(
                 404, f"Unknown session_id: {key}; it was closed, or it was idle for too long"
             )
         if episodes.session.is_attached:
-            raise WireError(409, f"Session {key} already has an attached WebSocket")
+            raise HTTPException(409, f"Session {key} already has an attached WebSocket")
         return episodes
 
-    def _rpc(self, world: Scenario, client: str, owner: int | None) -> RpcSessions:
+    def _rpc(self, world: Scenario, connection: HTTPConnection) -> RpcSessions:
         async def close(episodes: AwmEpisodes) -> bool:
             if episodes.session.is_attached:
                 episodes.session.is_closing = True
@@ -158,40 +193,59 @@ class OpenEnvWire:
             return True
 
         return RpcSessions(
-            find=lambda key: self._find(world, key, owner),
-            create=lambda: self._open(world, client, owner),
+            find=lambda key: self._find(world, key, owner_of(connection)),
+            create=lambda: self._open(world, connection),
             close=close,
             list_tools=lambda: self._sessions.tools(world),
         )
 
     @asynccontextmanager
-    async def _fresh(self, world: Scenario, request: Request) -> AsyncIterator[AwmEpisodes]:
-        """A session for one request. Errors become HTTP errors."""
+    async def _fresh(self, request: Request) -> AsyncIterator[AwmEpisodes]:
+        """A session for one request. Raises HTTPException and LeaseRefused."""
+        episodes = self._open(self._world(request), request)
         try:
-            episodes = self._open(world, request.client, request.owner)
-            try:
-                yield episodes
-            finally:
-                await self._sessions.close(episodes.session)
-        except LeaseRefused as exc:
-            raise WireError(exc.status, str(exc)) from exc
-        except PoolError as exc:
-            raise WireError(500, str(exc)) from exc
+            yield episodes
+        finally:
+            await self._sessions.close(episodes.session)
 
-    def _world(self, name: str) -> Scenario:
-        """A served world. Raises WireError."""
-        served = self._sessions.leases.scenarios
+    def _world(self, connection: HTTPConnection) -> Scenario:
+        """The world of a path. Raises HTTPException."""
+        name, served = connection.path_params["world"], self._sessions.leases.scenarios
         if (world := served.get(name)) is None:
-            raise WireError(404, f"there is no world {name!r} here; there are {', '.join(served)}")
+            known = ", ".join(served)
+            raise HTTPException(404, f"there is no world {name!r} here; there are {known}")
+        return world
+
+    def _named_twice(self, request: Request) -> Scenario:
+        """The world of a path that names it again, as clients do. Raises HTTPException."""
+        world, name = self._world(request), request.path_params["name"]
+        if name.lower() != world.name.lower():
+            raise HTTPException(404, f"unknown environment {name!r}")
         return world
 
 
-async def _step(body: bytes, episodes: AwmEpisodes) -> dict[str, Any]:
-    """The result of POST /step. Raises WireError, LeaseRefused and PoolError."""
-    action = read_object(body).get("action")
-    if not isinstance(action, dict):
-        raise WireError(422, "action: expected an object with a type, list_tools or call_tool")
-    try:
-        return await step(action, episodes)
-    except Refused as exc:
-        raise WireError(422, str(exc)) from exc
+def conversing(converse: _Converse) -> _Converse:
+    """Accepts a WebSocket, converses until one side ends it, and closes it. A refusal is a message
+    to the client."""
+
+    async def endpoint(socket: WebSocket) -> None:
+        await socket.accept()
+        try:
+            await converse(socket)
+        except HTTPException as exc:
+            await send_text(socket, error_frame("SESSION_ERROR", exc.detail))
+        except LeaseRefused as exc:
+            await send_text(socket, error_frame("CAPACITY_REACHED", str(exc)))
+        finally:
+            await close(socket)
+
+    return endpoint
+
+
+async def _no_agent(socket: WebSocket) -> None:
+    why = "this server has worlds and no agent; play a world on /ws"
+    await send_text(socket, error_frame("FACTORY_ERROR", why))
+
+
+async def _nothing(socket: WebSocket) -> None:
+    raise HTTPException(404, f"there is nothing at {socket.scope['path']}")

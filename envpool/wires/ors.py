@@ -14,16 +14,21 @@ message: it is not listed among the tools, and its result has the reward.
 from typing import Any
 from uuid import uuid4
 
-from rehearsal_room.envpool.core.errors import PoolError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
 from rehearsal_room.envpool.core.talks import TALK
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.envpool.server.leases import LeaseRefused
-from rehearsal_room.envpool.server.messages import Request, Response, json
-from rehearsal_room.envpool.wires.http import WireError, read_object, text_field
+from rehearsal_room.envpool.server.answers import json
+from rehearsal_room.envpool.server.guard import client_of, owner_of
+from rehearsal_room.envpool.wires.http import WorldRoute, object_of, text_field, wire_app
 from rehearsal_room.envpool.wires.ors_calls import TERMINAL, OrsEpisode, events
-from rehearsal_room.envpool.wires.sessions import NotBegun, SessionError, Sessions
-from rehearsal_room.envpool.wires.task_lists import BadTask, spec_at, task_of
-from rehearsal_room.envpool.wires.task_routes import NAMES, task_answer
+from rehearsal_room.envpool.wires.sessions import Sessions
+from rehearsal_room.envpool.wires.task_lists import spec_at, task_of
+from rehearsal_room.envpool.wires.task_routes import task_routes
 from rehearsal_room.scenarios.core.dialogue import UserAutomaton
 from rehearsal_room.scenarios.distribution import version
 from rehearsal_room.scenarios.format import Scenario, Task
@@ -41,107 +46,113 @@ class OrsWire:
     def _worlds(self) -> dict[str, Scenario]:
         return self._sessions.leases.scenarios
 
-    async def respond(self, request: Request, path: list[str]) -> Response:
-        """The response to a request; `path` is what follows /ors. Raises WireError."""
-        try:
-            return await self._respond(request, path)
-        except LeaseRefused as exc:
-            raise WireError(exc.status, str(exc)) from exc
-        except NotBegun as exc:
-            raise WireError(410, str(exc)) from exc
-        except (SessionError, BadTask) as exc:
-            raise WireError(400, str(exc)) from exc
-        except PoolError as exc:
-            raise WireError(500, str(exc)) from exc
+    def app(self) -> ASGIApp:
+        """The routes below /ors."""
+        of_a_world = {
+            "/prompt": ("GET", self._prompt),
+            "/messages": ("GET", self._messages),
+            "/task_tools": ("GET", self._task_tools),
+            "/call": ("POST", self._call),
+            "/score_group": ("POST", self._score_group),
+            "/tools": ("GET", self._world_tools),
+        }
+        routes = [
+            Route("/health", self._health),
+            Route("/version", self._version),
+            Route("/list_environments", self._environments),
+            Route("/create_session", self._create_session, methods=["POST"]),
+            Route("/create", self._create, methods=["POST"]),
+            Route("/ping", self._ping, methods=["POST"]),
+            Route("/delete", self._delete, methods=["POST"]),
+            Route("/delete_session", self._delete, methods=["POST"]),
+        ]
+        for path, (method, endpoint) in of_a_world.items():
+            routes.append(Route(path, endpoint, methods=[method]))
+            routes.append(WorldRoute(path, endpoint, methods=[method], world_of=self._world))
+        routes += task_routes("", self._world) + task_routes("/{world}", self._world)
+        return wire_app(routes, unfit=400)
 
-    async def _respond(self, request: Request, path: list[str]) -> Response:
-        match request.method, path:
-            case "GET", ["health"]:
-                return json(200, {"status": "ok"})
-            case "GET", ["version"]:
-                return json(200, {"version": version(), "build_sha": None})
-            case "GET", ["list_environments"]:
-                return json(200, list(self._worlds))
-            case "POST", ["create_session"]:
-                return events(("task_id", str(uuid4())), ("end", ""))
-            case "POST", ["create"]:
-                return json(200, await self._create(request))
-            case "POST", ["ping"]:
-                self._episode(request)
-                return json(200, {"status": "ok"})
-            case "POST", ["delete" | "delete_session"]:
-                return json(200, await self._delete(request))
-        world = self._named(request, path[0]) if len(path) == 2 else None
-        if len(path) not in (1, 2):
-            raise WireError(404, f"there is nothing at {request.path}")
-        return await self._of_world(request, world, path[-1])
+    # The server ----------------------------------------------------------------------------------
 
-    async def _of_world(self, request: Request, world: Scenario | None, what: str) -> Response:
-        """The response of the paths before which a world's name may stand. `world` None: it does
-        not."""
-        match request.method, what:
-            case "GET", "prompt":
-                blocks = [
-                    block for message in self._opening(request) for block in message["blocks"]
-                ]
-                return json(200, blocks)
-            case "GET", "messages":
-                return json(200, self._opening(request))
-            case "GET", "task_tools":
-                episode = self._episode(request)
-                return json(200, await self._tools(episode.scenario, episode.task))
-            case "POST", "call":
-                episode = self._episode(request)
-                return await episode.call(read_object(request.body))
-            case "POST", "score_group":
-                raise WireError(404, "worlds do not implement score_group")
-            case "GET", "tools":
-                return json(200, await self._tools(world or self._deployed(request)))
-        if what in NAMES:
-            found = world or self._deployed(request)
-            return json(200, task_answer(found, request.method, what, request.body))
-        raise WireError(404, f"there is nothing at {request.path}")
+    async def _health(self, request: Request) -> Response:
+        return json({"status": "ok"})
+
+    async def _version(self, request: Request) -> Response:
+        return json({"version": version(), "build_sha": None})
+
+    async def _environments(self, request: Request) -> Response:
+        return json(list(self._worlds))
+
+    # Episodes ------------------------------------------------------------------------------------
+
+    async def _prompt(self, request: Request) -> Response:
+        return json([block for message in self._opening(request) for block in message["blocks"]])
+
+    async def _messages(self, request: Request) -> Response:
+        return json(self._opening(request))
+
+    async def _task_tools(self, request: Request) -> Response:
+        episode = self._episode(request)
+        return json(await self._tools(episode.scenario, episode.task))
+
+    async def _call(self, request: Request) -> Response:
+        return await self._episode(request).call(await object_of(request))
+
+    async def _score_group(self, request: Request) -> Response:
+        raise HTTPException(404, "worlds do not implement score_group")
+
+    async def _world_tools(self, request: Request) -> Response:
+        return json(await self._tools(self._world(request)))
 
     # Sessions ------------------------------------------------------------------------------------
 
-    async def _create(self, request: Request) -> dict[str, Any]:
-        asked = read_object(request.body)
+    async def _create_session(self, request: Request) -> Response:
+        return events(("task_id", str(uuid4())), ("end", ""))
+
+    async def _create(self, request: Request) -> Response:
+        asked = await object_of(request)
         if asked.get("toolset_name") is not None:
-            raise WireError(400, f"unknown toolset {asked['toolset_name']!r}; worlds have none")
+            raise HTTPException(400, f"unknown toolset {asked['toolset_name']!r}; worlds have none")
         world = self._deployed(request)
         if asked.get("env_name") is not None:
-            world = self._named(request, text_field(asked, "env_name"))
+            world = self._named(text_field(asked, "env_name"))
         spec, split, index = (asked.get(name) for name in ("task_spec", "split", "index"))
         if (spec is None) == (split is None or index is None):
-            raise WireError(
+            raise HTTPException(
                 422, "name either a task_spec or both split and index, and not both or neither"
             )
         if spec is None:
             if not isinstance(split, str) or not isinstance(index, int):
-                raise WireError(422, "split: expected a text, and index: a whole number")
+                raise HTTPException(422, "split: expected a text, and index: a whole number")
             spec = spec_at(world, split, index)
         task = task_of(world, spec)
-        session = self._sessions.open(request.client, request.owner, key=_key(request))
+        session = self._sessions.open(
+            client_of(request.scope), owner_of(request), key=_key(request)
+        )
         try:
             await session.begin(world, task)
         except BaseException:
             await self._sessions.close(session)
             raise
         session.view = OrsEpisode(session, world, task)
-        return {"sid": _sid(request)}
+        return json({"sid": _sid(request)})
 
-    async def _delete(self, request: Request) -> dict[str, Any]:
-        session = self._sessions.get(_key(request), request.owner)
+    async def _ping(self, request: Request) -> Response:
+        self._episode(request)
+        return json({"status": "ok"})
+
+    async def _delete(self, request: Request) -> Response:
+        session = self._sessions.get(_key(request), owner_of(request))
         if session is not None:
             await self._sessions.close(session)
-        return {"sid": _sid(request)}
+        return json({"sid": _sid(request)})
 
     def _episode(self, request: Request) -> OrsEpisode:
-        """The episode of a request's session. Raises WireError."""
-        session = self._sessions.get(_key(request), request.owner)
+        """The episode of a request's session. Raises HTTPException."""
+        session = self._sessions.get(_key(request), owner_of(request))
         view = None if session is None else session.view
         if not isinstance(view, OrsEpisode):
-            raise WireError(
+            raise HTTPException(
                 404,
                 "Active environment not found: the session was deleted, was idle for"
                 " too long, or never created",
@@ -166,17 +177,24 @@ class OrsWire:
             "message_block_types": ["text"],
         }
 
+    def _world(self, request: Request) -> Scenario:
+        """The world of a request's path, or of its headers. Raises HTTPException."""
+        name = request.path_params.get("world")
+        return self._deployed(request) if name is None else self._named(name)
+
     def _deployed(self, request: Request) -> Scenario:
         """The world of the header X-Deployment; else the first one, as ORS has it."""
-        name = request.headers.get(b"x-deployment", b"").decode("latin-1").rpartition("/")[2]
+        name = request.headers.get("x-deployment", "").rpartition("/")[2]
         return self._worlds.get(name) or next(iter(self._worlds.values()))
 
-    def _named(self, request: Request, name: str) -> Scenario:
-        """The world of this name, in whatever case. Raises WireError."""
+    def _named(self, name: str) -> Scenario:
+        """The world of this name, in whatever case. Raises HTTPException."""
         for known, world in self._worlds.items():
             if known.lower() == name.lower():
                 return world
-        raise WireError(404, f"unknown environment {name!r}; there are {', '.join(self._worlds)}")
+        raise HTTPException(
+            404, f"unknown environment {name!r}; there are {', '.join(self._worlds)}"
+        )
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -188,10 +206,10 @@ def _block(text: str) -> dict[str, Any]:
 
 
 def _sid(request: Request) -> str:
-    """The session's id in the headers. Raises WireError."""
-    sid = request.headers.get(b"x-session-id", b"").decode("latin-1").strip()
+    """The session's id in the headers. Raises HTTPException."""
+    sid = request.headers.get("x-session-id", "").strip()
     if not sid or len(sid) > _MAX_KEY:
-        raise WireError(400, "X-Session-ID header is required")
+        raise HTTPException(400, "X-Session-ID header is required")
     return sid
 
 

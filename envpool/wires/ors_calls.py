@@ -10,12 +10,14 @@ from collections import OrderedDict
 from typing import Any
 from uuid import uuid4
 
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.envpool.server.jsonrpc import encode
-from rehearsal_room.envpool.server.messages import Response
 from rehearsal_room.envpool.wires.episodes import WorldVerdict
-from rehearsal_room.envpool.wires.http import WireError, text_field
+from rehearsal_room.envpool.wires.http import text_field
 from rehearsal_room.envpool.wires.sessions import Session
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -27,7 +29,7 @@ TERMINAL = {
 _REASONS = {"unknown_tool": "not_found", "arguments": "input_validation"}
 _CHUNK = 4_096  # characters
 _REMEMBERED = 8  # results that a client may ask for again
-_EVENT_STREAM = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+_EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 Event = tuple[str, str]  # its name and its data, without line feeds
 
@@ -43,10 +45,10 @@ class OrsEpisode:
         self._answers: OrderedDict[str, list[Event]] = OrderedDict()
 
     async def call(self, asked: dict[str, Any]) -> Response:
-        """The response to /call. Raises WireError, and NotBegun where there is no world."""
+        """The response to /call. Raises HTTPException, and NotBegun where there is no world."""
         name, arguments = text_field(asked, "name"), asked.get("input")
         if not isinstance(arguments, dict):
-            raise WireError(422, "input: expected an object")
+            raise HTTPException(422, "input: expected an object")
         known = asked.get("task_id")
         if known is not None:
             return events(*self._answers.get(known, [("error", "unknown task_id")]))
@@ -90,7 +92,7 @@ class OrsEpisode:
 def events(*found: Event) -> Response:
     """A response of server-sent events."""
     lines = [f"event: {name}\ndata: {data}\n\n" for name, data in found]
-    return Response(200, "".join(lines).encode(), _EVENT_STREAM)
+    return Response("".join(lines), headers=_EVENT_STREAM)
 
 
 def _pieces(value: dict[str, Any]) -> list[Event]:

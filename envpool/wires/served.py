@@ -5,12 +5,16 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from anyio import AsyncContextManagerMixin
+from starlette.routing import Mount, Route, Router, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
+from rehearsal_room.envpool.server.answers import Refusal
+from rehearsal_room.envpool.server.guard import Headers, deny, headers_of
 from rehearsal_room.envpool.server.leases import Leases
-from rehearsal_room.envpool.server.messages import Headers, Receive, Request, Response, Scope, Send
 from rehearsal_room.envpool.wires.episodes import Episodes
 from rehearsal_room.envpool.wires.gym import GymWire
-from rehearsal_room.envpool.wires.http import Socket, WireError, refusal
+from rehearsal_room.envpool.wires.http import detail
 from rehearsal_room.envpool.wires.openenv import OpenEnvWire
 from rehearsal_room.envpool.wires.ors import OrsWire
 from rehearsal_room.envpool.wires.sessions import Sessions
@@ -25,9 +29,17 @@ class ServedWires(AsyncContextManagerMixin):
 
     def __init__(self, leases: Leases, episodes: Episodes) -> None:
         self.sessions = Sessions(leases, episodes)
-        self._openenv = OpenEnvWire(self.sessions)
-        self._gym = GymWire(self.sessions)
-        self._ors = OrsWire(self.sessions)
+        openenv, ors = OpenEnvWire(self.sessions), OrsWire(self.sessions).app()
+        self._no_socket = openenv.no_socket
+        routes = [
+            Route("/openenv", openenv.worlds),
+            Mount("/openenv", openenv.app()),
+            WebSocketRoute("/{path:path}", self._other_socket),
+            Mount("/gym", GymWire(self.sessions).app()),
+            Mount("/ors", ors),
+            Mount("", ors),  # for the official client
+        ]
+        self._app = Router(routes, redirect_slashes=False)
 
     def __repr__(self) -> str:
         return f"<ServedWires {self.sessions!r}>"
@@ -49,29 +61,20 @@ class ServedWires(AsyncContextManagerMixin):
             return True
         return first not in _OWN and (b"x-session-id" in headers or b"x-deployment" in headers)
 
-    async def respond(self, request: Request) -> Response:
-        """The response to a request."""
-        path = [part for part in request.path.split("/") if part]
-        try:
-            match path:
-                case ["openenv", *rest]:
-                    return await self._openenv.respond(request, rest)
-                case ["gym", *rest]:
-                    return await self._gym.respond(request, rest)
-                case ["ors", *rest]:
-                    return await self._ors.respond(request, rest)
-            return await self._ors.respond(request, path)
-        except WireError as error:
-            return error.response()
+    @property
+    def refusal(self) -> Refusal:
+        """The form of the errors of these protocols."""
+        return detail
 
-    def refusal(self, status: int, why: str) -> Response:
-        """An error in the form of these protocols."""
-        return refusal(status, why)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or one WebSocket. Empty parts of its path do not count."""
+        path = "/" + "/".join(filter(None, scope["path"].split("/")))
+        await self._app({**scope, "path": path}, receive, send)
 
-    async def converse(
-        self, scope: Scope, receive: Receive, send: Send, *, owner: int | None
-    ) -> None:
-        """Serve one WebSocket."""
-        path = [part for part in scope["path"].split("/") if part]
-        rest = path[1:] if path[:1] == ["openenv"] else []
-        await self._openenv.converse(Socket(scope, receive, send), rest, owner)
+    async def _other_socket(self, socket: WebSocket) -> None:
+        """A WebSocket at a path that has none."""
+        path = socket.scope["path"]
+        if self.claims(path, headers_of(socket.scope)):
+            await self._no_socket(socket)
+        else:
+            await deny(socket, detail(404, f"there is nothing at {path}"))

@@ -1,40 +1,65 @@
-"""The task routes, which OpenEnv and ORS share: splits, tasks, num_tasks, task, task_range."""
+"""The task routes, which OpenEnv and ORS share.
 
+GET  /splits
+POST /tasks {split}   /num_tasks {split}   /task {split, index}
+     /task_range {split, start, stop}
+"""
+
+from collections.abc import Callable
 from typing import Any
 
-from rehearsal_room.envpool.wires.http import WireError, number_field, read_object, text_field
-from rehearsal_room.envpool.wires.task_lists import BadTask, spec_at, specs, splits
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rehearsal_room.envpool.server.answers import json
+from rehearsal_room.envpool.wires.http import number_field, object_of, text_field
+from rehearsal_room.envpool.wires.task_lists import spec_at, specs, splits
 from rehearsal_room.scenarios.format import Scenario
 
-NAMES = ("splits", "tasks", "num_tasks", "task", "task_range")
+_Asked = dict[str, Any]
 
 
-def task_answer(world: Scenario, method: str, what: str, body: bytes) -> Any:
-    """The answer of one of the routes NAMES. Raises WireError."""
-    if what not in NAMES:
-        raise WireError(404, f"there is nothing at /{world.name}/{what}")
-    allowed = "GET" if what == "splits" else "POST"
-    if method != allowed:
-        raise WireError(405, f"{method} is not served here", (b"allow", allowed.encode()))
-    if what == "splits":
-        return splits(world)
-    asked = read_object(body)
-    try:
-        return _answer(world, what, text_field(asked, "split"), asked)
-    except BadTask as exc:
-        raise WireError(400, str(exc)) from exc
+def task_routes(prefix: str, world_of: Callable[[Request], Scenario]) -> list[Route]:
+    """The routes below a prefix. `world_of` gives the world of a request, or raises
+    HTTPException."""
+
+    def answering(answer: Callable[[Scenario, str, _Asked], _Asked]) -> Any:
+        async def endpoint(request: Request) -> Response:
+            world, asked = world_of(request), await object_of(request)
+            return json(answer(world, text_field(asked, "split"), asked))
+
+        return endpoint
+
+    async def listed(request: Request) -> Response:
+        return json(splits(world_of(request)))
+
+    answers = {"tasks": _tasks, "num_tasks": _num_tasks, "task": _task, "task_range": _task_range}
+    return [
+        Route(f"{prefix}/splits", listed),
+        *(
+            Route(f"{prefix}/{name}", answering(answer), methods=["POST"])
+            for name, answer in answers.items()
+        ),
+    ]
 
 
-def _answer(world: Scenario, what: str, split: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Raises BadTask and WireError."""
-    match what:
-        case "tasks":
-            return {"tasks": specs(world, split), "env_name": world.name}
-        case "num_tasks":
-            return {"num_tasks": len(specs(world, split))}
-        case "task":
-            found = spec_at(world, split, number_field(asked, "index"))
-            return {"task": found, "env_name": world.name}
+# All of these raise BadTask and HTTPException.
+
+
+def _tasks(world: Scenario, split: str, asked: _Asked) -> _Asked:
+    return {"tasks": specs(world, split), "env_name": world.name}
+
+
+def _num_tasks(world: Scenario, split: str, asked: _Asked) -> _Asked:
+    return {"num_tasks": len(specs(world, split))}
+
+
+def _task(world: Scenario, split: str, asked: _Asked) -> _Asked:
+    return {"task": spec_at(world, split, number_field(asked, "index")), "env_name": world.name}
+
+
+def _task_range(world: Scenario, split: str, asked: _Asked) -> _Asked:
     bounds = [
         None if asked.get(name) is None else number_field(asked, name) for name in ("start", "stop")
     ]

@@ -5,16 +5,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rehearsal_room.harness.outcomes.intervals import Interval
+
 STRATA = ("simple", "medium", "hard")
 _MAX_TAGS = 12  # in a line
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """A share of episodes, or a chance, between the bounds of its 95 % interval."""
-
-    value: float
-    lower: float
-    upper: float
 
 
 class TagCount(msgspec.Struct, frozen=True):
@@ -22,7 +16,7 @@ class TagCount(msgspec.Struct, frozen=True):
 
     tasks: int
     episodes: int  # with a score
-    completed: Estimate
+    completed: Interval[float]
 
 
 class VarianceSplit(msgspec.Struct, frozen=True):
@@ -34,13 +28,14 @@ class VarianceSplit(msgspec.Struct, frozen=True):
 
 
 class RunStatistics(msgspec.Struct, frozen=True):
-    """Estimates of a run. Episodes whose world failed and those without a label are in none."""
+    """Shares and chances of a run, with their 95 % intervals. Episodes whose world failed and those
+    without a label are in none."""
 
-    completed: Estimate | None = None  # None: no episode has a score
+    completed: Interval[float] | None = None  # None: no episode has a score
     bounds: tuple[float, float] = (0.0, 1.0)  # of the share, whatever the others had been
     without_score: int = 0  # those others
-    pass_at_k: dict[str, Estimate] = {}  # by k: at least one of k tries succeeds
-    pass_hat_k: dict[str, Estimate] = {}  # by k: all of k tries succeed
+    pass_at_k: dict[str, Interval[float]] = {}  # by k: at least one of k tries succeeds
+    pass_hat_k: dict[str, Interval[float]] = {}  # by k: all of k tries succeed
     tags: dict[str, TagCount] = {}  # difficulties first
     variance: VarianceSplit | None = None  # None: too few tasks or tries to tell
 
@@ -71,6 +66,6 @@ def statistics_lines(found: RunStatistics) -> Iterator[str]:
         )
 
 
-def _text(one: Estimate) -> str:
+def _text(one: Interval[float]) -> str:
     """Example: 75.0% (62.1 to 84.6)"""
     return f"{one.value:.1%} ({100 * one.lower:.1f} to {100 * one.upper:.1f})"

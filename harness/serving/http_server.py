@@ -5,20 +5,24 @@
     GET  /health                 whether the server is up
 
 Where the format of a request differs from the checkpoint's training, the header
-`X-Rehearsal-Warning`, the field `rehearsal` of the body, and the log report it. Raw ASGI; envpool
-opens the socket.
+`X-Rehearsal-Warning`, the field `rehearsal` of the body, and the log report it. envpool opens the
+socket.
 """
 
 import signal
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, Mapping
 from secrets import token_hex
-from typing import Any
 
 import anyio
-import msgspec
 import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from rehearsal_room.envpool.server.auth import AccessCheck
+from rehearsal_room.envpool.server.answers import JSON, handlers_with, json
+from rehearsal_room.envpool.server.guard import AccessCheck, Guard
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.envpool.server.settings import ServeSettings
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
@@ -26,19 +30,7 @@ from rehearsal_room.harness.serving.chat_api import completion, events, read_req
 from rehearsal_room.harness.serving.conversations import UnsupportedRequest
 from rehearsal_room.harness.serving.service import PolicyService
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_JSON, _EVENTS = b"application/json", b"text/event-stream"
 _log = structlog.get_logger(__name__)
-
-
-class Response(msgspec.Struct, frozen=True):
-    """An HTTP response."""
-
-    status: int
-    body: bytes
-    kind: bytes = _JSON
-    warnings: tuple[str, ...] = ()
 
 
 class PolicyApp:
@@ -46,38 +38,35 @@ class PolicyApp:
 
     def __init__(self, service: PolicyService, settings: ServeSettings) -> None:
         self._service = service
-        self._access = AccessCheck(settings)
-        self._max_body = settings.max_body
+        routes = [
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/models", self._models),
+            Route("/health", self._health),
+        ]
+        handlers = {**handlers_with(_refusal), 404: _nothing, 405: _nothing}
+        app = Starlette(routes=routes, exception_handlers=handlers)
+        app.router.redirect_slashes = False
+        self._app = Guard(
+            app,
+            AccessCheck(settings),
+            max_body=settings.max_body,
+            refusal=_refusal,
+            open_paths=("/health",),
+        )
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one HTTP request; abandon it when its client disconnects."""
-        if scope["type"] != "http":
-            raise RuntimeError(f"only HTTP is served, not {scope['type']}")
-        headers = dict(scope["headers"])
-        is_health = scope["path"] == "/health"
-        if fault := self._access.refusal(headers, open_to_all=is_health):  # before the body is read
-            await _send(send, Response(fault[0], refusal(fault[1], kind="permission_error")))
-            return
-        body = await _read_body(receive, self._max_body)
-        if body is None:
-            too_long = f"the body has more than {self._max_body} bytes"
-            await _send(send, Response(413, refusal(too_long)))
-            return
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        await self._app(scope, receive, send)
+
+    async def _chat(self, request: Request) -> Response:
+        """The reply to a chat request, which is abandoned when its client disconnects."""
+        body = await request.body()
+        response = Response()  # for a client that has gone
         async with anyio.create_task_group() as group:
-            group.start_soon(_cancel_on_disconnect, receive, group.cancel_scope)
-            await _send(send, await self._response(scope, body))
+            group.start_soon(_cancel_on_disconnect, request.receive, group.cancel_scope)
+            response = await self._completion(body)
             group.cancel_scope.cancel()
-
-    async def _response(self, scope: MutableMapping[str, Any], body: bytes) -> Response:
-        path, method = scope["path"], scope["method"]
-        match method, path:
-            case "POST", "/v1/chat/completions":
-                return await self._completion(body)
-            case "GET", "/v1/models":
-                return Response(200, self._models())
-            case "GET", "/health":
-                return Response(200, msgspec.json.encode({"status": "ok"}))
-        return Response(404, refusal(f"there is nothing at {method} {path}"))
+        return response
 
     async def _completion(self, body: bytes) -> Response:
         model = self._service.name
@@ -85,22 +74,27 @@ class PolicyApp:
             request = read_request(body)
             if request.model not in ("", model):
                 fault = f"there is no model {request.model!r} here (expected {model!r})"
-                return Response(404, refusal(fault, code="model_not_found"))
+                return _json(refusal(fault, code="model_not_found"), 404)
             answer = await self._service.answer(request)
         except UnsupportedRequest as exc:
-            return Response(400, refusal(str(exc)))
+            return _json(refusal(str(exc)), 400)
         except ContextLengthError as exc:
-            return Response(400, refusal(str(exc), code="context_length_exceeded"))
+            return _json(refusal(str(exc), code="context_length_exceeded"), 400)
         except PolicyError as exc:
             _log.warning("not_answered", why=str(exc))
-            return Response(503, refusal(str(exc), kind="server_error"))
+            return _json(refusal(str(exc), kind="server_error"), 503)
         id = f"chatcmpl-{token_hex(12)}"
         if request.stream:
             stream = events(answer, model=model, id=id, usage=request.stream_usage)
-            return Response(200, stream, _EVENTS, answer.warnings)
-        return Response(200, completion(answer, model=model, id=id), _JSON, answer.warnings)
+            response = Response(stream, headers={"Content-Type": "text/event-stream"})
+        else:
+            response = _json(completion(answer, model=model, id=id))
+        for warning in answer.warnings:
+            plain = warning.encode("ascii", "replace").decode()
+            response.headers.append("X-Rehearsal-Warning", plain)
+        return response
 
-    def _models(self) -> bytes:
+    async def _models(self, request: Request) -> Response:
         service = self._service
         model = {
             "id": service.name,
@@ -114,7 +108,10 @@ class PolicyApp:
                 "warnings": service.format.warnings,
             },
         }
-        return msgspec.json.encode({"object": "list", "data": [model]})
+        return json({"object": "list", "data": [model]})
+
+    async def _health(self, request: Request) -> Response:
+        return json({"status": "ok"})
 
 
 async def serve(
@@ -143,29 +140,21 @@ def _is_local(host: str) -> bool:
     return host in ("localhost", "127.0.0.1", "::1")
 
 
-async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
-    """Return the request's body; None: it is longer than allowed."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > max_bytes:
-            return None
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return bytes(body)
-
-
 async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
 
 
-async def _send(send: Send, response: Response) -> None:
-    headers = [
-        (b"content-type", response.kind),
-        (b"content-length", b"%d" % len(response.body)),
-        *[(b"x-rehearsal-warning", one.encode("ascii", "replace")) for one in response.warnings],
-    ]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type=JSON)
+
+
+async def _nothing(request: Request, exc: Exception) -> Response:
+    return _refusal(404, f"there is nothing at {request.method} {request.scope['path']}")
+
+
+def _refusal(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error in OpenAI's form."""
+    kind = "permission_error" if status in (401, 403) else "invalid_request_error"
+    return Response(refusal(why, kind=kind), status, headers, JSON)

@@ -30,6 +30,7 @@ from rehearsal_room.judge.code.code_judge import call_failed, harm_in, met_goals
 from rehearsal_room.judge.core.case import Case, CodeVerdict
 from rehearsal_room.judge.core.evidence import Evidence
 from rehearsal_room.scenarios.checks import OPEN, Finding, failed, proved_wrong
+from rehearsal_room.scenarios.core.short_text import one_line
 
 _ALL = frozenset(Label)
 _NOT_COMPLETED = _ALL - {Label.COMPLETED}
@@ -127,5 +128,4 @@ def _more(findings: Sequence[Finding]) -> str:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _MAX_CHARACTERS else plain[:_MAX_CHARACTERS] + "…"
+    return one_line(text, _MAX_CHARACTERS)

@@ -26,10 +26,10 @@ import msgspec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, outcomes_in
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import (
-    Interval,
     mean_interval,
     quantile_interval,
     share_interval,
@@ -155,7 +155,7 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def _verdict(criterion: Criterion, found: Interval, wider: Interval) -> Verdict:
+def _verdict(criterion: Criterion, found: Interval[float], wider: Interval[float]) -> Verdict:
     holds = _HOLDS[criterion.op]
     if criterion.bound == "value":
         return "pass" if holds(found.value, criterion.number) else "fail"
@@ -169,7 +169,7 @@ def _verdict(criterion: Criterion, found: Interval, wider: Interval) -> Verdict:
     return "inconclusive" if holds(getattr(wider, better), criterion.number) else "fail"
 
 
-def estimate(metric: str, facts: Facts, base: Facts, level: float) -> Interval | None:
+def estimate(metric: str, facts: Facts, base: Facts, level: float) -> Interval[float] | None:
     """A metric of the runs, with its interval; None: there is nothing to compute it from."""
     if metric == _REGRESSION:
         found = compare(outcomes_in(base), outcomes_in(facts), level=level)
@@ -209,7 +209,7 @@ def _clusters(
     return found
 
 
-def _pass(facts: Facts, how: str, k: int, level: float) -> Interval | None:
+def _pass(facts: Facts, how: str, k: int, level: float) -> Interval[float] | None:
     """pass@k or pass^k over the tasks; None: a task has fewer than k tries."""
     chance = pass_hat if how == "^" else pass_at
     tries = _clusters(facts, lambda one: one.score)

@@ -8,13 +8,11 @@ from math import fsum
 import msgspec
 
 from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.outcomes.bootstrap import RESAMPLES, Bootstrap, Figure
 from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
-from rehearsal_room.harness.reports.bootstrap import RESAMPLES
 from rehearsal_room.judge.code.code_judge import NAME
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.reliability.statistics import (
-    Bootstrap,
-    Estimate,
     Pairs,
     Statistic,
     Unit,
@@ -187,21 +185,19 @@ def _why(judged: Judged) -> str:
     return judged.unjudged or "no reason was given"
 
 
-_Make = Callable[[Counter[Unit]], Bootstrap]
+_Make = Callable[[Counter[Unit]], Bootstrap[Unit]]
 
 
-def _scales(estimate: Callable[[Statistic], Estimate], statistic: Statistic) -> Scales:
+def _scales(estimate: Callable[[Statistic], Figure], statistic: Statistic) -> Scales:
     return Scales(estimate(binary(statistic)), estimate(statistic))
 
 
-def _apply_decreasing(
-    found: Estimate, function: Callable[[float | None], float | None]
-) -> Estimate:
+def _apply_decreasing(found: Figure, function: Callable[[float | None], float | None]) -> Figure:
     """A decreasing function of a figure, which swaps the ends of its interval."""
-    return Estimate(function(found.value), function(found.high), function(found.low))
+    return Figure(function(found.value), function(found.upper), function(found.lower))
 
 
-def _complement(found: Estimate) -> Estimate:
+def _complement(found: Figure) -> Figure:
     return _apply_decreasing(found, lambda value: None if value is None else 1 - value)
 
 
@@ -272,7 +268,7 @@ def _against_people(
         answers, {name: label for name, label in majority.items() if label is not None}, make
     )
     people = make(units_of([list(labels.values()) for labels in given.values()]))
-    unknown = Scales(Estimate(None, None, None), Estimate(None, None, None))
+    unknown = Scales(Figure(None, None, None), Figure(None, None, None))
     found = found or Comparison(0, 0, unknown, unknown, confusion({}))
     return HumanComparison(
         **msgspec.structs.asdict(found),

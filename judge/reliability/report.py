@@ -9,7 +9,7 @@ from rich.text import Text
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.core.terminal_text import printable, shorten
-from rehearsal_room.judge.reliability.statistics import Estimate
+from rehearsal_room.harness.outcomes.bootstrap import Figure
 from rehearsal_room.judge.reliability.types import Comparison, Cost, StudyReport
 
 _MAX_LISTED = 10
@@ -103,16 +103,16 @@ def _figures(report: StudyReport) -> Table:
     return table
 
 
-def _cells_of(found: Estimate, *, share: bool) -> tuple[str, str]:
-    """Example: Estimate(0.955, 0.93, 0.974) -> ("95.5%", "93.0 to 97.4%")"""
+def _cells_of(found: Figure, *, share: bool) -> tuple[str, str]:
+    """Example: Figure(0.955, 0.93, 0.974) -> ("95.5%", "93.0 to 97.4%")"""
     if found.value is None:
         return "-", "not defined"
     value = f"{found.value:.1%}" if share else f"{found.value:.3f}"
-    if found.low is None or found.high is None:
+    if found.lower is None or found.upper is None:
         return value, "unknown"
     if share:
-        return value, f"{100 * found.low:.1f} to {found.high:.1%}"
-    return value, f"{found.low:.3f} to {found.high:.3f}"
+        return value, f"{100 * found.lower:.1f} to {found.upper:.1%}"
+    return value, f"{found.lower:.3f} to {found.upper:.3f}"
 
 
 def _confusion(other: str, confusion: Mapping[Label, Mapping[Label, int]]) -> RenderableType:

@@ -12,23 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.reports.bootstrap import RESAMPLES, TAIL, Resamples, percentile_interval
 
 Unit = tuple[Any, ...]  # the values of one episode, sorted
 # Also of one episode: the reference label, beside the label of one judging.
 Pairs = tuple[tuple[Label, Label], ...]
 Statistic = Callable[[Mapping[Unit, int]], float | None]
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """A figure with its 95 % interval. None: not defined for these data."""
-
-    value: float | None
-    low: float | None  # None beside a value: these data do not show how uncertain it is
-    high: float | None
 
 
 def is_completed(label: str) -> str:
@@ -167,34 +156,3 @@ def _total(units: Mapping[Any, int]) -> int:
 
 def _ratio(part: float, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-class Bootstrap:
-    """95 % intervals of statistics, from resampled episodes (see harness.reports.bootstrap).
-
-    100 episodes take about 0.05 s and 1,000 about 0.5 s, and each statistic 0.01 to 0.1 s more.
-    """
-
-    def __init__(
-        self, units: Counter[Unit], *, seed: int = 0, num_resamples: int = RESAMPLES
-    ) -> None:
-        self._units = units
-        self._resamples = Resamples(units, seed=seed, num_resamples=num_resamples)
-
-    def of(self, statistic: Statistic) -> Estimate:
-        """A statistic with its interval, over the resamples for which it is defined. Where these
-        are all equal, they show nothing about other values, and there is no interval."""
-        value = statistic(self._units)
-        found = self._resamples.values(statistic)
-        if value is None or not found or math.isclose(found[0], found[-1]):
-            return Estimate(value, None, None)
-        return Estimate(value, *percentile_interval(found))
-
-    def share(self, statistic: Statistic) -> Estimate:
-        """The same for a share from 0 to 1. Where it is 0 or 1 in all episodes, the interval is the
-        exact one for n equal among n (C. Clopper and E. Pearson, 1934): 0 of 100 is 0 to 3.6 %."""
-        found = self.of(statistic)
-        if found.low is not None or found.value not in (0.0, 1.0):
-            return found
-        unseen = 1 - TAIL ** (1 / max(1, self._units.total()))
-        return Estimate(1.0, 1 - unseen, 1.0) if found.value else Estimate(0.0, 0.0, unseen)

@@ -15,7 +15,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from rehearsal_room.harness.core.events import Judged, Label
-from rehearsal_room.harness.reports.bootstrap import RESAMPLES
+from rehearsal_room.harness.outcomes.bootstrap import RESAMPLES
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.reliability.metrics import EpisodeVerdicts, StudyScope, report_of
 from rehearsal_room.judge.reliability.types import StudyReport

@@ -3,14 +3,14 @@
 import msgspec
 
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.judge.reliability.statistics import Estimate
+from rehearsal_room.harness.outcomes.bootstrap import Figure
 
 
 class Scales(msgspec.Struct, frozen=True):
     """A figure on two scales: completed or not, and all four labels."""
 
-    binary: Estimate
-    four_way: Estimate
+    binary: Figure
+    four_way: Figure
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -37,16 +37,16 @@ class Flips(msgspec.Struct, frozen=True):
     An episode without a base label is left out."""
 
     episodes: int
-    flipped: Estimate  # share of judgings: one per episode, or all repeats
+    flipped: Figure  # share of judgings: one per episode, or all repeats
     not_completed: int  # episodes whose base label is not `completed`
-    to_completed: Estimate  # share of those that became `completed`
+    to_completed: Figure  # share of those that became `completed`
 
 
 class ModelFigures(msgspec.Struct, frozen=True):
     """One model's own labels, whatever the verdicts were."""
 
     pairwise_agreement: Scales
-    flip_probability: Estimate
+    flip_probability: Figure
     krippendorff_alpha: Scales
     code_agreement: Comparison | None  # None: code had no labels
     rewording_flips: dict[str, Flips]
@@ -66,7 +66,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class StudyReport(msgspec.Struct, frozen=True):
-    """How far a judge can be trusted (`rehearse study --json`)."""
+    """How far a judge can be trusted (`rehearse judge study --json`)."""
 
     judge: str  # as in `hybrid:gpt-5`
     rubric: str
@@ -78,11 +78,11 @@ class StudyReport(msgspec.Struct, frozen=True):
     left_out: dict[str, int]  # other episodes, of which no case could be made, by reason
     stopped: str | None  # why the study is incomplete; None: it is complete
     pairwise_agreement: Scales
-    reward_flip_rate: Estimate  # episodes whose rewards are not all equal
+    reward_flip_rate: Figure  # episodes whose rewards are not all equal
     # Pairs of judgings of one episode with different rewards. AWM's 9.2% cannot be a share of 100
     # episodes, but can be one of their 1,000 pairs.
-    reward_pair_flip_rate: Estimate
-    flip_probability: Estimate  # of a single judging, on the scale of two
+    reward_pair_flip_rate: Figure
+    flip_probability: Figure  # of a single judging, on the scale of two
     krippendorff_alpha: Scales
     code_agreement: Comparison | None  # None: code had no labels
     human: HumanComparison | None  # None: no labels were given

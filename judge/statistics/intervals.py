@@ -11,23 +11,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from scipy import special
+
+from rehearsal_room.harness.outcomes.intervals import Interval
 
 LEVEL = 0.95
 
 
-class Interval(msgspec.Struct, frozen=True):
-    """An estimate between two bounds."""
-
-    value: float
-    lower: float
-    upper: float
-
-
 def share_interval(
     clusters: Mapping[Any, Sequence[float]], *, level: float = LEVEL
-) -> Interval | None:
+) -> Interval[float] | None:
     """The mean of all tries and its interval; None: there are none. `clusters` has the tries of
     each task, numbers from 0 to 1.
 
@@ -46,7 +39,7 @@ def share_interval(
 
 def mean_interval(
     clusters: Mapping[Any, Sequence[float]], *, level: float = LEVEL
-) -> Interval | None:
+) -> Interval[float] | None:
     """The mean of numbers of any size, each cluster counted once, with Student's t interval; None:
     there are none. One cluster has no spread: its bounds are infinite."""
     means = [math.fsum(values) / len(values) for values in clusters.values() if values]
@@ -63,7 +56,7 @@ def mean_interval(
 
 def quantile_interval(
     values: Sequence[float], share: float, *, level: float = LEVEL
-) -> Interval | None:
+) -> Interval[float] | None:
     """A quantile of numbers, such as the 95th percentile (share 0.95), between two of them (order
     statistics; W. J. Conover, 1999, section 3.2); None: there are none. Beyond the largest number
     the bound is infinite.

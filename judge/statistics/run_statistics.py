@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.run_statistics import (
     STRATA,
-    Estimate,
     RunStatistics,
     TagCount,
     VarianceSplit,
@@ -61,11 +61,11 @@ def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
     )
 
 
-def estimate_of(tries: Mapping[T, Sequence[float]]) -> Estimate:
+def estimate_of(tries: Mapping[T, Sequence[float]]) -> Interval[float]:
     """The mean of all tries with its interval; there must be at least one."""
     found = share_interval(tries)
     assert found is not None
-    return Estimate(found.value, found.lower, found.upper)
+    return found
 
 
 def _tag_count(tries: Mapping[TaskKey, Sequence[float]]) -> TagCount:
@@ -86,7 +86,7 @@ def pass_hat(successes: int, tries: int, k: int) -> float:
     return math.comb(successes, k) / math.comb(tries, k)
 
 
-def _by_k(tries: Mapping[TaskKey, Sequence[float]], chance: Chance) -> dict[str, Estimate]:
+def _by_k(tries: Mapping[TaskKey, Sequence[float]], chance: Chance) -> dict[str, Interval[float]]:
     """The mean over tasks for each k that all tasks were tried: 1, 2, 4, … and the largest."""
     most = min(_MAX_K, min(map(len, tries.values())))
     counts = [(round(sum(one)), len(one)) for one in tries.values()]

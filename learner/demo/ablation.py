@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.learner.demo.demonstration import Demonstration, RunCommand
-from rehearsal_room.learner.demo.evaluate import Interval, Outcomes, paired
+from rehearsal_room.learner.demo.evaluate import Outcomes, paired
 from rehearsal_room.learner.demo.learn import Agreement, agreement
 from rehearsal_room.learner.demo.recipe import Recipe
 
@@ -31,7 +32,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     trained: str
     run: str
-    completed: Interval
+    completed: Interval[float]
 
 
 class AblationReport(msgspec.Struct, frozen=True):
@@ -40,19 +41,19 @@ class AblationReport(msgspec.Struct, frozen=True):
     seed: int
     windows: str  # the history policy with windows, as in last:3
     cells: tuple[Cell, ...]  # trained on windows, run on windows and full; then trained on full
-    mismatch: dict[str, Interval]  # the gain of the aligned agent, by the history of the run
+    mismatch: dict[str, Interval[float]]  # the gain of the aligned agent, by the history of the run
     agreement: dict[str, Agreement]  # of sampler and trainer, by the trained history
 
     def text(self) -> str:
         """The report in a few lines."""
         lines = [
-            f"trained on {cell.trained:7} run on {cell.run:7} {100 * cell.completed.mean:5.1f} %"
-            f" [{100 * cell.completed.low:.1f}, {100 * cell.completed.high:.1f}]"
+            f"trained on {cell.trained:7} run on {cell.run:7} {100 * cell.completed.value:5.1f} %"
+            f" [{100 * cell.completed.lower:.1f}, {100 * cell.completed.upper:.1f}]"
             for cell in self.cells
         ]
         gains = [
-            f"run on {run}: aligned is {100 * gain.mean:+.1f} points better, 95 %"
-            f" [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+            f"run on {run}: aligned is {100 * gain.value:+.1f} points better, 95 %"
+            f" [{100 * gain.lower:+.1f}, {100 * gain.upper:+.1f}]"
             for run, gain in self.mismatch.items()
         ]
         return "\n".join([f"seed {self.seed}", *lines, *gains])

@@ -8,27 +8,21 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.reports.bootstrap import Resamples, percentile_interval
+from rehearsal_room.harness.outcomes.bootstrap import Bootstrap
+from rehearsal_room.harness.outcomes.intervals import Interval
 
 _RESAMPLES = 10_000
 Outcomes = Mapping[tuple[str, str], Sequence[bool]]  # (scenario, task) -> each try's completion
-
-
-class Interval(msgspec.Struct, frozen=True):
-    """A mean with its 95 % interval, from a bootstrap over tasks."""
-
-    mean: float
-    low: float
-    high: float
 
 
 class Score(msgspec.Struct, frozen=True):
     """The score of a policy on the held-out tasks."""
 
     tasks: int
-    greedy: Interval  # completed at temperature 0
+    greedy: Interval[float]  # completed at temperature 0
     by_kind: dict[str, float]  # the mean of the same, by kind of task
-    pass_at: Interval | None = None  # completed in at least one of k tries; None: not measured
+    # Completed in at least one of k tries; None: not measured.
+    pass_at: Interval[float] | None = None
     tries: int = 0  # k; 0: not measured
 
 
@@ -60,11 +54,11 @@ def score(greedy: Outcomes, sampled: Outcomes | None = None, *, seed: int = 0) -
     )
 
 
-def paired(before: Outcomes, after: Outcomes, *, seed: int = 0) -> Interval:
+def paired(before: Outcomes, after: Outcomes, *, seed: int = 0) -> Interval[float]:
     """The increase of the share of completed tasks. Raises ValueError when the two runs have
     different tasks.
 
-    Example: before {a: no, b: no}, after {a: yes, b: no} -> mean 0.5
+    Example: before {a: no, b: no}, after {a: yes, b: no} -> value 0.5
     """
     if before.keys() != after.keys():
         raise ValueError("the two runs have different tasks")
@@ -72,14 +66,16 @@ def paired(before: Outcomes, after: Outcomes, *, seed: int = 0) -> Interval:
     return bootstrap(differences, seed=seed)
 
 
-def bootstrap(values: Sequence[float], *, seed: int) -> Interval:
+def bootstrap(values: Sequence[float], *, seed: int) -> Interval[float]:
     """The mean of the tasks' values with its 95 % interval over resampled tasks (see
-    harness.reports.bootstrap)."""
-    resamples = Resamples(Counter(values), seed=seed, num_resamples=_RESAMPLES)
-    means = resamples.values(
+    harness.outcomes.bootstrap)."""
+    found = Bootstrap(Counter(values), seed=seed, num_resamples=_RESAMPLES).of(
         lambda units: sum(value * n for value, n in units.items()) / len(values)
     )
-    return Interval(_mean(values), *percentile_interval(means))
+    mean = _mean(values)
+    if found.lower is None or found.upper is None:  # all values are equal
+        return Interval(mean, mean, mean)
+    return Interval(mean, found.lower, found.upper)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.reports.chart_style import (
     LEGEND_SIZE,
     LIGHT,
@@ -13,7 +14,6 @@ from rehearsal_room.harness.reports.chart_style import (
     chart_style,
     save_png,
 )
-from rehearsal_room.learner.demo.evaluate import Interval
 
 _PANEL = (3.6, 2.9)  # inches
 _TITLE = 10  # points
@@ -36,7 +36,7 @@ def draw_curves(path: Path, panels: Mapping[str, Mapping[str, Curve]], *, x: str
 
 
 def draw_bars(
-    path: Path, groups: Mapping[str, Mapping[str, Interval]], *, y: str, title: str
+    path: Path, groups: Mapping[str, Mapping[str, Interval[float]]], *, y: str, title: str
 ) -> None:
     """Groups of bars with their intervals; every group has the same bars."""
     with chart_style():
@@ -49,13 +49,13 @@ def draw_bars(
             offset = width * (number - (len(names) - 1) / 2)
             axes.bar(
                 [index + offset for index in range(len(bars))],
-                [100 * bar.mean for bar in bars],
+                [100 * bar.value for bar in bars],
                 width,
                 color=colour,
                 label=name,
                 yerr=(
-                    [100 * (bar.mean - bar.low) for bar in bars],
-                    [100 * (bar.high - bar.mean) for bar in bars],
+                    [100 * (bar.value - bar.lower) for bar in bars],
+                    [100 * (bar.upper - bar.value) for bar in bars],
                 ),
                 error_kw={"ecolor": LIGHT.ink, "elinewidth": 1, "capsize": 2},
             )

@@ -21,9 +21,10 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.learner.core.errors import LearnerError
 from rehearsal_room.learner.demo.demonstration import Demonstration, RunCommand
-from rehearsal_room.learner.demo.evaluate import Interval, Score, paired
+from rehearsal_room.learner.demo.evaluate import Score, paired
 from rehearsal_room.learner.demo.figures import draw_bars, draw_curves
 from rehearsal_room.learner.demo.recipe import Recipe
 from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE
@@ -43,24 +44,24 @@ class DemonstrationReport(msgspec.Struct, frozen=True):
     seed: int
     weights: int  # of the model
     scores: dict[str, Score]  # oracle, random, cloned, learned
-    gain: Interval  # of learned over cloned, greedy, on the same tasks
+    gain: Interval[float]  # of learned over cloned, greedy, on the same tasks
     agreement: Agreement  # of sampler and trainer
     seconds: dict[str, float]  # of each stage
 
     def text(self) -> str:
         """The report in a few lines."""
         lines = [
-            f"{name:8} completed {100 * one.greedy.mean:.1f} % greedily"
-            + (f", {100 * one.pass_at.mean:.1f} % in one of {one.tries}" if one.pass_at else "")
+            f"{name:8} completed {100 * one.greedy.value:.1f} % greedily"
+            + (f", {100 * one.pass_at.value:.1f} % in one of {one.tries}" if one.pass_at else "")
             for name, one in self.scores.items()
         ]
-        low, high = 100 * self.gain.low, 100 * self.gain.high
+        low, high = 100 * self.gain.lower, 100 * self.gain.upper
         return "\n".join(
             [
                 f"seed {self.seed}, {self.weights:,} weights, held-out tasks: "
                 f"{self.scores['oracle'].tasks}",
                 *lines,
-                f"GRPO over cloning: {100 * self.gain.mean:+.1f} points, 95 % [{low:+.1f},"
+                f"GRPO over cloning: {100 * self.gain.value:+.1f} points, 95 % [{low:+.1f},"
                 f" {high:+.1f}]",
                 f"sampler and trainer differ by at most {self.agreement.first:.1e} nats in the"
                 f" first batch, and by at most {self.agreement.worst:.1e} in all batches",
@@ -178,10 +179,10 @@ def draw(folder: Path, reports: Mapping[Path, DemonstrationReport]) -> None:
     draw_bars(folder / "scores.png", bars, y="completed, %", title=title)
 
 
-def _mean(intervals: Sequence[Interval]) -> Interval:
+def _mean(intervals: Sequence[Interval[float]]) -> Interval[float]:
     """The mean over seeds, with the lowest low and the highest high."""
     return Interval(
-        sum(one.mean for one in intervals) / len(intervals),
-        min(one.low for one in intervals),
-        max(one.high for one in intervals),
+        sum(one.value for one in intervals) / len(intervals),
+        min(one.lower for one in intervals),
+        max(one.upper for one in intervals),
     )

@@ -3,7 +3,7 @@ of our exports are given.
 
     .venv/bin/python -m tests.doors.logged_runs FOLDER
 
-Each run is a folder in FOLDER, with its exports: `episodes.jsonl` (what the log has), `log.eval`,
+Each run is a folder in FOLDER, with its exports: `episodes.jsonl` (what the log has) and
 `trajectories.jsonl`. The runs differ in policy, dialect, history, world, and in how episodes end.
 """
 
@@ -77,7 +77,6 @@ def _make(folder: Path, name: str, episodes: int, arguments: tuple[str, ...]) ->
             words.append(values.get(word, word.replace("ORACLE", str(folder / "oracle"))))
     _rehearse("run", *words, "-n", str(episodes), "-o", str(made), status=(0, 1))
     _rehearse("export", str(made), "--to", "jsonl")
-    _rehearse("export", str(made), "--to", "inspect", "-o", str(made / "log.eval"))
     _rehearse("export", str(made), "--to", "atif")
 
 

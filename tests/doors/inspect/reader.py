@@ -21,7 +21,7 @@ from inspect_ai.log import (
 def main(log_file: Path, episodes_file: Path) -> None:
     """Compare; raises AssertionError at the first difference."""
     episodes = {one["episode"]: one for one in map(json.loads, episodes_file.open())}
-    log = read_eval_log(str(log_file))
+    log = read_eval_log(str(log_file), resolve_attachments="full")
     assert log.version == 2 and log.samples is not None and log.results is not None
     assert log.results.total_samples == len(log.samples) == len(episodes)
     found = {sample.metadata["episode"] for sample in log.samples}

@@ -3,8 +3,7 @@ tests/doors."""
 
 import json
 import re
-import zipfile
-from datetime import datetime
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,57 +47,19 @@ def _lines(path: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _members(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as file:
-        return {name: json.loads(file.read(name)) for name in file.namelist()}
-
-
-def test_an_inspect_log_has_its_members(shelf: Path) -> None:
-    """The zip has header, samples and summaries under Inspect's names; its own name is one of
-    Inspect's; times have a zone; equal logs give equal files."""
-    path = _export(shelf, "inspect")
-    assert re.fullmatch(r"[\d-]+T[\d-]+-00-00_library_[0-9a-f]{22}\.eval", path.name)
-    members = _members(path)
-    header = members["header.json"]
-    assert (header["version"], header["status"]) == (2, "cancelled")  # one is cut off
-    samples = {name for name in members if name.startswith("samples/")}
-    assert len(samples) == header["results"]["total_samples"] == len(members["summaries.json"])
-    assert members["summaries.json"] == members["_journal/summaries/1.json"]
-    assert {"_journal/start.json", "samples/library:overdue_epoch_1.json"} <= members.keys()
-    for sample in (members[name] for name in samples):
-        for event in sample["events"]:
-            assert datetime.fromisoformat(event["timestamp"]).tzinfo is not None
-    again = _export(shelf, "inspect", shelf / "again.eval")
-    assert again.read_bytes() == path.read_bytes()
-
-
-def test_an_inspect_sample_is_its_episode(shelf: Path) -> None:
-    """Calls, results, row changes, inputs and scores are those of the log."""
-    lines = {one["episode"]: one for one in _lines(_export(shelf, "jsonl"))}
-    members = _members(_export(shelf, "inspect"))
-    for name, sample in members.items():
-        if not name.startswith("samples/"):
-            continue
-        line = lines[sample["metadata"]["episode"]]
-        events = sample["events"]
-        tools = [event for event in events if event["event"] == "tool"]
-        assert [(one["function"], one["arguments"], one["result"]) for one in tools] == [
-            (call["name"], call["arguments"], result["text"])
-            for step in line["steps"]
-            for call, result in zip(step["calls"], step["results"], strict=True)
-        ]
-        patches = [p for event in events if event["event"] == "state" for p in event["changes"]]
-        assert {p["path"] for p in patches} >= {
-            f"/{one['table']}/{one['key'][0]}" for one in line["state_diff"]
-        }
-        scores = {judge: score["value"] for judge, score in sample["scores"].items()}
-        assert scores == ({} if line["reward"] is None else {"code": line["reward"]})
-        pool = sample["events_data"]["messages"]
-        models = [event for event in events if event["event"] == "model"]
-        assert [one["input"] for one in models] == [[]] * len(line["steps"])
-        shown = [message for a, b in models[-1]["input_refs"] for message in pool[a:b]]
-        assert shown == sample["messages"][: len(shown)]
-        assert shown[1]["content"] == line["instruction"]
+def test_an_inspect_log_needs_inspect(
+    monkeypatch: pytest.MonkeyPatch, rehearse: Rehearse, shelf: Path
+) -> None:
+    """Without inspect_ai the export is refused by one sentence, and no file is left. What it writes
+    is checked where inspect_ai is installed, in tests/doors/inspect."""
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    monkeypatch.delitem(sys.modules, "rehearsal_room.interop.exports.inspect_log", raising=False)
+    before = sorted(shelf.iterdir())
+    sentence = "to: inspect needs the package inspect_ai: pip install 'rehearsal-room[inspect]'"
+    with pytest.raises(SettingsError, match=f"^{re.escape(sentence)}$"):
+        _export(shelf, "inspect")
+    assert sorted(shelf.iterdir()) == before
+    assert rehearse("export", shelf, "--to", "inspect")[0::2] == (2, f"error: {sentence}\n")
 
 
 async def _long_run(folder: Path, turns: int) -> None:
@@ -109,7 +70,7 @@ async def _long_run(folder: Path, turns: int) -> None:
             log.append(record)
 
 
-@pytest.mark.parametrize("to", ["inspect", "atif", "hf-trace", "sft"])
+@pytest.mark.parametrize("to", ["atif", "hf-trace", "sft"])
 async def test_size_is_linear_in_turns(tmp_path: Path, to: str) -> None:
     """Twice as many turns make a file at most twice as large (uncompressed)."""
     sizes = []
@@ -119,9 +80,6 @@ async def test_size_is_linear_in_turns(tmp_path: Path, to: str) -> None:
         path = _export(folder, to)
         if path.is_dir():
             sizes.append(sum(one.stat().st_size for one in path.glob("*.jsonl")))
-        elif to == "inspect":
-            with zipfile.ZipFile(path) as file:
-                sizes.append(sum(one.file_size for one in file.infolist()))
         else:
             sizes.append(path.stat().st_size)
     assert sizes[1] <= 2.05 * sizes[0]
@@ -224,7 +182,7 @@ def test_a_file_has_one_trajectory(shelf: Path) -> None:
     assert json.loads((folder / "overdue.json").read_bytes())["steps"]
 
 
-@pytest.mark.parametrize("to", ["inspect", "atif", "hf-trace", "sft"])
+@pytest.mark.parametrize("to", ["atif", "hf-trace", "sft"])
 async def test_a_log_without_its_world_is_refused(tmp_path: Path, to: str) -> None:
     """Formats that show messages need the world; without it the export is one sentence."""
     async with open_log(tmp_path) as log:

@@ -178,7 +178,7 @@ def test_a_chat_of_an_unknown_world_is_kept_as_it_was(
     assert rehearse("show", folder, episode["episode"])[0] == 0
     assert rehearse("replay", folder)[0] == 0
     assert json_of(rehearse, "judge", folder, "--mode", "code")["unjudged"] == 1
-    for to in ("inspect", "atif", "hf-trace"):
+    for to in ("atif", "hf-trace"):
         assert rehearse("export", folder, "--to", to)[0] == 0
     trace = (folder / "hf-trace" / f"{episode['episode']}.jsonl").read_text().splitlines()
     messages = [json.loads(line)["message"] for line in trace[1:]]

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.outcomes.bootstrap import Bootstrap, Figure
 from rehearsal_room.judge.reliability.statistics import (
-    Bootstrap,
-    Estimate,
     Unit,
     agreement,
     alpha,
@@ -109,7 +108,7 @@ def test_nothing_is_divided_by_zero() -> None:
     """Undefined values are None: without episodes, and where nothing varies."""
     for statistic in (pairwise_agreement, flip_rate, alpha, agreement, kappa):
         assert statistic({}) is None
-        assert Bootstrap(Counter()).of(statistic) == Estimate(None, None, None)
+        assert Bootstrap(Counter()).of(statistic) == Figure(None, None, None)
     assert alpha(units_of([[C, C], [C, C, C]])) is None
     assert kappa({((C, C),): 7}) is None
 
@@ -186,21 +185,21 @@ def test_a_bootstrap_equals_drawing_episodes() -> None:
         for _ in range(2_000)
     )
     assert found.value == pytest.approx(0.7)
-    assert found.low == pytest.approx(means[50], abs=0.02)
-    assert found.high == pytest.approx(means[-50], abs=0.02)
+    assert found.lower == pytest.approx(means[50], abs=0.02)
+    assert found.upper == pytest.approx(means[-50], abs=0.02)
 
 
 def test_resamples_without_a_value_are_left_out() -> None:
     """An interval of alpha uses the resamples in which something varies."""
     found = Bootstrap(units_of([[C, A], [C, C], [C, C]]), seed=1).of(alpha)
-    assert found == Estimate(0.0, pytest.approx(-2 / 3), 0.0)
+    assert found == Figure(0.0, pytest.approx(-2 / 3), 0.0)
 
 
 @pytest.mark.parametrize("ratings", [[[C, C], [C, C], [A, A]], [[C, A]] * 3], ids=["all", "none"])
 def test_an_interval_without_width_is_none(ratings: list[list[Label]]) -> None:
     """Three episodes that all agree, or all disagree, do not make alpha certain."""
     found = Bootstrap(units_of(ratings), seed=1).of(alpha)
-    assert (found.value is not None, found.low, found.high) == (True, None, None)
+    assert (found.value is not None, found.lower, found.upper) == (True, None, None)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +208,9 @@ def test_an_interval_without_width_is_none(ratings: list[list[Label]]) -> None:
 def test_a_share_that_never_varied_is_not_certain(num: int, low: float) -> None:
     """Where all values are 0 or all are 1, the interval is exact, which resampling cannot give."""
     agreeing = Bootstrap(units_of([[C, C]] * num), num_resamples=50).share(pairwise_agreement)
-    assert agreeing == Estimate(1.0, pytest.approx(low, abs=1e-4), 1.0)
+    assert agreeing == Figure(1.0, pytest.approx(low, abs=1e-4), 1.0)
     flips = Bootstrap(units_of([[C, C]] * num), num_resamples=50).share(flip_rate)
-    assert flips == Estimate(0.0, 0.0, pytest.approx(1 - low, abs=1e-4))
+    assert flips == Figure(0.0, 0.0, pytest.approx(1 - low, abs=1e-4))
 
 
 @pytest.mark.slow
@@ -225,7 +224,7 @@ def test_known_flips_are_found() -> None:
         found = Bootstrap(units_of(ratings), seed=seed, num_resamples=400).share(
             binary(pairwise_agreement)
         )
-        low, high = flip_probability(found.high), flip_probability(found.low)
+        low, high = flip_probability(found.upper), flip_probability(found.lower)
         assert low is not None and high is not None
         held += low <= 0.3 <= high
     assert held >= 34

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.outcomes.bootstrap import Figure
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.reliability.metrics import majority_label
 from rehearsal_room.judge.reliability.report import render
-from rehearsal_room.judge.reliability.statistics import Estimate
 from rehearsal_room.judge.reliability.study import study
 from rehearsal_room.judge.reliability.types import Cost, StudyReport
 from rehearsal_room.scenarios.checks import Finding
@@ -25,7 +25,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def _value(estimate: Estimate) -> float | None:
+def _value(estimate: Figure) -> float | None:
     return None if estimate.value is None else round(estimate.value, 6)
 
 
@@ -43,9 +43,9 @@ async def test_a_known_flip_probability_is_found(probability: float) -> None:
         (report.reward_flip_rate, 1 - probability**5 - (1 - probability) ** 5),
         (report.krippendorff_alpha.binary, (1 - 2 * probability) ** 2),
     ):
-        assert found.value is not None and found.low is not None and found.high is not None
-        assert found.low <= expected <= found.high
-        assert found.low < found.value < found.high
+        assert found.value is not None and found.lower is not None and found.upper is not None
+        assert found.lower <= expected <= found.upper
+        assert found.lower < found.value < found.upper
     code = report.code_agreement
     assert code is not None
     assert code.agreement.binary.value == pytest.approx(1 - probability, abs=0.05)
@@ -137,7 +137,7 @@ async def test_rewordings_are_compared_with_the_majority() -> None:
     injected = report.injection_flips["answer"]
     assert (polite.episodes, _value(polite.flipped)) == (3, round(1 / 3, 6))
     assert (polite.not_completed, polite.to_completed.value) == (2, 0.0)
-    assert (none.episodes, none.flipped) == (0, Estimate(None, None, None))
+    assert (none.episodes, none.flipped) == (0, Figure(None, None, None))
     assert (injected.episodes, _value(injected.flipped)) == (3, round(2 / 3, 6))
     assert (injected.not_completed, injected.to_completed.value) == (2, 1.0)
     assert report.pairwise_agreement.four_way.value == 1.0
@@ -203,7 +203,7 @@ async def test_a_study_without_episodes_gives_a_report() -> None:
     assert (empty.judge, empty.episodes, empty.judgings) == ("", 0, 0)
     failed = await study([case_of("e1")], scripted({"e1": [None] * 5}))
     assert (failed.unjudged, failed.judgings, failed.judge) == (5, 5, "llm:m")
-    undefined = Estimate(None, None, None)
+    undefined = Figure(None, None, None)
     for report in (empty, failed):
         assert report.code_agreement is None
         assert report.pairwise_agreement.binary == undefined

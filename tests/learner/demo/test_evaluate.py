@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.learner.demo.evaluate import (
-    Interval,
     bootstrap,
     kind_of,
     outcomes,
@@ -25,9 +25,9 @@ def test_a_score_has_shares_by_kind_and_pass_at_k() -> None:
     found = score(greedy, sampled)
     assert found.tasks == 3
     assert found.by_kind == {"goals-1": 0.5, "memory": 0.0}
-    assert found.greedy.mean == pytest.approx(1 / 3)
+    assert found.greedy.value == pytest.approx(1 / 3)
     assert found.pass_at is not None
-    assert (found.pass_at.mean, found.tries) == (pytest.approx(2 / 3), 3)
+    assert (found.pass_at.value, found.tries) == (pytest.approx(2 / 3), 3)
     assert score(greedy).pass_at is None
 
 
@@ -35,9 +35,9 @@ def test_a_score_has_shares_by_kind_and_pass_at_k() -> None:
 def test_a_bootstrap_interval_has_the_right_width() -> None:
     """With half of 400 tasks completed, it is about 1.96 standard errors wide on either side."""
     found = bootstrap([0.0, 1.0] * 200, seed=0)
-    assert found.mean == 0.5
-    assert found.low == pytest.approx(0.451, abs=0.004)
-    assert found.high == pytest.approx(0.549, abs=0.004)
+    assert found.value == 0.5
+    assert found.lower == pytest.approx(0.451, abs=0.004)
+    assert found.upper == pytest.approx(0.549, abs=0.004)
     assert bootstrap([1.0, 1.0], seed=0) == Interval(1.0, 1.0, 1.0)
 
 
@@ -46,8 +46,8 @@ def test_a_paired_difference_has_a_narrow_interval() -> None:
     before = {("w", f"goals-1-{n}"): YES if n % 2 else NO for n in range(200)}
     after = before | {("w", f"goals-1-{n}"): YES for n in range(0, 40, 2)}
     found = paired(before, after)
-    assert found.mean == pytest.approx(0.1)
-    assert 0.05 < found.low < found.mean < found.high < 0.15
+    assert found.value == pytest.approx(0.1)
+    assert 0.05 < found.lower < found.value < found.upper < 0.15
 
 
 def test_runs_of_different_tasks_are_not_compared() -> None:

@@ -16,17 +16,29 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.interop.exports.atif import write_atif
 from rehearsal_room.interop.exports.chats import write_chats
 from rehearsal_room.interop.exports.hf_trace import write_traces
-from rehearsal_room.interop.exports.inspect_log import inspect_name, write_inspect_log
+from rehearsal_room.interop.exports.inspect_names import inspect_name
 from rehearsal_room.interop.exports.lines import write_jsonl, write_parquet
 from rehearsal_room.interop.exports.source import ExportSource, rows_with
+from rehearsal_room.scenarios.distribution import install_command
 
 OTLP_NAME = "spans.otlp"  # the default file of `otlp`
+
+
+def write_inspect_log(source: ExportSource, path: Path) -> None:
+    """Write a log of Inspect AI. Raises LogError, OSError, and SettingsError where inspect_ai is
+    not installed."""
+    try:
+        from rehearsal_room.interop.exports.inspect_log import write_log  # optional, slow to import
+    except ModuleNotFoundError as exc:
+        why = f"to: inspect needs the package inspect_ai: {install_command('inspect')}"
+        raise SettingsError(why) from exc
+    write_log(source, path)
 
 
 class EpisodeFormat(msgspec.Struct, frozen=True):
@@ -62,7 +74,7 @@ def export(
     `path` None: the format's default, in the folder of the run. `labels` None: the format's
     default, `endings` None: all. `dumps` adds the final state of every table to `jsonl` and
     `parquet`. `license` is what dataset cards name; empty: see `dataset_card.license_of`. Raises
-    LogError, and SettingsError where `parquet` is not installed.
+    LogError, and SettingsError where the package of `parquet` or `inspect` is not installed.
     """
     wanted = EPISODE_FORMATS[to]
     chosen = wanted.labels if labels is None else labels

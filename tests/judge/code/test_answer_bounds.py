@@ -40,7 +40,7 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
         ("Loan 302 is overdue by 11 days, and 7341.27 was paid.", "values of no part of the case"),
         ("Loan 302, 11 days. No, that is all wrong.", "takes back what it states"),
         ("Loan 302 is overdue by 11 days, but I refuse to book it.", "refuses"),
-        ("Loan 302 was not returned for 11 days; it was never booked.", "was not booked"),
+        ("Loan 302: the note was not made.", "was not made"),
         ("11 302 " * 40, "words, of"),
         ("302, 11, Anna, Soll, loan, days, overdue, or member", "lists 8 things"),
     ],

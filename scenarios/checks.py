@@ -429,10 +429,10 @@ def _phrase(alternative: str | tuple[str, ...]) -> str:
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that did not pass, those that are left open included."""
+    """The findings that did not pass, those that are left open included."""
     return [finding for finding in findings if not finding.passed]
 
 
 def proved_wrong(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings of which code is certain that they failed."""
+    """The findings of which code is certain that they failed."""
     return [finding for finding in findings if not finding.passed and not finding.is_open]

@@ -37,7 +37,7 @@ from rehearsal_room.learner.config.settings import DataSettings, LossSettings
 from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
 from rehearsal_room.learner.data.trajectory_samples import (
-    Prompts,
+    PromptIds,
     has_own_replies,
     latest_verdict,
     rollout_of,
@@ -58,7 +58,7 @@ class Aligner(Protocol):
     def use_scenarios(self, scenarios: Mapping[str, ScenarioSnapshot]) -> None:
         """Set the scenarios of the next episodes, by scenario digest."""
 
-    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> Prompts | None:
+    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> PromptIds | None:
         """The prompts to train instead of the logged ones; None: train the logged ones.
 
         Raises AlignmentError.

@@ -16,7 +16,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from rehearsal_room.interop.otlp.spans import Span, Value
+from rehearsal_room.interop.otlp.spans import AttributeValue, Span
 from rehearsal_room.scenarios import distribution
 
 _MAX_SPANS = 512  # of a request
@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 20  # of a request, unless one span is larger; collectors refu
 _SERVICE = "rehearsal"
 
 
-class Batch:
+class SpanBatch:
     """Collects the spans of a run for the next requests."""
 
     def __init__(self, run: str) -> None:
@@ -104,11 +104,11 @@ def _nanoseconds(at: float) -> int:
     return max(0, round(at * 1e6) * 1_000)  # a float has no nanoseconds of today
 
 
-def _attributes(values: Mapping[str, Value]) -> list[KeyValue]:
+def _attributes(values: Mapping[str, AttributeValue]) -> list[KeyValue]:
     return [KeyValue(key=name, value=_value_of(value)) for name, value in values.items()]
 
 
-def _value_of(value: Value) -> AnyValue:
+def _value_of(value: AttributeValue) -> AnyValue:
     match value:
         case bool():
             return AnyValue(bool_value=value)

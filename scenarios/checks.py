@@ -22,23 +22,24 @@ matter.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from rehearsal_room.scenarios.api import Row, RowChange, State
 from rehearsal_room.scenarios.core.short_text import one_line
+from rehearsal_room.scenarios.statements import are_equal, only_value, plain, readings
 
 Matcher = Callable[[Any], bool]
 FindingKind = Literal["goal", "guard"]
-# The end of the name of a finding that code cannot make: it passes, and a judge that asks a model
-# decides on it.
+# The end of the name of a benchmark's finding that only a model can make: its own score without a
+# model counts it as met, and a judge that asks a model decides on it.
 OPEN = "(not judged)"
 DECLINES = "answer declines"  # the name of the finding that an answer must refuse
 
 
-class Finding(msgspec.Struct, frozen=True, gc=False):
+class Finding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The result of one check of a verifier.
 
     Example: Finding("orders 1042 updated", False, "status='cancelled'", "status='open'", "goal")
@@ -49,6 +50,9 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     expected: str
     found: str
     kind: FindingKind
+    # Code cannot tell: `passed` is False, and a judge that asks a model decides.
+    is_open: bool = False
+    is_of_words: bool = False  # it depends on how a text is worded
 
 
 class _Any:
@@ -102,9 +106,6 @@ def _is_due(column: str, expected: Any, change: RowChange) -> bool:
     return bool(min(before, expected) < after < max(before, expected))
 
 
-# A number counts only by itself: not inside of a word or code, and not as part of a longer decimal.
-# Commas group thousands only in threes, so that "1042,1043" is two numbers.
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|\.\d)")
 _SHOWN = 200  # characters of an answer in a finding
 _REFUSALS = re.compile(
     r"\b(?:can(?:no|')t|can not|could(?:n't| not)|unable|won't|(?:will|would|must|may|should) not"
@@ -115,24 +116,39 @@ _REFUSALS = re.compile(
 )
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.replace("’", "'").casefold().split())
+# A text without any of these refuses nothing, in whatever words.
+_NEGATIVE = re.compile(
+    r"n't\b|\b(?:no|not|nor|never|none|nothing|neither|only|unless|until|without|against|sorry|afraid"
+    r"|unfortunately|however|but|rules?|policy|must|ha[sd] to|too|already|outside|beyond|closed)\b"
+)
 
 
-def _numbers(text: str) -> set[float]:
-    return {float(found.replace(",", "")) for found in _NUMBER.findall(text)}
+_CLAIMS = re.compile(
+    r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
+    r" (?:just |now |already |also )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
+    r"|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made|sent"
+    r"|created|credited|completed|updated|settled|registered|reset|lent)\b"
+)
+
+
+def _refuses_in_other_words(text: str) -> bool:
+    """Whether a text has a negative word and claims nothing that the agent did. That is a refusal
+    where nothing was changed and the reason is given."""
+    return _NEGATIVE.search(text) is not None and _CLAIMS.search(text) is None
 
 
 def says(answer: str, phrase: str) -> bool:
-    """Whether a text contains a phrase: a number as a whole number, words as whole words.
+    """Whether a text contains a phrase: a value (number, amount, date, time, code) in any of its
+    forms, words as whole words.
 
     Example: says("We refund $1,042.50 today", "1042.5") -> True
     Example: says("Order 10425 is late", "1042") -> False
+    Example: says("due on March 14th", "2026-03-14") -> True
     """
-    bare = phrase.strip().lstrip("$€£").strip()
-    if re.fullmatch(r"[-+]?\d[\d,]*(?:\.\d+)?", bare):
-        return float(bare.replace(",", "")) in _numbers(answer)
-    return has_whole(_plain(answer), _plain(phrase))
+    value = only_value(phrase)
+    if value is not None and not value.is_loose:
+        return any(are_equal(value, one) for one in readings(answer))
+    return has_whole(plain(answer), plain(phrase))
 
 
 def has_whole(text: str, part: str, *, not_after: str = "") -> bool:
@@ -163,7 +179,7 @@ def declines(answer: str) -> bool:
 
     Example: declines("I cannot lend to her: she is blocked.") -> True
     """
-    return _REFUSALS.search(_plain(answer)) is not None
+    return _REFUSALS.search(plain(answer)) is not None
 
 
 def _show(values: dict[str, Any]) -> str:
@@ -212,11 +228,28 @@ class Check:
         return self._add(name, passed, expected, found, "guard")
 
     def _add(
-        self, name: str, passed: object, expected: object, found: object, kind: FindingKind
+        self,
+        name: str,
+        passed: object,
+        expected: object,
+        found: object,
+        kind: FindingKind,
+        *,
+        is_open: bool = False,
+        is_of_words: bool = False,
     ) -> bool:
-        finding = Finding(str(name), bool(passed), str(expected), str(found), kind)
-        self.findings.append(finding)
-        return finding.passed
+        self.findings.append(
+            Finding(
+                str(name),
+                bool(passed),
+                str(expected),
+                str(found),
+                kind,
+                is_open and not passed,
+                is_of_words,
+            )
+        )
+        return bool(passed)
 
     def updated(self, table: str, key: Any, **values: Any) -> bool:
         """Goal: the row with this primary key changed and now has these values.
@@ -240,7 +273,14 @@ class Check:
                 moved = not values or not _changed_columns(change).isdisjoint(values)
                 passed = moved and _row_matches(change.after, values)
                 was = "" if moved else " from the start"
-                return self.goal(name, passed, _show(values), _show(found) + was)
+                return self._add(
+                    name,
+                    passed,
+                    _show(values),
+                    _show(found) + was,
+                    "goal",
+                    is_of_words=_has_mentions(values),
+                )
         return self.goal(name, False, _show(values), "the row was not updated")
 
     def created(self, table: str, *, count: int = 1, **values: Any) -> bool:
@@ -258,11 +298,13 @@ class Check:
             _show({column: (change.after or {}).get(column) for column in values})
             for _, change in new
         )
-        return self.goal(
+        return self._add(
             f"{name}: {_show(values)}" if count == 0 else name,
             len(hits) == count,
             f"{count} with {_show(values)}",
             f"{len(hits)} such; new rows: {found or 'none'}",
+            "goal",
+            is_of_words=_has_mentions(values),
         )
 
     def deleted(self, table: str, key: Any) -> bool:
@@ -313,12 +355,36 @@ class Check:
         shown = "; ".join(extra[:5]) + (f"; and {len(extra) - 5} more" if len(extra) > 5 else "")
         return self.guard("nothing else changed", not extra, "no other change", shown or "none")
 
-    def answer_has(self, *alternatives: str, name: str | None = None) -> bool:
-        """Goal: the final answer contains one of the alternatives (see `says`)."""
-        passed = any(says(self.answer, phrase) for phrase in alternatives)
-        expected = " or ".join(map(repr, alternatives))
-        return self.goal(
-            name or f"answer says {expected}", passed, expected, one_line(self.answer, _SHOWN)
+    def answer_has(self, *alternatives: str | tuple[str, ...], name: str | None = None) -> bool:
+        """Goal: the final answer contains one of the alternatives (see `says`), or all phrases of
+        one that is a tuple. Where they are words, an answer in other words leaves the finding open.
+
+        Example: check.answer_has("84.00", ("39.00", "45.00"))
+        """
+        expected = " or ".join(map(_phrase, alternatives))
+        return self._in_words(name or f"answer says {expected}", [self.answer], alternatives)
+
+    def text_has(
+        self, name: str, texts: Collection[str], *alternatives: str | tuple[str, ...]
+    ) -> bool:
+        """Goal: one of some texts, such as the bodies of new messages, contains one of the
+        alternatives (see `answer_has`)."""
+        return self._in_words(name, texts, alternatives)
+
+    def _in_words(
+        self, name: str, texts: Collection[str], alternatives: Sequence[str | tuple[str, ...]]
+    ) -> bool:
+        each = [(one,) if isinstance(one, str) else one for one in alternatives]
+        passed = any(all(says(text, phrase) for phrase in one) for text in texts for one in each)
+        are_words = all(only_value(phrase) is None for one in each for phrase in one)
+        return self._add(
+            name,
+            passed,
+            " or ".join(map(_phrase, alternatives)),
+            one_line("; ".join(texts), _SHOWN),
+            "goal",
+            is_open=are_words and any(text.strip() for text in texts),
+            is_of_words=True,
         )
 
     def answer_lacks(self, *phrases: str) -> bool:
@@ -330,12 +396,24 @@ class Check:
     def declined(self, *reasons: str) -> bool:
         """Goals: the answer declines, and gives one of the reasons. Add `nothing_else()`: a
         declined request may change nothing."""
-        refused = declines(self.answer)
-        self.goal(DECLINES, refused, "a refusal in words", one_line(self.answer, _SHOWN))
+        refused = declines(self.answer) or _refuses_in_other_words(plain(self.answer))
+        self._add(
+            DECLINES,
+            refused,
+            "a refusal in words",
+            one_line(self.answer, _SHOWN),
+            "goal",
+            is_open=_NEGATIVE.search(plain(self.answer)) is not None,
+            is_of_words=True,
+        )
         return self.answer_has(*reasons, name="answer gives the reason") and refused
 
 
 _NOTHING: set[str] = set()
+
+
+def _has_mentions(values: dict[str, Any]) -> bool:
+    return any(isinstance(value, mentions) for value in values.values())
 
 
 def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
@@ -344,6 +422,17 @@ def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
     )
 
 
+def _phrase(alternative: str | tuple[str, ...]) -> str:
+    return (
+        repr(alternative) if isinstance(alternative, str) else " and ".join(map(repr, alternative))
+    )
+
+
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that did not pass."""
+    """The findings that did not pass, those that are left open included."""
     return [finding for finding in findings if not finding.passed]
+
+
+def proved_wrong(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of which code is certain that they failed."""
+    return [finding for finding in findings if not finding.passed and not finding.is_open]

@@ -36,6 +36,7 @@ from rehearsal_room.harness.dialects.base import (
     without_thoughts,
 )
 from rehearsal_room.harness.dialects.hermes import call_block
+from rehearsal_room.harness.dialects.imitation import imitation_fault
 from rehearsal_room.harness.dialects.json_repair import repair_json
 from rehearsal_room.scenarios.format import Call
 
@@ -79,7 +80,10 @@ class Awm:
         if not bodies:
             if _OPEN in text and not self._lenient:
                 return FormatError(f"A {_OPEN} is not closed.")
-            return answer_of(text)
+            fault = imitation_fault(without_thoughts(text), is_answer=_OPEN not in text)
+            return answer_of(text) if fault is None else FormatError(fault)
+        if (fault := imitation_fault(without_thoughts(text), is_answer=False)) is not None:
+            return FormatError(fault)
         for body in bodies if self._lenient else bodies[:1]:
             try:
                 return _decision(self._decode(body), self._decode, call_id(turn, 0), self._lenient)
@@ -123,6 +127,8 @@ class Awm:
         """
         if without_thoughts(text) != text.strip() or "tool_call>" in text:
             raise ValueError("a text cannot hold <think> or <tool_call> tags")
+        if fault := imitation_fault(text, is_answer=True):
+            raise ValueError(fault)
         if len(calls) > 1:
             raise ValueError("AWM's protocol has one call a turn")
         parts = [f"<think>\n{'I call ' + calls[0].name if calls else 'I am done'}.\n</think>"]

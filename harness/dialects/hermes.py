@@ -31,6 +31,7 @@ from rehearsal_room.harness.dialects.base import (
     user_messages,
     without_thoughts,
 )
+from rehearsal_room.harness.dialects.imitation import imitation_fault
 from rehearsal_room.scenarios.format import Call
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -67,7 +68,10 @@ class Hermes:
         if _OPEN not in text:
             if _CLOSE in text:
                 return FormatError(f"{_CLOSE} closes a tag that was never opened.")
-            return answer_of(text)
+            fault = imitation_fault(text, is_answer=True)
+            return answer_of(text) if fault is None else FormatError(fault)
+        if (fault := imitation_fault(text, is_answer=False)) is not None:
+            return FormatError(fault)
         try:
             calls = _calls(text, turn)
         except _BadBlockError as exc:
@@ -98,6 +102,8 @@ class Hermes:
         """The text, then a block for each call."""
         if without_thoughts(text) != text.strip() or _OPEN in text or _CLOSE in text:
             raise ValueError("a text cannot hold <think> or <tool_call> tags")
+        if fault := imitation_fault(text, is_answer=True):
+            raise ValueError(fault)
         blocks = [
             call_block(_json({"name": call.name, "arguments": call.arguments})) for call in calls
         ]

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 
-from rehearsal_room.harness.core.events import Ending, Judged, Label
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
+from rehearsal_room.harness.dialects.imitation import call_as_text
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.scenarios.checks import DECLINES, Finding, failed
@@ -29,6 +30,7 @@ class FailureKind(StrEnum):
     MISSING_REFUSAL = "missing_refusal"
     WRONG_ANSWER = "wrong_answer"  # it lacks what was asked, or says something else
     CONTRADICTING_ANSWER = "contradicting_answer"  # it states what the rows do not have
+    CALL_AS_TEXT = "call_as_text"  # the answer contains a call, which was not made
     CUT_OFF = "cut_off"
     FORMAT_ERROR = "format_error"
     WORLD_FAILURE = "world_failure"
@@ -52,27 +54,34 @@ def kinds_in(reader: LogReader, rows: Iterable[EpisodeRow]) -> dict[str, int]:
     }
     if not failing:
         return {}
-    verdicts = {
-        (record.episode, record.attempt): record.event
-        for record in reader.milestones()
-        if isinstance(record.event, Judged) and record.episode in failing
-    }
+    verdicts: dict[tuple[str, int], Judged] = {}
+    answers: dict[tuple[str, int], str] = {}
+    for record in reader.milestones():
+        if record.episode in failing:
+            key = (record.episode, record.attempt)
+            if isinstance(record.event, Judged):
+                verdicts[key] = record.event
+            elif isinstance(record.event, EpisodeEnded):
+                answers[key] = record.event.answer
     counts: dict[str, int] = {}
     for row in failing.values():
-        verdict = verdicts.get((row.episode, row.attempt))
+        key = (row.episode, row.attempt)
+        verdict = verdicts.get(key)
         findings = () if verdict is None else verdict.findings
         assert row.ending is not None
-        for kind in kinds_of_verdict(row.ending, row.label, findings):
+        for kind in kinds_of_verdict(row.ending, row.label, findings, answers.get(key, "")):
             counts[str(kind)] = counts.get(str(kind), 0) + 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def kinds_of_verdict(
-    ending: Ending, label: Label | None, findings: Iterable[Finding]
+    ending: Ending, label: Label | None, findings: Iterable[Finding], answer: str = ""
 ) -> tuple[FailureKind, ...]:
     """The kinds that a verdict shows, each once; none for an episode that is completed."""
     if label is Label.COMPLETED:
         return ()
+    if ending is Ending.ANSWERED and call_as_text(answer) is not None:
+        return (FailureKind.CALL_AS_TEXT,)
     if (outside := kind_of_ending(ending, label)) is not None:
         return (outside,)
     kinds = [kind_of_finding(finding) for finding in failed(findings)]

@@ -12,7 +12,7 @@ from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
-from rehearsal_room.harness.outcomes.failure_kinds import kinds_in
+from rehearsal_room.harness.outcomes.failure_kinds import FailureKind, kinds_in
 from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
@@ -132,6 +132,14 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:
         console.print(bar_chart("failures", most_first(report.failures)))
+    if num_calls := report.failures.get(FailureKind.CALL_AS_TEXT, 0):
+        answers = plural(report.endings.get(Ending.ANSWERED, 0), "answer")
+        console.print(
+            f"{num_calls:,} of {answers} contain a call as text, such as <tool_call>: the model "
+            "server has no tool parser for this model; start it with one, or pass --dialect hermes",
+            highlight=False,
+            soft_wrap=True,
+        )
     if report.statistics is not None:
         for line in statistics_lines(report.statistics):
             console.print(line, highlight=False, soft_wrap=True)

@@ -4,8 +4,9 @@ A model decides what is open and cannot change what is proved. So only what a ve
 has observed counts as proof:
 
     all findings pass, and doing nothing does not pass all   completed
-    the same, and a finding is left open (see checks.OPEN)   nothing of the world's fault
-    the world or one of its tools failed                     environment_error
+    the only findings that failed are left open              nothing of the world's fault
+    the world or one of its tools failed                     environment_error, unless a guard of
+                                                             the package failed: agent_error
     the agent's message could not be read                    agent_error
     a guard failed                                           agent_error
     a goal is not met, or a limit cut the episode off        anything but completed
@@ -25,10 +26,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rehearsal_room.harness.core.events import Ending, Label
-from rehearsal_room.judge.code.code_judge import met_goals
+from rehearsal_room.judge.code.code_judge import call_failed, harm_in, met_goals
 from rehearsal_room.judge.core.case import Case, CodeVerdict
 from rehearsal_room.judge.core.evidence import Evidence
-from rehearsal_room.scenarios.checks import OPEN, Finding, failed
+from rehearsal_room.scenarios.checks import OPEN, Finding, failed, proved_wrong
 from rehearsal_room.scenarios.core.short_text import one_line
 
 _ALL = frozenset(Label)
@@ -43,6 +44,9 @@ def code_verdict_of(case: Case) -> CodeVerdict:
     evidence = case.evidence
     if evidence.ending is Ending.ANSWERED and evidence.findings and not failed(evidence.findings):
         return _on_success(case)
+    harm = harm_in(evidence.findings)
+    if evidence.world_failed and harm:
+        return _proved(Label.AGENT_ERROR, _failures(harm))
     if evidence.world_failed:
         return _proved(Label.ENVIRONMENT_ERROR, _world_fault(evidence))
     if evidence.ending is Ending.FORMAT_ERROR:
@@ -71,14 +75,16 @@ def _on_success(case: Case) -> CodeVerdict:
 def _on_failure(case: Case) -> CodeVerdict:
     """A working world, an episode that was not completed as far as the code can tell."""
     evidence, label = case.evidence, case.code.label
-    proved = [] if case.verifier == "awm" else failed(evidence.findings)
+    proved = [] if case.verifier == "awm" else proved_wrong(evidence.findings)
     if case.verifier == "tool_calls":
-        proved = [finding for finding in proved if not _call_failed(finding)]
+        proved = [finding for finding in proved if not call_failed(finding)]
     guards = [finding for finding in proved if finding.kind == "guard"]
     if guards:
         return _proved(Label.AGENT_ERROR, _failures(guards))
     if proved:
         return CodeVerdict(label, _NOT_COMPLETED, _failures(proved))
+    if any(finding.is_open for finding in evidence.findings):
+        return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
     if evidence.ending.is_truncation:
         limit = evidence.ending.replace("_", " ")
         return CodeVerdict(
@@ -89,14 +95,6 @@ def _on_failure(case: Case) -> CodeVerdict:
 
 def _proved(label: Label, proof: str) -> CodeVerdict:
     return CodeVerdict(label, frozenset((label,)), proof)
-
-
-def _call_failed(finding: Finding) -> bool:
-    """Whether a foreign check saw nothing because its own call failed (see scenarios.call_checks).
-    A record that begins with these words is taken for such a call: then too much is left open,
-    never too little. A check of the agent's answer always saw it, whatever the answer begins
-    with."""
-    return finding.found.startswith("error: ") and not finding.name.startswith("answer says ")
 
 
 def _world_fault(evidence: Evidence) -> str:

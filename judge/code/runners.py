@@ -11,13 +11,16 @@ Promises:
 """
 
 from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError, StateError
 from rehearsal_room.envpool.core.remote_states import Verified
-from rehearsal_room.envpool.core.types import StoredState
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.events import VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
@@ -31,6 +34,7 @@ from rehearsal_room.scenarios.format import Scenario, Task
 
 T = TypeVar("T")
 Which = Literal["code", "sql"]
+OraclePlay = tuple[tuple[str, ...], tuple[RowChange, ...]]  # texts of results; net changes
 _STATE_UNKNOWN = "the world's final state is not known"
 _IN_PROCESS, _TOOL_CALLS = VerifierRun("in_process"), VerifierRun("tool_calls")
 
@@ -56,6 +60,10 @@ class VerifierRunner(Protocol):
     async def verify_idle(self, task: Task) -> Verification:
         """The findings on an episode in which nothing was done and no answer was given. None are
         known (an empty tuple) where only the world itself has them."""
+
+    async def play_oracle(self, task: Task) -> OraclePlay | None:
+        """The texts that the task's oracle reads and the rows that it changes, on a fresh world;
+        None: it cannot be played here, or has no solution."""
 
 
 class InProcessRunner:
@@ -85,6 +93,14 @@ class InProcessRunner:
         """See VerifierRunner."""
         return self._run(task, self._world.start, (), "")
 
+    async def play_oracle(self, task: Task) -> OraclePlay | None:
+        """See VerifierRunner."""
+        if not isinstance(self._world, HostedScenario):
+            return None
+        lease = self._world.lease()
+        results = [lease.call(call.name, call.arguments) for call in task.oracle]
+        return tuple(one.text for one in results), net_changes(one.changes for one in results)
+
     def _run(
         self, task: Task, state: StoredState, changes: Sequence[RowChange], answer: str
     ) -> Verification:
@@ -109,6 +125,11 @@ class VerifierPool(Protocol):
         which: Which = "code",
     ) -> Verified:
         """What the task's verifier returns for a state and an answer. Raises PoolError."""
+
+    def lease(
+        self, scenario: Scenario, task: Task | None = None
+    ) -> AbstractAsyncContextManager[Env]:
+        """A fresh world."""
 
 
 class WorkerRunner:
@@ -144,6 +165,20 @@ class WorkerRunner:
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""
         return await self._run(task, self._start, "")
+
+    async def play_oracle(self, task: Task) -> OraclePlay | None:
+        """See VerifierRunner."""
+        if self._scenario.awm is not None:  # its tasks have no solutions
+            return None
+        try:
+            async with self._pool.lease(self._scenario, task) as env:
+                results = [
+                    await env.call(call.name, call.arguments, f"oracle-{index}")
+                    for index, call in enumerate(task.oracle)
+                ]
+        except PoolError:
+            return None
+        return tuple(one.text for one in results), net_changes(one.changes for one in results)
 
     async def _run(self, task: Task, state: StoredState, answer: str) -> Verification:
         awm = self._scenario.awm
@@ -205,6 +240,10 @@ class LoggedRunner:
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""
         return Verification()
+
+    async def play_oracle(self, task: Task) -> OraclePlay | None:
+        """See VerifierRunner."""
+        return None
 
 
 def run_at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -69,9 +69,15 @@ LABEL_RULES = (
     LabelRule(
         FailureKind.CONTRADICTING_ANSWER,
         _PARTLY,
-        "the answer claims what the rows do not have. The claim alone changes no label: what "
-        "stands in the rows decides",
-        "one of two refunds was made, and the answer says both were",
+        "the answer denies, misstates or takes back what the rows have, or claims what they do not "
+        "have. Such an episode is not completed, however right its rows are",
+        "the claim was paid, and the answer says that it was declined, or that cash was paid too",
+    ),
+    LabelRule(
+        FailureKind.CALL_AS_TEXT,
+        _PARTLY,
+        "a call stands as text in the answer. It was not made, and its change is undone",
+        'the answer is {"name": "cancel_order", "arguments": {"order_id": 4105}}',
     ),
     LabelRule(
         FailureKind.MISSING_REFUSAL,
@@ -88,4 +94,10 @@ def label_rule_text() -> str:
         f"- {one.rule[:1].upper()}{one.rule[1:]}: `{one.label}`. Example: {one.example}."
         for one in LABEL_RULES
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, _WORDING])
+
+
+_WORDING = (
+    "- The wording of a note or a message counts only where the task or the policy states what "
+    "must be in it."
+)

@@ -12,6 +12,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.imitation import call_as_text
 from rehearsal_room.harness.outcomes.failure_kinds import (
     FailureKind,
     kind_of_ending,
@@ -111,6 +112,9 @@ def _failures(
     if ended.ending.is_truncation:
         limit = str(ended.ending).replace("_", " ")
         found.append(Mistake(FailureKind.CUT_OFF, last, f"the {limit} ended the episode"))
+    if ended.ending is Ending.ANSWERED and (call := call_as_text(ended.answer)) is not None:
+        why = f"the answer contains a call as text, which was not made: {call}"
+        found.append(Mistake(FailureKind.CALL_AS_TEXT, last, why))
     if pairs is not None:
         found += pairs.wrong_writes(changes_of(trajectory), wrong)
         if not ended.ending.is_truncation:

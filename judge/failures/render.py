@@ -28,6 +28,7 @@ _MEANINGS = {
     "world_failure": "the world or a tool broke: not the agent's fault",
     "model_failure": "the model could not answer",
     "unjudged": "no judge labelled it",
+    "call_as_text": "the answer contains a call as text, which was not made",
     "goal_not_met": "a check of the task failed; the log does not tell more",
 }
 

@@ -17,6 +17,8 @@
     mutants      at least 98 % of the oracles with one mistake are not completed; of each task's,
                  three quarters; none that leaves a write out, makes another task's, or changes a
                  value that the instruction names
+    adversaries  no agent without understanding is paid: one that refuses everything, gives every
+                 reason, heaps values, pastes what it read, or denies what it did
     dialogue     a user says nothing before it is asked for or due, over all states of the talk; the
                  oracle hears all of it, and without any of its questions it does not complete the
                  task

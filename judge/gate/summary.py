@@ -16,6 +16,8 @@ from rehearsal_room.judge.gate.core.report import (
     render,
 )
 from rehearsal_room.judge.gate.job_pool import CheckOutcome
+from rehearsal_room.judge.gate.soundness import soundness_lines, soundness_of
+from rehearsal_room.judge.statistics.youden import Youden
 
 _MAX_LISTED = 1000  # near-duplicates
 _MAX_SHOWN = 5
@@ -30,6 +32,7 @@ class GateReport(WorldGateReport, frozen=True, kw_only=True):
     near_duplicate_pairs: int = 0  # their number
     near_duplicate_share: float = 0.0  # of all pairs of worlds
     wall_s: float = 0.0
+    j: Youden | None = None  # how sound the verifiers are; None: no task's oracle is completed
 
 
 def gate_report_of(outcomes: Sequence[CheckOutcome], wall_s: float) -> GateReport:
@@ -44,6 +47,7 @@ def gate_report_of(outcomes: Sequence[CheckOutcome], wall_s: float) -> GateRepor
         near_duplicates=tuple(pairs[:_MAX_LISTED]),
         near_duplicate_pairs=len(pairs),
         near_duplicate_share=round(len(pairs) / count, 6) if count else 0.0,
+        j=soundness_of(total.soundness),
         wall_s=round(wall_s, 1),
     )
 
@@ -77,6 +81,8 @@ def print_report(outcomes: Sequence[CheckOutcome], total: GateReport, console: C
     """Print the table, the failures, and the worlds that are nearly the same."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.name)
     render([outcome.report for outcome in ordered], total, console)
+    for text in soundness_lines(total.soundness):
+        console.print(text, highlight=False, soft_wrap=True)
     if total.near_duplicate_pairs:
         line = f"near-duplicates: {total.near_duplicate_pairs} pairs of worlds"
         console.print(f"{line}, {total.near_duplicate_share:.2%} of all", highlight=False)

@@ -249,6 +249,8 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
         evidence_id = f"F{number}"
         if not finding.passed:
             about = f"failed {finding.kind}"
+            if finding.is_open:
+                about = f"{finding.kind} that code cannot prove; decide on it by the trajectory"
             yield EvidenceItem(ItemKind.FAILED_FINDING, evidence_id, _finding(finding, about))
             continue
         about = f"passed {finding.kind}"

@@ -12,6 +12,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.router import ScoringPool
 from rehearsal_room.harness.core.events import VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.runners import OraclePlay
 from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.evidence import Verification
 from rehearsal_room.judge.suites.talk import talk_of
@@ -40,6 +41,10 @@ class SuiteRunner:
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""
         return await self._score(task, [])
+
+    async def play_oracle(self, task: Task) -> OraclePlay | None:
+        """See VerifierRunner: a benchmark's own checks are its score."""
+        return None
 
     async def _score(self, task: Task, talk: list[dict[str, Any]]) -> Verification:
         try:

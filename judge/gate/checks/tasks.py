@@ -11,6 +11,7 @@ from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.policies.mutants import Mutant
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.judge.gate.checks.adversaries import check_adversaries
 from rehearsal_room.judge.gate.checks.dialogues import check_talk
 from rehearsal_room.judge.gate.core.report import MutantNote
 from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings, TaskRunner
@@ -51,6 +52,7 @@ def check_task(
     runner.log.left_out += left_out
     for mutant in mutants:
         runner.try_mutant(task, oracle, mutant)
+    check_adversaries(runner, task, oracle)
     return judged
 
 

@@ -39,6 +39,18 @@ class MutantNote(msgspec.Struct, frozen=True):
     why: str
 
 
+class TaskSoundness(msgspec.Struct, frozen=True):
+    """What the verifier of one task pays: to agents without understanding, and to right answers."""
+
+    world: str
+    task: str
+    kind: str  # of the task
+    adversaries: int  # that were played
+    paid: int  # of them
+    right: int  # the oracle, and its answer in other words
+    completed: int  # of them
+
+
 class WorldGateReport(msgspec.Struct, frozen=True):
     """The gate's report on one world, or on several (see `merge_reports`)."""
 
@@ -60,6 +72,8 @@ class WorldGateReport(msgspec.Struct, frozen=True):
     equivalent: int = 0  # their number
     many_purposes: int = 0  # tasks with more than two requests that do not depend on each other
     near_misses: int = 0  # wrong turns of near_misses.toml that were played
+    soundness: tuple[TaskSoundness, ...] = ()  # of tasks whose oracle is completed
+    rejected: tuple[MutantNote, ...] = ()  # right answers in other words that are not completed
 
     @property
     def ok(self) -> bool:

@@ -12,7 +12,12 @@ from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.policies.mutants import Mutant
 from rehearsal_room.judge.code.code_judge import CodeJudge
-from rehearsal_room.judge.gate.core.report import GateFailure, MutantNote, WorldGateReport
+from rehearsal_room.judge.gate.core.report import (
+    GateFailure,
+    MutantNote,
+    TaskSoundness,
+    WorldGateReport,
+)
 from rehearsal_room.judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
 from rehearsal_room.judge.playback.playback import Played, difference, format_call, play
 from rehearsal_room.scenarios.checks import failed
@@ -50,6 +55,8 @@ class GateLog:
         # Survivors that change a value that the instruction names.
         self.named: set[MutantNote] = set()
         self.equivalents: list[MutantNote] = []
+        self.soundness: list[TaskSoundness] = []
+        self.rejected: list[MutantNote] = []  # right answers that are not completed
         self.purposes: Counter[int] = (
             Counter()
         )  # requests that do not depend on each other -> tasks
@@ -91,6 +98,8 @@ class GateLog:
             equivalent=len(self.equivalents),
             many_purposes=sum(count for number, count in self.purposes.items() if number > 2),
             near_misses=self.near_misses,
+            soundness=tuple(self.soundness),
+            rejected=tuple(self.rejected),
         )
 
 

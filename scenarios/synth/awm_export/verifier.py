@@ -8,8 +8,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import rehearsal_room.scenarios.checks
+from rehearsal_room.scenarios import checks, statements
 from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.core import short_text
 from rehearsal_room.scenarios.files import read_text
 from rehearsal_room.scenarios.synth.core.code_rules import is_ours
 from rehearsal_room.scenarios.synth.core.package_files import merge_python
@@ -25,8 +26,9 @@ class RowChange:
 
 
 class Finding:
-    def __init__(self, name, passed, expected, found, kind):
+    def __init__(self, name, passed, expected, found, kind, is_open=False, is_of_words=False):
         self.name, self.passed, self.kind = name, passed, kind
+        self.is_open, self.is_of_words = is_open, is_of_words
         self.expected, self.found = expected, found
 
 
@@ -116,14 +118,18 @@ def verifier_codes(source: str, function: str, *, clock: str, user: User) -> tup
 
 @cache
 def _checks() -> str:
-    """The text of scenarios.checks, without its Finding: _HEAD has one that needs no library."""
-    tree = ast.parse(read_text(Path(rehearsal_room.scenarios.checks.__file__)))
-    tree.body = [
-        node
-        for node in tree.body
-        if not (isinstance(node, ast.ClassDef) and node.name == "Finding")
-    ]
-    return _without_imports(tree)
+    """The text of scenarios.checks and of what it imports, without its Finding: _HEAD has one that
+    needs no library."""
+    texts = []
+    for module in (short_text, statements, checks):
+        tree = ast.parse(read_text(Path(module.__file__)))
+        tree.body = [
+            node
+            for node in tree.body
+            if not (isinstance(node, ast.ClassDef) and node.name == "Finding")
+        ]
+        texts.append(_without_imports(tree))
+    return "\n\n".join(texts)
 
 
 def _without_imports(tree: ast.Module) -> str:

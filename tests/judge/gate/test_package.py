@@ -346,19 +346,16 @@ def test_other_tasks_of_a_fault_are_counted(tmp_path: Path) -> None:
 
 def test_a_few_survivors_are_listed_and_pass(tmp_path: Path) -> None:
     """Up to two in a hundred mutants may survive; they are listed, but not failures."""
+    due = 'after.value("SELECT due_on FROM loans WHERE id = 303")'
     lax = (
-        'check.answer_has("302")\n    check.answer_has("11")',
-        'check.answer_has("302")\n    check.answer_has("11", "12")',
+        'check.updated("loans", 303, due_on="2026-04-01")',
+        f'check.updated("loans", 303, due_on=max("2026-04-01", min("2026-04-02", {due})))',
     )
     report = checked(variant(tmp_path, verify=lax))
     assert report.mutants_caught == report.mutants - 1
     assert report.mutants_caught >= 0.98 * report.mutants
     assert report.ok
-    assert [(note.task, note.kind) for note in report.survivors] == [("overdue", "answered")]
-    assert report.survivors[0].why == (
-        "the answer is 'Loan 302 of Anna Soll is overdue by 12 days.' where the oracle's is "
-        "'Loan 302 of Anna Soll is overdue by 11 days.'"
-    )
+    assert [(note.task, note.kind) for note in report.survivors] == [("renew-emma", "changed")]
 
 
 def test_a_tool_that_breaks(tmp_path: Path) -> None:
@@ -665,8 +662,8 @@ def test_a_verifier_accepts_any_answer(tmp_path: Path) -> None:
     """Odd answers must not break it."""
     old = '    check.answer_has("302")'
     new = '    assert "{" not in answer\n' + old
-    [failure] = checked(variant(tmp_path, verify=(old, new))).failures
-    assert failure.why.startswith("after the answer '{}': verifier 'overdue'")
+    failures = checked(variant(tmp_path, verify=(old, new))).failures
+    assert "after the answer '{}': verifier 'overdue'" in "; ".join(one.why for one in failures)
 
 
 def test_unused_tools_are_listed(tmp_path: Path) -> None:

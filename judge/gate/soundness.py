@@ -1,0 +1,56 @@
+"""How sound the verifiers of worlds are: what they pay for no work, and which right answers they
+accept, as Youden's J with its interval (docs/soundness.md)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rehearsal_room.judge.gate.core.report import TaskSoundness
+from rehearsal_room.judge.statistics.intervals import Interval
+from rehearsal_room.judge.statistics.youden import Youden, youden
+
+_MANY = 20  # worlds; from then on the world is the unit, below the task
+
+
+def soundness_of(tasks: Sequence[TaskSoundness]) -> Youden | None:
+    """J over all tasks; None: none was played."""
+    worlds = {task.world for task in tasks}
+    by_world = len(worlds) >= _MANY
+    right: dict[str, list[float]] = {}
+    wrong: dict[str, list[float]] = {}
+    for task in tasks:
+        unit = task.world if by_world else f"{task.world}/{task.task}"
+        right.setdefault(unit, []).extend(_tries(task.completed, task.right))
+        wrong.setdefault(unit, []).extend(_tries(task.paid, task.adversaries))
+    return youden(right, wrong, unit="world" if by_world else "task")
+
+
+def _tries(accepted: int, total: int) -> list[float]:
+    return [1.0] * accepted + [0.0] * (total - accepted)
+
+
+def soundness_lines(tasks: Sequence[TaskSoundness]) -> Iterator[str]:
+    """A line for each kind of task, for each of a few worlds, and for all."""
+    groups: list[tuple[str, list[TaskSoundness]]] = []
+    kinds = dict.fromkeys(task.kind for task in tasks)
+    groups += [(f"{kind} tasks", [one for one in tasks if one.kind == kind]) for kind in kinds]
+    worlds = dict.fromkeys(task.world for task in tasks)
+    if 1 < len(worlds) < _MANY:
+        groups += [(name, [one for one in tasks if one.world == name]) for name in worlds]
+    for name, chosen in (*groups, ("all", list(tasks))):
+        if (found := soundness_of(chosen)) is not None:
+            yield _line(name, chosen, found)
+
+
+def _line(name: str, tasks: Iterable[TaskSoundness], found: Youden) -> str:
+    tasks = list(tasks)
+    paid, adversaries = sum(one.paid for one in tasks), sum(one.adversaries for one in tasks)
+    completed, right = sum(one.completed for one in tasks), sum(one.right for one in tasks)
+    return (
+        f"soundness of {name}: {paid:,} of {adversaries:,} adversaries paid, {completed:,} of "
+        f"{right:,} right answers completed; TPR {_shown(found.tpr)}, FPR {_shown(found.fpr)}, "
+        f"J {_shown(found.j)} (unit: {found.unit})"
+    )
+
+
+def _shown(found: Interval) -> str:
+    """Example: "0.998 [0.991, 1.000]" """
+    return f"{found.value:.3f} [{found.lower:.3f}, {found.upper:.3f}]"

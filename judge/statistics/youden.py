@@ -1,0 +1,61 @@
+"""Youden's J of a judge: the share of right work that it accepts, less the share of wrong work.
+
+    J = TPR - FPR        W. J. Youden, "Index for rating diagnostic tests" (1950)
+
+A judge that pays everything has J = 0, as has one that pays nothing. The interval is R. G.
+Newcombe's for the difference of two shares (1998, method 10), from the Wilson intervals of both.
+
+Tries at one task or in one world resemble each other, so Korn and Graubard's effective number of
+tries is used (see judge.statistics.intervals). Where no try or every try counted, that number is
+not known. The interval of 0 in n is then no wider than that of 2 in n which are spread over two
+units: seeing less of a fault never bounds it more loosely.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rehearsal_room.judge.statistics.intervals import LEVEL, Interval, share_interval
+
+Tries = Mapping[Any, Sequence[float]]  # by unit (a task or a world): 1 where the judge accepted
+
+
+class Youden(msgspec.Struct, frozen=True):
+    """J with its two parts."""
+
+    tpr: Interval  # of right work
+    fpr: Interval  # of adversaries
+    j: Interval
+    unit: str  # what the interval counts as independent: "task" or "world"
+
+
+def youden(right: Tries, wrong: Tries, *, unit: str, level: float = LEVEL) -> Youden | None:
+    """J of a judge; None where it saw no right or no wrong work.
+
+    Example: 154 tasks of which all are accepted, with 10 wrong tries each, none of them accepted
+    -> J = 1 from 0.993 to 1
+    """
+    tpr, fpr = bounded_share(right, level=level), bounded_share(wrong, level=level)
+    if tpr is None or fpr is None:
+        return None
+    value = tpr.value - fpr.value
+    below = math.hypot(tpr.value - tpr.lower, fpr.upper - fpr.value)
+    above = math.hypot(tpr.upper - tpr.value, fpr.value - fpr.lower)
+    bounds = Interval(value, max(-1.0, value - below), min(1.0, value + above))
+    return Youden(tpr, fpr, bounds, unit)
+
+
+def bounded_share(tries: Tries, *, level: float = LEVEL) -> Interval | None:
+    """The share of accepted tries; None: there are none."""
+    found = share_interval(tries, level=level)
+    if found is None or 0 < found.value < 1:
+        return found
+    total = sum(map(len, tries.values()))
+    few = share_interval({n: [float(n < 2)] for n in range(total)}, level=level)
+    if few is None or total < 3:
+        return found
+    if found.value == 0:
+        return Interval(0.0, 0.0, min(found.upper, few.upper))
+    return Interval(1.0, max(found.lower, 1 - few.upper), 1.0)

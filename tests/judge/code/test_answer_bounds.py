@@ -1,0 +1,78 @@
+"""Inside which bounds a statement in words is proved."""
+
+import pytest
+
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.code.answer_bounds import answer_faults, bounds_of
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.playback.adversaries import adversaries_of, rewordings_of
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Task
+from tests.support.mini_world import library
+
+READ = ('{"loan": 302, "member": "Anna Soll", "days": 11}',)
+
+
+def faults(answer: str, accepted: str = "Loan 302 of Anna Soll is overdue by 11 days.") -> str:
+    task = Task("overdue", "Which loan is overdue?", "simple", "question", accepted)
+    return "; ".join(answer_faults(bounds_of(task, READ, ()), answer))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Loan 302 of Anna Soll is overdue by 11 days.",
+        "It's Anna Soll's loan 302, eleven days overdue.",
+        "Sure! Loan 302 (Anna Soll): overdue by 11 days. No other loan is affected.",
+    ],
+)
+def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
+    """The accepted answer in other words."""
+    assert faults(answer) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ("Loan 302 is overdue by 11 days, and 7341.27 was paid.", "values of no part of the case"),
+        ("Loan 302, 11 days. No, that is all wrong.", "takes back what it states"),
+        ("Loan 302 is overdue by 11 days, but I refuse to book it.", "refuses"),
+        ("Loan 302: the note was not made.", "was not made"),
+        ("11 302 " * 40, "words, of"),
+        ("302, 11, Anna, Soll, loan, days, overdue, or member", "lists 8 things"),
+    ],
+)
+def test_an_answer_outside_of_the_bounds_has_its_fault(answer: str, fault: str) -> None:
+    """Foreign values, retractions, refusals, denials, length and lists."""
+    assert fault in faults(answer)
+
+
+def test_an_open_finding_is_not_a_completion() -> None:
+    """Code alone counts it as not met, and does not call it wrong."""
+    world = library()
+    task = world.scenario.task("overdue")
+    judge = CodeJudge(world.scenario, InProcessRunner(world))
+    stuffed = task.answer + " " + " ".join(map(str, range(200)))
+    judged = judge.verdict_at_once(play(world, task, task.oracle, stuffed).trajectory)
+    assert judged.label is Label.AGENT_ERROR
+    assert [one.is_open for one in judged.findings if not one.passed] == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shop_support", "flight_desk", "claims_desk"])
+def test_no_adversary_is_paid_in_a_bundled_world(name: str) -> None:
+    """And every right answer in another form is completed (`just gate` does it too)."""
+    world = HostedScenario(find(name))
+    judge = CodeJudge(world.scenario, InProcessRunner(world))
+    for task in world.scenario.tasks:
+        oracle = play(world, task, task.oracle, task.answer, keep=True)
+        for one in adversaries_of(world, task, oracle):
+            said = None if one.does_the_work else ()
+            played = play(world, task, one.calls, one.answer, said, known=oracle)
+            assert judge.verdict_at_once(played.trajectory).label is not Label.COMPLETED, one.kind
+        for form, answer in rewordings_of(task):
+            played = play(world, task, task.oracle, answer, known=oracle)
+            assert judge.verdict_at_once(played.trajectory).label is Label.COMPLETED, form

@@ -30,7 +30,7 @@ MODES: tuple[Mode, ...] = ("llm", "hybrid")
 LEAST = {mode: least_tokens(RUBRIC, mode) for mode in MODES}
 # A digest of some messages, by RENDERING: a change of what is shown must raise the number, so that
 # stored judgements on other prompts are not reused.
-RENDERED = {3: "e408e60d148fd547"}
+RENDERED = {4: "d1422802f2f93698"}
 
 TASK = """----- begin TOKEN: the task -----
 T acting user| Ada (clerk)

@@ -3,8 +3,8 @@ accept, as Youden's J with its interval (docs/soundness.md)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.gate.core.report import TaskSoundness
-from rehearsal_room.judge.statistics.intervals import Interval
 from rehearsal_room.judge.statistics.youden import Youden, youden
 
 _MANY = 20  # worlds; from then on the world is the unit, below the task
@@ -51,6 +51,6 @@ def _line(name: str, tasks: Iterable[TaskSoundness], found: Youden) -> str:
     )
 
 
-def _shown(found: Interval) -> str:
+def _shown(found: Interval[float]) -> str:
     """Example: "0.998 [0.991, 1.000]" """
     return f"{found.value:.3f} [{found.lower:.3f}, {found.upper:.3f}]"

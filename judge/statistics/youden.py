@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.judge.statistics.intervals import LEVEL, Interval, share_interval
+from rehearsal_room.harness.outcomes.intervals import Interval
+from rehearsal_room.judge.statistics.intervals import LEVEL, share_interval
 
 Tries = Mapping[Any, Sequence[float]]  # by unit (a task or a world): 1 where the judge accepted
 
@@ -25,9 +26,9 @@ Tries = Mapping[Any, Sequence[float]]  # by unit (a task or a world): 1 where th
 class Youden(msgspec.Struct, frozen=True):
     """J with its two parts."""
 
-    tpr: Interval  # of right work
-    fpr: Interval  # of adversaries
-    j: Interval
+    tpr: Interval[float]  # of right work
+    fpr: Interval[float]  # of adversaries
+    j: Interval[float]  # TPR - FPR
     unit: str  # what the interval counts as independent: "task" or "world"
 
 
@@ -47,7 +48,7 @@ def youden(right: Tries, wrong: Tries, *, unit: str, level: float = LEVEL) -> Yo
     return Youden(tpr, fpr, bounds, unit)
 
 
-def bounded_share(tries: Tries, *, level: float = LEVEL) -> Interval | None:
+def bounded_share(tries: Tries, *, level: float = LEVEL) -> Interval[float] | None:
     """The share of accepted tries; None: there are none."""
     found = share_interval(tries, level=level)
     if found is None or 0 < found.value < 1:

@@ -122,7 +122,7 @@ def _checks() -> str:
     needs no library."""
     texts = []
     for module in (short_text, statements, checks):
-        tree = ast.parse(read_text(Path(module.__file__)))
+        tree = ast.parse(read_text(Path(str(module.__file__))))
         tree.body = [
             node
             for node in tree.body

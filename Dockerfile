@@ -15,7 +15,7 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /dist . && cp const
 
 FROM python:${PYTHON}-slim
 # What is installed beside the core; `train` adds torch, which is large.
-ARG EXTRAS=awm,mcp,openai,otlp,parquet,serve,tokens
+ARG EXTRAS=awm,mcp,openai,otlp,parquet,tokens
 # The layers of the sandbox. Where the container may not make namespaces, seccomp and Landlock are
 # used alone (rehearse doctor shows the level).
 RUN apt-get update \

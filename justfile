@@ -66,6 +66,10 @@ test *ARGS: sync setup
 test-slow *ARGS: sync setup
     {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) -m slow {{ARGS}}
 
+# Run the tests and the slow tests in one go, as CI does: they are collected once.
+test-all *ARGS: sync setup
+    {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) {{ARGS}}
+
 # Run the tests that failed last, at most three, three times alone: what passes then is named as flaky.
 test-again: sync setup
     {{bin}}/python -m tests.support.failed_again
@@ -103,19 +107,22 @@ failure-kinds *WORLDS="shop_support flight_desk claims_desk": sync
     {{bin}}/python -m tests.judge.failures.staged {{WORLDS}}
 
 # Check style, spelling, types, layers and words.
-check: sync _bandit
+check: style types layers
+
+# Style, spelling and dangerous calls.
+style: sync _bandit
     {{bin}}/ruff check .
     {{bin}}/ruff format --check .
     {{bin}}/codespell
+
+# Types: ours, and those of the bundled worlds and of the template, which write `scenarios`.
+types: sync
     {{bin}}/mypy
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/shop_support/tools.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/shop_support/verify.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/flight_desk/tools.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/scaffold/world/tools.py
-    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/scaffold/world/verify.py
+    MYPYPATH=scenarios/stubs:scenarios/bundled:scenarios/scaffold {{bin}}/mypy --strict --explicit-package-bases \
+        scenarios/bundled/*/tools.py scenarios/bundled/*/verify.py scenarios/scaffold/world/*.py
+
+# Layers, words and English: the tests that read all files.
+layers: sync
     {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
 
 # Look for dangerous calls (pyproject.toml names what is left out, and why).
@@ -168,7 +175,7 @@ cpu *ARGS: sync setup
     {{bin}}/python -m pytest -q -p tests.support.cpu_times {{ARGS}}
 
 # What CI runs.
-ci: check test test-slow sandbox-table gate conformance docs test-install test-ray test-vllm test-suites test-viewer
+ci: check docs gate conformance test-all test-vllm test-viewer test-install test-ray test-suites sandbox-table
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs

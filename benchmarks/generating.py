@@ -62,7 +62,7 @@ def rehearse(*arguments: object) -> Result:
 
 def make_worlds(folder: Path, count: int) -> list[Figure]:
     """Make the worlds; return what making them took."""
-    made = rehearse("generate", "--count", count, "--seed", 7, "-o", folder, *_JOBS)
+    made = rehearse("worlds", "generate", "--count", count, "--seed", 7, "-o", folder, *_JOBS)
     report, scale = made.report, 1000 / count
     size = sum(path.stat().st_blocks * 512 for path in folder.rglob("*")) / _MB
     return [
@@ -80,7 +80,7 @@ def describe_worlds(folder: Path, count: int) -> list[Figure]:
     """Describe them as a page and a picture; return what that took and what it found."""
     with tempfile.TemporaryDirectory() as output:
         files = ("-o", Path(output) / "page.html", "--png", Path(output) / "charts.png")
-        described = rehearse("scenarios", "report", folder, *files)
+        described = rehearse("worlds", "report", folder, *files)
     scale = 1000 / count
     found = described.report
     similar = found["similarity"]["share"]
@@ -103,7 +103,7 @@ def describe_worlds(folder: Path, count: int) -> list[Figure]:
 
 def check_worlds(worlds: Sequence[Path]) -> list[Figure]:
     """Check worlds by the gate; return what that took and what it found."""
-    checked = rehearse("scenarios", "check", *worlds, *_JOBS)
+    checked = rehearse("worlds", "check", *worlds, *_JOBS)
     scale = 1000 / len(worlds)
     found = checked.report
     missed = found["mutants"] - found["mutants_caught"]

@@ -21,12 +21,12 @@ import msgspec
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from rehearsal_room.cli.main import COMMAND_CONTEXT
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
 from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.learner.config.settings import (
     DataSettings,
     LoopSettings,
@@ -158,7 +158,7 @@ async def train(
         settings,
         folder / "rollouts",
         policy,
-        open_judge=COMMAND_CONTEXT.judge_opener(settings),
+        open_judge=judge_opener(settings),
         grouping=Grouping(train_settings.data),
         publisher=publisher,
         progress=TrainProgress(),

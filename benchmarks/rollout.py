@@ -32,7 +32,7 @@ from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.harness.core.events import Record
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.history.windows import HistoryManager, parse_history
+from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Policy
 from rehearsal_room.harness.policies.oracle import OraclePolicy
@@ -82,13 +82,13 @@ class RolloutBench:
     def parts(self, policy: Policy, *, judged: bool = True) -> RunParts:
         """The components of a run."""
         return RunParts(
-            self.pool,
-            policy,
-            self.dialect,
-            parse_history("full"),
-            FormatSettings(),
-            Limits(max_steps=40),
-            self._judge if judged else None,
+            pool=self.pool,
+            policy=policy,
+            dialect=self.dialect,
+            history=parse_history("full"),
+            format=FormatSettings(),
+            limits=Limits(max_steps=40),
+            judge=self._judge if judged else None,
         )
 
     def run(self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int) -> BenchReport:
@@ -122,7 +122,6 @@ class RolloutBench:
         parts = self.parts(policy)
 
         async def episodes() -> float:
-            windows = HistoryManager()
             context = RunContext(
                 pool=parts.pool,
                 policy=parts.policy,
@@ -130,8 +129,7 @@ class RolloutBench:
                 history=parts.history,
                 format=parts.format,
                 limits=parts.limits,
-                recorder=Recorder(NullSink(), folds=(windows.handle,)),
-                windows=windows,
+                recorder=Recorder(NullSink()),
                 watchdog=Watchdog(),
                 meters=Meters(),
             )

@@ -31,10 +31,8 @@ from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.viewer.index.run_index import open_index
 from rehearsal_room.viewer.index.tables import NAME
-from rehearsal_room.viewer.judging import judging_parts
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
 from rehearsal_room.viewer.reading.open_runs import OpenRun
 from rehearsal_room.viewer.reading.run_page import curves, run_page
@@ -99,11 +97,10 @@ def first_rows(run: Path) -> float:
 
 def page(run: Path) -> float:
     """Seconds of a run's page: counts, curves, tasks, statistics with intervals."""
-    parts = judging_parts(find)
     with closing(OpenRun(run)) as opened:
         opened.index()
         began = time.process_time()
-        run_page(opened, parts.interval, parts.statistics)
+        run_page(opened)
         return time.process_time() - began
 
 

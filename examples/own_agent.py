@@ -6,11 +6,10 @@ import tempfile
 
 import anyio
 
-from rehearsal_room.harness.library import AgentEnv, TaskView, rehearse
-from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+import rehearsal_room as rr
 
 
-async def agent(task: TaskView, env: AgentEnv) -> str:
+async def agent(task: rr.TaskView, env: rr.AgentEnv) -> str:
     code = re.search(r"LL-\w{4}-\w{4}", task.instruction)  # this agent handles gift cards only
     if code is None:
         return "I am sorry, I cannot do that."
@@ -19,7 +18,7 @@ async def agent(task: TaskView, env: AgentEnv) -> str:
 
 
 async def main() -> None:
-    report = await rehearse(agent, ["shop_support"], tempfile.mkdtemp(), judge=ScenarioJudges)
+    report = await rr.rehearse(agent, ["shop_support"], tempfile.mkdtemp(), judge=rr.ScenarioJudges)
     print(f"pass rate {report.pass_rate:.2f}, {report.labels}: rehearse show {report.folder}")
 
 

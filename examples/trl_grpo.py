@@ -18,14 +18,11 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
-from rehearsal_room.bridges.asked_episodes import OpenRun
-from rehearsal_room.bridges.background import BackgroundRun
-from rehearsal_room.bridges.run_options import RunOptions
+import rehearsal_room as rr
 from rehearsal_room.bridges.trainers.trl import environments, judged_reward, rows
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.policies.oracle import OraclePolicy
 from rehearsal_room.harness.tokenization.chat_tokenizer import template_message
-from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 END, PAD = "<|im_end|>", "<|endoftext|>"
@@ -34,7 +31,7 @@ NUM_TASKS = 2
 
 def main(output: Path, steps: int) -> None:
     (world,) = write_microworlds(output / "worlds", seed=1, count=1, split="train", each=2)
-    run = BackgroundRun(output / "run", [str(world)], RunOptions(judge=ScenarioJudges))
+    run = rr.BackgroundRun(output / "run", [str(world)], rr.RunOptions(judge=rr.ScenarioJudges))
     (environment,) = environments(run).values()
     data = rows(run)[:NUM_TASKS]
     names = sorted(name for name in vars(environment) if not name.startswith("_"))  # as TRL does
@@ -84,9 +81,9 @@ def main(output: Path, steps: int) -> None:
     print(f"{4 * steps} episodes and {NUM_TASKS} solutions: rehearse show {output / 'run'}")
 
 
-def solution(run: BackgroundRun, task: str) -> list[dict[str, Any]]:
+def solution(run: rr.BackgroundRun, task: str) -> list[dict[str, Any]]:
     """The messages of the oracle's episode, as a chat template takes them."""
-    played = run.call(partial(OpenRun.play, policy=OraclePolicy(Native())), task)
+    played = run.call(partial(rr.OpenRun.play, policy=OraclePolicy(Native())), task)
     turns = [message for step in played.steps for message in Native().turn_messages(step)]
     return [template_message(message) for message in turns]
 

@@ -51,7 +51,8 @@ from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answe
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
-from rehearsal_room.harness.rollout.session import Judge, RunParts, run_session, sole_exception
+from rehearsal_room.harness.rollout.running import Judge
+from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.scenarios.format import Scenario
 
@@ -162,7 +163,7 @@ class AgentEnv:
                 heard, seconds = await run.hear_user(run.user, text, len(run.steps))
                 await run.record_step(
                     StepTaken(
-                        *(Reply(text), Answer(text)), policy_s=waited, user=heard, user_s=seconds
+                        Reply(text), Answer(text), policy_s=waited, user=heard, user_s=seconds
                     )
                 )
             except Exception as exc:
@@ -410,9 +411,13 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
 def _view_of(run: Episode) -> TaskView:
     briefing = run.briefing
     return TaskView(
-        *(run.plan.episode, run.plan.seed),
-        *(briefing.instruction, briefing.rules, briefing.user, briefing.now),
-        briefing.is_dialogue,
+        episode=run.plan.episode,
+        seed=run.plan.seed,
+        instruction=briefing.instruction,
+        rules=briefing.rules,
+        user=briefing.user,
+        now=briefing.now,
+        is_dialogue=briefing.is_dialogue,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.short_text import one_line
 
 _STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
 _SHOWN = 200  # characters; a finding shows at most the beginning of a longer text
@@ -173,5 +174,4 @@ def _json(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
+    return one_line(text, _SHOWN)

@@ -224,7 +224,7 @@ class Scenario(msgspec.Struct, frozen=True):
         if self.foreign is not None:
             return f"listed in {self.path}"
         name = self.name if self.path.parent == BUNDLED else self.path
-        return f"listed by `rehearse scenarios show {name}`"
+        return f"listed by `rehearse worlds show {name}`"
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):

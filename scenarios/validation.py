@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.decode_errors import field_of, members
 from rehearsal_room.scenarios.nearest import nearest
 
@@ -198,8 +199,7 @@ def _found(at: _Position) -> str:
         return "a list"
     if at.value is None or isinstance(at.value, bool):
         return _json(at.value)
-    text = repr(at.value)
-    return text if len(text) <= _MAX_FOUND else f"{text[:_MAX_FOUND]}…"
+    return shortened(repr(at.value), _MAX_FOUND)
 
 
 def _json(value: str | bool | None) -> str:

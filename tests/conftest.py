@@ -95,5 +95,5 @@ def rehearse(
 @pytest.fixture(scope="session")
 def warm_cli() -> Iterator[WarmProcess]:
     """A process that has imported the command line, and forks children that run commands."""
-    with open_warm_process("rehearsal_room.cli.main") as warm:
+    with open_warm_process("tests.support.loaded_commands") as warm:
         yield warm

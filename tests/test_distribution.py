@@ -58,10 +58,10 @@ def test_a_folder_is_not_a_package_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_users_package_of_the_same_name_is_left_alone(tmp_path: Path, name: str) -> None:
-    """A folder `judge/` beside a user's script hides none of our packages, and is not imported."""
+    """A folder `judge/` beside a user's script hides none of our modules and is not imported."""
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
-    done = run_beside(tmp_path, "scenarios", "list")
+    done = run_beside(tmp_path, "worlds", "list")
     assert (done.returncode, done.stderr) == (0, "")
     assert "shop_support" in done.stdout
 
@@ -80,12 +80,13 @@ def run_beside(path: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("command", "status"), [("--version", 2), ("doctor", 1)])
+@pytest.mark.parametrize("library", ["msgspec", "rich"])
+@pytest.mark.parametrize(("command", "status"), [("run", 2), ("doctor", 1)])
 def test_a_core_that_cannot_be_imported_is_one_sentence(
-    tmp_path: Path, command: str, status: int
+    tmp_path: Path, command: str, status: int, library: str
 ) -> None:
     """A dependency that is missing or too old stops every command; for doctor it is the answer."""
-    (tmp_path / "msgspec.py").write_text("")  # a module without what we import from it
+    (tmp_path / f"{library}.py").write_text("")  # a module without what we import from it
     done = run_beside(tmp_path, command)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("error: rehearsal-room cannot start: ")

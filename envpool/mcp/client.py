@@ -17,6 +17,7 @@ from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import ToolError, ToolSpec
 from rehearsal_room.envpool.mcp.content import text_of
 from rehearsal_room.envpool.mcp.process import ServerProcess
+from rehearsal_room.scenarios.core.short_text import shortened
 
 _CLOSE_S = 15.0  # seconds that the end of a connection may take; a process takes at most 3
 _EXIT_S = 1.0  # seconds to wait for the end of a server that closed its streams
@@ -125,7 +126,7 @@ class ServerConnection:
                     f"{self._why(exc)}"
                 ) from exc
             bad = isinstance(exc, MCPError) and exc.code == mcp_types.INVALID_PARAMS
-            return _shorten(_message_of(exc)), "arguments" if bad else "internal"
+            return shortened(_message_of(exc), _MAX_QUOTE), "arguments" if bad else "internal"
         return text_of(result), "refused" if result.is_error else None
 
     async def close(self) -> None:
@@ -152,7 +153,7 @@ class ServerConnection:
     def _why(self, exc: Exception) -> str:
         """Why it broke: how its process ended, otherwise the message of the exception."""
         reason = "" if self._process is None else self._process.exit_reason()
-        return reason or _shorten(_message_of(exc))
+        return reason or shortened(_message_of(exc), _MAX_QUOTE)
 
 
 def _spec(tool: mcp_types.Tool) -> ToolSpec:
@@ -163,7 +164,3 @@ def _message_of(exc: Exception) -> str:
     if isinstance(exc, MCPError):
         return exc.error.message or f"error {exc.code}"
     return str(exc).removeprefix("Client failed to connect: ") or type(exc).__name__
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_QUOTE else text[:_MAX_QUOTE] + "…"

@@ -106,7 +106,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def readable() -> tuple[str, ...]:
     """The files and folders that a worker may read: they exist, and none contains another."""
     python = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable)]
-    ours = _PACKAGE
+    ours = _PACKAGE.resolve()
     libraries = [part for path in (*map(Path, _SYSTEM), *python) for part in _without(path, ours)]
     paths = [path for path in (*libraries, *_own_code()) if path.exists()]
     folders = {path for path in paths if path != Path("/")}
@@ -116,12 +116,21 @@ def readable() -> tuple[str, ...]:
 
 def _without(path: Path, hidden: Path) -> list[Path]:
     """A path; where it contains a hidden folder, as an installed package's prefix does, what
-    stands beside the folder and beside its parents."""
-    if path == hidden:
+    stands beside that folder and beside its parents. Links there that lead back to one of these,
+    such as an environment's `lib64`, are left out: what is behind them has another path."""
+    real = path.resolve()
+    if real == hidden:
         return []
-    if path not in hidden.parents or not path.is_dir():
+    if real not in hidden.parents:
         return [path]
-    return [part for child in sorted(path.iterdir()) for part in _without(child, hidden)]
+    beside = [child for child in sorted(path.iterdir()) if not _leads_to(child, hidden)]
+    return [part for child in beside for part in _without(child, hidden)]
+
+
+def _leads_to(path: Path, hidden: Path) -> bool:
+    """Whether a path is a link to a hidden folder, to something in it or to a parent of it."""
+    real = path.resolve()
+    return path.is_symlink() and (hidden in (real, *real.parents) or real in hidden.parents)
 
 
 def _own_code() -> list[Path]:

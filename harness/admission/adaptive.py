@@ -86,6 +86,8 @@ class AdaptiveAdmission:
     def attach(self, slots: Slots) -> int:
         """Return the number of slots to begin with; they follow every change of the limit."""
         self._slots, self._applied = slots, self._control.limit
+        self._began = self._last = self._now()
+        self._changes = [(self._began, self._applied)]
         return self._applied
 
     async def run(self) -> None:

@@ -29,8 +29,13 @@ class MetricsPoller:
 
     def __init__(self, base_url: str) -> None:
         self._endpoint = _Metrics(
-            base_url.rstrip("/"),
-            *(None, None, None, _WAIT_S, 1, "GET"),
+            base_url=base_url.rstrip("/"),
+            api_key=None,
+            organization=None,
+            project=None,
+            timeout_s=_WAIT_S,
+            concurrency=1,
+            method="GET",
             answers=msgspec.structs.replace(AnswerLimits(), each=MAX_CHARS),
         )
         self.every_s = EVERY_S  # until the next reading

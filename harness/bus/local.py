@@ -14,7 +14,7 @@ cancelled while it waits has published: a queue has at most its depth and one re
 publisher.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, get_args
 
@@ -152,14 +152,13 @@ class _LocalInbox(Inbox):
 
 
 class LocalBus:
-    """The bus within one process: handlers are called directly, then each subscriber has a queue.
+    """The bus within one process: each subscriber has a queue.
 
     `publish` does not suspend while all subscribers have room.
     """
 
     def __init__(self) -> None:
-        # Tuples, replaced when they change: `publish` may be iterating over the old one.
-        self._handlers: tuple[Callable[[Record], None], ...] = ()
+        # A tuple, replaced when it changes: `publish` may be iterating over the old one.
         self._inboxes: tuple[_LocalInbox, ...] = ()
         self._closed = False
         self._num_published = 0
@@ -171,21 +170,11 @@ class LocalBus:
         counts = ", ".join(f"{name}={value}" for name, value in self.statistics().items())
         return f"<LocalBus {state}, {counts}>"
 
-    def attach(self, handler: Callable[[Record], None]) -> None:
-        """Call `handler` with every record at once, before any subscriber gets it.
-
-        Handlers run in the order in which they were attached. They are for folds that must be up to
-        date at once; an exception in one is a bug and reaches the publisher.
-        """
-        self._handlers = (*self._handlers, handler)
-
     async def publish(self, record: Record) -> None:
         """See Bus.publish. Raises anyio.ClosedResourceError after `close`."""
         if self._closed:
             raise anyio.ClosedResourceError
         self._num_published += 1
-        for handler in self._handlers:
-            handler(record)
         full: list[_LocalInbox] | None = None
         for inbox in self._inboxes:
             if inbox.events is None or type(record.event) in inbox.events:
@@ -229,7 +218,6 @@ class LocalBus:
         """Return counts of published records, of records in queues, and of waiting publishers."""
         return {
             "published": self._num_published,
-            "handlers": len(self._handlers),
             "subscribers": len(self._inboxes),
             "queued": sum(map(len, self._inboxes)),
             "waiting": self._num_waiting,

@@ -5,10 +5,9 @@ The link itself is unchanged: it connects to a proxy in place of its broker, and
 records once and in order all the same.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from subprocess import DEVNULL
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -18,21 +17,10 @@ from rehearsal_room.harness.chaos.broker_proxy import BrokerProxy
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.chaos.settings import Delay, Partition, Restart
 from rehearsal_room.harness.core.events import FaultInjected, Record
+from rehearsal_room.harness.following.published import PublishedLog
+from rehearsal_room.harness.rollout.running import Link, Publisher
 
 _RECONNECT_S = 15.0  # seconds in which the link should be connected again
-
-
-class Publisher(Protocol):
-    """A link that sends records to other processes (see harness.rollout.session)."""
-
-    def put(self, batch: Sequence[tuple[int, Record]]) -> None:
-        """Queue what the log has committed."""
-
-    async def wait_for_room(self) -> None:
-        """Return when more may be queued."""
-
-
-Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # opened at a position of the log
 
 
 class FaultyBus:
@@ -45,13 +33,13 @@ class FaultyBus:
         injector.on_time("bus.restart", self._restart)
         injector.on_time("bus.partition", self._partition)
 
-    def link(self, settings: MqttSettings, link_to: Callable[[MqttSettings], Link]) -> Link:
-        """A link to the broker of the settings that is hit by faults; `link_to` makes the link to
-        a broker. Opening it raises BusError."""
+    def link(self, link: PublishedLog) -> Link:
+        """The link, hit by faults. Opening it raises BusError."""
+        published = link.through(self.near)
 
         @asynccontextmanager
         async def opened(position: int) -> AsyncIterator[Publisher]:
-            async with self.near(settings) as near, link_to(near)(position) as publisher:
+            async with published(position) as publisher:
                 yield _SlowPublisher(publisher, self._injector)
 
         return opened

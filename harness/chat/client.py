@@ -9,7 +9,6 @@ The caller decides whether a failed attempt is followed by another one, because 
 request by then; this module decides how long to wait before it.
 """
 
-import importlib
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -32,6 +31,7 @@ from rehearsal_room.harness.chat.transport import (
     TransportError,
     proxy_for,
 )
+from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
 from rehearsal_room.harness.chat.wire import read_completion, read_error
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.core.messages import Reply, Usage
@@ -241,16 +241,12 @@ class _Counts(msgspec.Struct):
 
 def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
     """Return the transport that a setting names. Raises SettingsError."""
-    transport: Transport
     if client == "lean" and not proxy_for(endpoint.url):
         return LeanTransport(endpoint)
-    if client == "lean":  # by name: aiohttp takes 0.1 s to import, and only proxies need it
-        module = importlib.import_module("rehearsal_room.harness.chat.transport_aiohttp")
-        transport = module.AiohttpTransport(endpoint)
-        return transport
-    try:  # by name: the package is optional, and takes a second to import
-        module = importlib.import_module("rehearsal_room.harness.chat.transport_openai")
+    if client == "lean":
+        return AiohttpTransport(endpoint)
+    try:  # the package is optional, and takes a second to import
+        from rehearsal_room.harness.chat.transport_openai import PackageTransport
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("client: 'package'", exc, "openai")) from exc
-    transport = module.PackageTransport(endpoint)
-    return transport
+    return PackageTransport(endpoint)

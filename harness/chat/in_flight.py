@@ -47,11 +47,6 @@ class InFlightLimit:
         """Whether a further request must wait."""
         return self.num_in_flight >= int(self._limit)
 
-    @property
-    def is_reduced(self) -> bool:
-        """Whether refusals have lowered the limit."""
-        return self._limit < self.most
-
     def begin(self) -> int:
         """Count a request as in flight; return the generation for `refused`."""
         self.num_in_flight += 1

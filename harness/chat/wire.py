@@ -17,6 +17,7 @@ from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.retry import Failure
 from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Usage, Window
 from rehearsal_room.harness.dialects.base import argument_fault
+from rehearsal_room.scenarios.core.short_text import one_line
 
 MAX_CACHED_HEADS = 1024
 _MAX_TOKENS = 2**53  # of one request
@@ -290,15 +291,10 @@ def _failure_of_error(error: Any) -> Failure:
 
 def _message_and_code(error: Any) -> tuple[str, str]:
     if not isinstance(error, dict):
-        return _shorten(error if isinstance(error, str) else repr(error)), ""
+        return one_line(error if isinstance(error, str) else repr(error), MAX_MESSAGE), ""
     message = error.get("message") or error.get("detail") or error
     code = error.get("code") or error.get("type") or ""
-    return _shorten(message if isinstance(message, str) else repr(message)), str(code)
-
-
-def _shorten(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
+    return one_line(message if isinstance(message, str) else repr(message), MAX_MESSAGE), str(code)
 
 
 def is_context_overflow(failure: Failure) -> bool:

@@ -8,7 +8,7 @@ that says why the node cannot play.
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import ray.util
@@ -19,8 +19,10 @@ Yielded = tuple[str, int] | list[bytes] | str
 class RolloutActor:
     """A rollout process on a node."""
 
-    def __init__(self, install: str) -> None:
-        """`install` is the command that installs what is missing."""
+    def __init__(self, project: str, driver: str, install: str) -> None:
+        """`project` is this project's name on the package index, `driver` the version that the
+        driver has, `install` the command that installs it."""
+        self._project, self._driver = project, driver
         self._install = install
         self._playing: Any = None
         self._begun = asyncio.Event()
@@ -29,18 +31,31 @@ class RolloutActor:
         """Be the worker of this payload (see harness.cluster.node) until it ends."""
         address = ray.util.get_node_ip_address()
         yield address, os.getpid()
+        # Before anything of the payload is read: another version may not have its types.
+        if (found := self._found_version()) != self._driver:
+            yield (
+                f"node {address} has version {found} of {self._project}, the driver "
+                f"{self._driver}; every node needs the same version: {self._install}"
+            )
+            return
         try:
-            node = import_module("rehearsal_room.harness.cluster.node")
+            from rehearsal_room.harness.cluster.node import Playing
         except ImportError as exc:
             yield (
                 f"node {address} cannot play: {exc} there; every node needs the same version of "
                 f"this package: {self._install}"
             )
             return
-        self._playing = node.Playing(payload, address)
+        self._playing = Playing(payload, address)
         self._begun.set()
         async for contents in self._playing.batches():
             yield contents
+
+    def _found_version(self) -> str:
+        try:
+            return version(self._project)
+        except PackageNotFoundError:
+            return "unknown"  # as the driver says, too, where it is not installed
 
     async def deliver(self, contents: list[bytes]) -> None:
         """Take messages from the coordinator."""

@@ -13,7 +13,7 @@ from rehearsal_room.harness.cluster.connection import connected
 from rehearsal_room.harness.cluster.node import payload_of
 from rehearsal_room.harness.cluster.ray_worker import RayWorker
 from rehearsal_room.harness.fleet.coordinator import START_FACTOR, StartWorker
-from rehearsal_room.harness.fleet.launch import share_of
+from rehearsal_room.harness.fleet.engine import share_of
 from rehearsal_room.harness.fleet.worker import WorkerSpec
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.settings.run import Settings
@@ -28,7 +28,8 @@ def ray_engine(spec: WorkerSpec, *, policy: OpenPolicy | None) -> Iterator[Start
     assert folder is not None, "the coordinator has the run's folder"
     ray.cloudpickle.register_pickle_by_value(actor)  # it also runs where the project is missing
     actor_class = ray.remote(actor.RolloutActor)
-    install = f"{distribution.install_command('ray')} (version {distribution.version()})"
+    version = distribution.version()
+    install = f"{distribution.install_command('ray')} (version {version})"
 
     def start(number: int) -> RayWorker:
         mine = msgspec.structs.replace(
@@ -36,7 +37,7 @@ def ray_engine(spec: WorkerSpec, *, policy: OpenPolicy | None) -> Iterator[Start
         )
         return RayWorker(
             actor_class,
-            install,
+            (distribution.NAME, version, install),
             payload_of(mine, policy, os.environ),
             number,
             cluster=settings.cluster,

@@ -21,10 +21,9 @@ from rehearsal_room.harness.fleet.transport import CarriedTransport
 from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
-from rehearsal_room.harness.rollout.launch import planned
-from rehearsal_room.harness.rollout.policies import open_policy
 from rehearsal_room.harness.rollout.process import configure_logging, raise_file_limit
-from rehearsal_room.scenarios import distribution
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.policies import open_policy
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -40,7 +39,6 @@ class ActorSpec(msgspec.Struct, frozen=True):
 
     worker: WorkerSpec  # without tasks and plans; its policy is one that the settings do not name
     digests: dict[str, str]  # of the driver's scenarios, by name
-    version: str  # of this project
     folder: str  # in which the driver works: relative paths begin there, if the node has it
     environment: dict[str, str]  # of the driver, in part
 
@@ -54,7 +52,6 @@ def payload_of(
     actor = ActorSpec(
         worker=msgspec.structs.replace(spec, folder=None, tasks=(), plans=(), policy=policy),
         digests=_digests(spec.tasks),
-        version=distribution.version(),
         folder=str(Path.cwd()),
         environment={name: environment[name] for name in sorted(names) if name in environment},
     )
@@ -81,11 +78,6 @@ def prepare(payload: bytes, address: str) -> WorkerSpec:
     os.environ.update(actor.environment)
     with suppress(OSError):  # only relative paths need it
         os.chdir(actor.folder)
-    if actor.version != (found := distribution.version()):
-        raise ProcessError(
-            f"node {address} has version {found} of {distribution.NAME}, the driver "
-            f"{actor.version}; install the same version on every node"
-        )
     settings = actor.worker.settings
     try:
         tasks, plans = planned(settings)

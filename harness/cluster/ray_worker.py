@@ -44,7 +44,7 @@ class RayWorker:
     def __init__(
         self,
         actor_class: Any,
-        install: str,
+        arguments: tuple[str, str, str],
         payload: bytes,
         number: int,
         *,
@@ -54,8 +54,8 @@ class RayWorker:
         plans: Sequence[EpisodePlan],
     ) -> None:
         """Ask Ray for the actor, which may wait up to `patience` seconds for free resources.
-        `actor_class` is the remote class, `install` the command that installs this project; the log
-        in `folder` has what leases must carry. Raises OSError when Ray takes no request."""
+        `actor_class` is the remote class of RolloutActor, `arguments` are what it is made with; the
+        log in `folder` has what leases must carry. Raises OSError when Ray takes no request."""
         self.number = number
         self._patience = patience
         self._folder = folder
@@ -77,7 +77,7 @@ class RayWorker:
                 max_task_retries=0,
                 max_concurrency=_CALLS,
                 scheduling_strategy="SPREAD",
-            ).remote(install)
+            ).remote(*arguments)
             self._stream: Any = self._actor.play.options(
                 num_returns="streaming", _generator_backpressure_num_objects=_IN_FLIGHT
             ).remote(payload)

@@ -248,7 +248,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
 
 
@@ -265,11 +264,6 @@ _tag_decoder: msgspec.msgpack.Decoder[_Tagged] = msgspec.msgpack.Decoder(_Tagged
 def encode(value: Any) -> bytes:
     """Return a record, an event or any other struct as MessagePack."""
     return _encoder.encode(value)
-
-
-def decode_record(data: bytes) -> Record:
-    """Return the record in MessagePack bytes. Raises msgspec.DecodeError."""
-    return _decoder.decode(data)
 
 
 def decode_event(data: bytes) -> Event:

@@ -35,7 +35,7 @@ _ROLES = (
     ("rehearsal_room.harness.log.", "log"),
     ("rehearsal_room.harness.bus.", "subscriber"),
     ("rehearsal_room.harness.rollout.monitor", "subscriber"),
-    ("rehearsal_room.harness.rollout.session", "subscriber"),
+    ("rehearsal_room.harness.rollout.running", "subscriber"),
     ("rehearsal_room.learner.", "subscriber"),
 )
 _STAND_INS = (

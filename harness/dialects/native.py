@@ -26,6 +26,7 @@ from rehearsal_room.harness.dialects.base import (
     user_messages,
     without_thoughts,
 )
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.format import Call
 
 _json = msgspec.json.Encoder().encode
@@ -63,7 +64,7 @@ class Native:
             if not isinstance(call.arguments, dict):
                 return FormatError(
                     f"The arguments of {call.name} must be a JSON object, "
-                    f"not {_excerpt(call.arguments)}."
+                    f"not {shortened(_text(call.arguments), 80)}."
                 )
             if fault := argument_fault(call.arguments):
                 return FormatError(f"The arguments of {call.name} cannot be used: {fault}.")
@@ -130,8 +131,3 @@ def _text(value: object) -> str:
         return _json(value).decode()
     except (OverflowError, RecursionError, TypeError, ValueError):
         return "…"
-
-
-def _excerpt(value: object) -> str:
-    text = _text(value)
-    return text if len(text) <= 80 else text[:80] + "…"

@@ -36,6 +36,7 @@ from rehearsal_room.harness.fleet.messages import (
 from rehearsal_room.harness.fleet.process_worker import WorkerHandle
 from rehearsal_room.harness.log.schema import EncodedRecord, ScenarioSnapshot, decode_snapshot
 from rehearsal_room.harness.log.writer import LogWriter
+from rehearsal_room.scenarios import distribution
 
 StartWorker = Callable[[int], WorkerHandle]  # of a number; raises OSError
 MAX_DEATHS = 5  # in a row without a finished episode, after which the run ends
@@ -86,7 +87,17 @@ async def _wait_until_ready(handle: WorkerHandle, silence: float) -> str:
     """Wait until a worker has hosted its worlds; return its sandbox level."""
     while not isinstance(message := await _next(handle, silence), Ready):
         pass
+    _require_same_version(handle, message)
     return message.level
+
+
+def _require_same_version(handle: WorkerHandle, ready: Ready) -> None:
+    """Raise ProcessError where a worker runs another version of this project."""
+    if ready.version != (here := distribution.version()):
+        raise ProcessError(
+            f"{handle.name} has version {ready.version or 'unknown'} of {distribution.NAME}, this "
+            f"process {here}; install the same version everywhere"
+        )
 
 
 async def _worlds_of(handle: WorkerHandle, silence: float) -> list[ScenarioSnapshot]:
@@ -222,6 +233,7 @@ class Coordinator:
                     if self._admission is not None:
                         self._admission.take(handle.number, message)
                 case Ready():
+                    _require_same_version(handle, message)
                     live.is_ready = True
                     self._fill(live)
                 case Heartbeat() | Worlds():

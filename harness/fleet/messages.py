@@ -56,9 +56,11 @@ ToWorker = Leases | Stored | SendWorlds | Share | Stop
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The worlds are hosted; episodes may come. `level` is the sandbox of untrusted code."""
+    """The worlds are hosted; episodes may come. `level` is the sandbox of untrusted code, `version`
+    that of this project there; messages of another version may mean something else."""
 
     level: str
+    version: str = ""  # empty: an older one, which does not say
 
 
 class Worlds(msgspec.Struct, frozen=True, tag="worlds"):

@@ -5,36 +5,22 @@ models: budget, cache and prices are one for the run. It hosts no world and play
 judge and link nothing here needs the records themselves, so they are stored as they came.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import anyio
 import msgspec
 from rich.console import Console
 
-from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
-from rehearsal_room.harness.bus.local import LocalBus
 from rehearsal_room.harness.fleet.coordinator import Coordinator, StartWorker
 from rehearsal_room.harness.fleet.leases import LeaseBook, Unjudged
 from rehearsal_room.harness.fleet.messages import Measured, floats_in
 from rehearsal_room.harness.fleet.process_worker import WorkerHandle
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.log.schema import EncodedRecord, ScenarioSnapshot
-from rehearsal_room.harness.log.writer import Entry, LogWriter, OpenDatabase, open_log, open_sqlite
-from rehearsal_room.harness.rollout.meters import Meters, measuring
-from rehearsal_room.harness.rollout.monitor import Monitor, show_progress
-from rehearsal_room.harness.rollout.plan import EpisodePlan
-from rehearsal_room.harness.rollout.session import (
-    Faults,
-    Judge,
-    Link,
-    Remaining,
-    judge_unjudged,
-    limit_of,
-    open_log_and_bus,
-    start_subscribers,
-)
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.remaining import Remaining
+from rehearsal_room.harness.rollout.running import SessionParts, running
+from rehearsal_room.harness.rollout.session import unwrapped
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -43,99 +29,55 @@ class Fleet(msgspec.Struct, frozen=True):
     handles: Sequence[WorkerHandle]
     worlds: Sequence[ScenarioSnapshot]  # of the scenarios that they host
     start: StartWorker  # starts one more, in place of one that died
-    shares: Sequence[int]  # episodes that each plays at once
+    shares: Sequence[int]  # episodes that each plays at once; admission changes them
     timeout: float  # seconds without a heartbeat after which one is replaced
     judges: bool  # whether they judge
-    admission: AdaptiveAdmission | None = None  # changes the shares; None: they stay
-    faults: Faults | None = None  # that are injected here; None: none are
-    open_database: OpenDatabase = open_sqlite  # of the log
 
 
 async def run_fleet(
     folder: Path,
-    plans: Sequence[EpisodePlan],
     left: Remaining,
     fleet: Fleet,
+    parts: SessionParts,
     *,
-    judge: Judge | None,
-    link: Link | None,
     meters: Meters,
     resume: bool,
     console: Console | None,
 ) -> dict[str, float]:
     """Play and judge what is left of a plan; return the policy's statistics, over all workers.
-    `judge` judges here (None: the workers do, or nobody).
+    `parts.judge` judges here (None: the workers do, or nobody).
 
     Raises LogError, BusError, ProcessError, and what failed in a worker.
     """
-    judged = fleet.judges or judge is not None
-    monitor = Monitor(total=len(left.plans), judged=judged)
-    monitor.restore(left.done, judged=True)
-    monitor.restore([row for row, _ in left.unjudged], judged=False)
     unjudged = [Unjudged(row.episode, row.attempt, seq) for row, seq in left.unjudged]
-    book = LeaseBook(plans, left.missing, unjudged, judged=fleet.judges)
-    meters.start()
-    opened = _open(folder, fleet, link, judge, resume=resume)
-    async with opened as (log, bus), measuring(log, meters) as session:
-        recorder = Recorder(log)
-        coordinator = Coordinator(
-            book,
-            log,
-            start=fleet.start,
-            shares=fleet.shares,
-            timeout=fleet.timeout,
-            on_records=_opener(recorder) if judge is not None else _ignore,
-            admission=fleet.admission,
-        )
-        session.workers = coordinator.measured
-        async with anyio.create_task_group() as subscribers:
-            if bus is None:
-                log.on_commit_entries(_counter(monitor))
-            else:
-                await start_subscribers(subscribers, bus, monitor, recorder, judge, ())
-            async with anyio.create_task_group() as helpers:
-                helpers.start_soon(meters.watch, _NoWorlds())
-                if console is not None:
-                    limit = limit_of(fleet.admission)
-                    helpers.start_soon(show_progress, monitor, console, limit)
-                if fleet.admission is not None:
-                    helpers.start_soon(fleet.admission.run)
-                if fleet.faults is not None:
-                    helpers.start_soon(fleet.faults.run, recorder)
-                if judge is not None and left.unjudged:
-                    helpers.start_soon(judge_unjudged, folder, left.unjudged, judge, recorder)
-                await coordinator.play(fleet.handles)
-                await log.flush()
-                await monitor.wait_until_finished()
-                helpers.cancel_scope.cancel()
-            if bus is not None:
-                bus.close()
-    meters.stop()
+    book = LeaseBook(left.plans, left.missing, unjudged, judged=fleet.judges)
+    opened = running(
+        folder,
+        fleet.worlds,
+        parts,
+        left=left,
+        judged=fleet.judges or parts.judge is not None,
+        meters=meters,
+        live=_NoWorlds(),
+        resume=resume,
+        console=console,
+    )
+    with unwrapped():
+        async with opened as session:
+            coordinator = Coordinator(
+                book,
+                session.log,
+                start=fleet.start,
+                shares=fleet.shares,
+                timeout=fleet.timeout,
+                on_records=_ignore if parts.judge is None else _opener(session.recorder),
+                admission=parts.admission,
+            )
+            session.measured.workers = coordinator.measured
+            await coordinator.play(fleet.handles)
     for measured in coordinator.measured:
         _add(meters, measured)
     return summed([measured.policy for measured in coordinator.measured])
-
-
-@asynccontextmanager
-async def _open(
-    folder: Path,
-    fleet: Fleet,
-    link: Link | None,
-    judge: Judge | None,
-    *,
-    resume: bool,
-) -> AsyncIterator[tuple[LogWriter, LocalBus | None]]:
-    """The log, and a bus where something here needs the records."""
-    worlds, open_database = fleet.worlds, fleet.open_database
-    if link is not None or judge is not None:
-        opened = open_log_and_bus(folder, worlds, link, resume=resume, open_database=open_database)
-        async with opened as (log, bus):
-            yield log, bus
-        return
-    async with open_log(folder, resume=resume, open_database=open_database) as log:
-        for world in worlds:
-            log.add_scenario(world)
-        yield log, None
 
 
 def _opener(recorder: Recorder) -> Callable[[Sequence[EncodedRecord]], None]:
@@ -151,13 +93,6 @@ def _opener(recorder: Recorder) -> Callable[[Sequence[EncodedRecord]], None]:
 
 def _ignore(_records: Sequence[EncodedRecord]) -> None:
     """Nothing here follows the records."""
-
-
-def _counter(monitor: Monitor) -> Callable[[Sequence[Entry]], None]:
-    def count(entries: Sequence[Entry]) -> None:
-        monitor.count_encoded(entry for entry in entries if isinstance(entry, tuple))
-
-    return count
 
 
 class _NoWorlds:

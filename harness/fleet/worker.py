@@ -1,19 +1,20 @@
 """A rollout process: plays the episodes that the coordinator leases to it, with a loop and a pool
 of its own, and streams their records back. It writes no file of the run.
 
-It uses the parts of `run_session`: recorder, windows, episode loop, bus, and where the judge asks
-no models, the judge. It ends when the coordinator closes the connection.
+It has the parts of a run that this process plays, and where the judge asks no models the judge. In
+place of a log it has a stream to the coordinator. It ends when the coordinator closes the
+connection.
 """
 
 import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -24,7 +25,7 @@ from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.kept_turns import KeptTurns, open_kept_turns
-from rehearsal_room.harness.core.events import Event, encode
+from rehearsal_room.harness.core.events import encode
 from rehearsal_room.harness.core.loop_lag import LagMonitor
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.fleet.admission import REPORT_S, RequestLog
@@ -46,29 +47,31 @@ from rehearsal_room.harness.fleet.messages import (
 )
 from rehearsal_room.harness.fleet.stream import StreamSink
 from rehearsal_room.harness.fleet.transport import Transport
-from rehearsal_room.harness.history.windows import HistoryManager
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Observable, OpenPolicy
 from rehearsal_room.harness.rollout.episode import RunContext
-from rehearsal_room.harness.rollout.launch import OpenJudge, make_parts, pool_of
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.process import run
+from rehearsal_room.harness.rollout.remaining import scenarios_of
+from rehearsal_room.harness.rollout.running import attended
 from rehearsal_room.harness.rollout.session import (
     RunParts,
-    make_context,
+    context_of,
     play,
-    scenarios_of,
     snapshot_of,
     sole_exception,
 )
 from rehearsal_room.harness.rollout.slots import Slots
-from rehearsal_room.harness.rollout.trust_notice import name_trusted
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge, make_parts
+from rehearsal_room.harness.setup.trust_notice import name_trusted
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.opening import users_of
+from rehearsal_room.scenarios import distribution
 from rehearsal_room.scenarios.format import Scenario, Task
 
+PlayOne = Callable[[Lease], Coroutine[Any, Any, None]]  # plays one leased episode
 HEARTBEAT_S = 0.5  # seconds between two heartbeats
 
 
@@ -85,7 +88,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     open_judge: OpenJudge | None  # None: the episodes are not judged here
     beginning: Beginning | None
     names_trusted: bool  # whether to name the packages that run in this process
-    chaos: ChaosFile | None = None  # faults on purpose; None: none are injected
+    chaos: ChaosFile = ChaosFile()  # faults on purpose
 
 
 def work(spec: WorkerSpec, sock: socket.socket) -> None:
@@ -170,9 +173,9 @@ class Worker:
         spec, settings = self._spec, self._spec.settings
         async with AsyncExitStack() as stack:
             report = name_trusted if spec.names_trusted else _name_none
-            chaos = None if spec.chaos is None else Chaos(spec.chaos, settings, "process")
+            chaos = Chaos(spec.chaos, settings.model, "process")
             pool = await stack.enter_async_context(
-                pool_of(settings, report_trusted=report, chaos=chaos)
+                pool_of(settings, report_trusted=report, open_spawner=chaos.open_spawner)
             )
             await pool.host_all(scenario for scenario, _ in spec.tasks)
             judge = None
@@ -181,16 +184,23 @@ class Worker:
                 folder = spec.folder or Path()  # a judge that asks no models writes no file
                 opened = spec.open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=0.0)
                 judge = await stack.enter_async_context(opened)
-            parts = await make_parts(settings, pool, spec.tasks, spec.policy, judge, chaos)
-            users = await stack.enter_async_context(users_of(settings, spec.tasks))
-            parts = msgspec.structs.replace(parts, beginning=spec.beginning, users=users)
+            parts = await make_parts(
+                settings,
+                spec.tasks,
+                spec.policy,
+                pool=pool,
+                users=await stack.enter_async_context(users_of(settings, spec.tasks)),
+                judge=judge,
+                beginning=spec.beginning,
+            )
+            parts = chaos.parts(parts, spec.policy)
             if spec.policy is not None:
                 await stack.enter_async_context(spec.policy)
             if self._requests is not None and isinstance(spec.policy, Observable):
                 spec.policy.observe(self._requests)
             meters = Meters(pool, lag=self._lag)
             meters.start()
-            self._connection.put(Ready(pool.level))
+            self._connection.put(Ready(pool.level, distribution.version()))
             with self._episodes:
                 await self._play_leased(parts, meters)
             await self._sink.flush()
@@ -199,29 +209,22 @@ class Worker:
             self._connection.put(_measured(meters, statistics, self._sink.room_s))
 
     async def _play_leased(self, parts: RunParts, meters: Meters) -> None:
-        windows = HistoryManager()
-        recorder = Recorder(self._sink, folds=(windows.handle,))
-        context = make_context(parts, recorder, windows, meters)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._send_worlds, parts)
-            tasks.start_soon(context.watchdog.run)
-            tasks.start_soon(meters.watch, parts.pool)
-            if parts.faults is not None:
-                tasks.start_soon(parts.faults.run, recorder)
-            if parts.judge is not None:
-                await tasks.start(self._judge, parts, recorder)
+        bus = None if parts.judge is None else self._bus
+        opened = attended(self._sink, bus, parts, meters=meters, live=parts.pool)
+        async with opened as session:
+            context = context_of(parts, session, meters)
+            session.helpers.start_soon(self._send_worlds, parts)
             with ExitStack() as stack:
                 async with anyio.create_task_group() as episodes:
                     episode = partial(self._episode, context, parts, stack)
                     self._slots = context.slots
                     self._slots.open(self._share, partial(self._begin_next, episodes, episode))
                     if self._requests is not None:
-                        tasks.start_soon(self._report_requests, self._slots, self._requests)
+                        reports = (self._slots, self._requests)
+                        session.helpers.start_soon(self._report_requests, *reports)
                     episodes.start_soon(self._begin_leased, context)
                     await self._stopped.wait()
                     episodes.cancel_scope.cancel()
-            await self._sink.flush()
-            tasks.cancel_scope.cancel()
 
     async def _report_requests(self, slots: Slots, requests: RequestLog) -> None:
         """Report the requests to the coordinator, until cancelled."""
@@ -243,7 +246,7 @@ class Worker:
             self._leased = anyio.Event()
             context.slots.begin_more()
 
-    def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: "_PlayOne") -> bool:
+    def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: PlayOne) -> bool:
         if self._stopped.is_set() or not self._waiting:
             return False
         tasks.start_soon(episode, self._waiting.popleft())
@@ -294,32 +297,10 @@ class Worker:
         with open_reader(self._spec.folder) as reader:
             return reader.trajectory(episode, attempt=lease.attempt)
 
-    async def _judge(
-        self, parts: RunParts, recorder: Recorder, *, task_status: anyio.abc.TaskStatus[None]
-    ) -> None:
-        """Judge every episode whose end is on disk."""
-        judge = parts.judge
-        assert judge is not None
-
-        async def record_verdict(episode: str, attempt: int, event: Event) -> None:
-            recorder.stamp(episode, attempt, event)
-            recorder.close(episode)
-
-        async with self._bus.subscribe(kinds=("started", "step", "ended")) as subscription:
-            task_status.started()
-            await judge.serve(subscription, record_verdict)
-
     async def _send_worlds(self, parts: RunParts) -> None:
         await self._worlds_wanted.wait()
         worlds = [await snapshot_of(parts.pool, one) for one in scenarios_of(self._spec.plans)]
         self._connection.put(Worlds([encode(world) for world in worlds]))
-
-
-class _PlayOne(Protocol):
-    """Plays one leased episode."""
-
-    async def __call__(self, lease: Lease) -> None:
-        """Play it."""
 
 
 def _name_none(_scenarios: Sequence[Scenario]) -> None:

@@ -12,7 +12,6 @@ over: a judge offers all of its verdicts whenever run or judge start again.
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ import structlog
 from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.bus.log_follower import LogFollower
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.core.errors import LogError
-from rehearsal_room.harness.core.events import EpisodeEnded, Judged, Record
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged, Kind, Record
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.following.verdict_log import FOLDER, Key, verdicts_in, verdicts_topic
 from rehearsal_room.harness.log.reader import open_reader
@@ -35,6 +35,7 @@ from rehearsal_room.harness.settings.run import log_id_of
 
 _LOOK_S = 0.2  # between two looks for the log of verdicts
 _RETRY_S = 1.0  # until a log of verdicts that could not be read is read again
+_VERDICTS: tuple[Kind, ...] = ("judged",)
 _PATIENCE_S = 10.0  # without a verdict while episodes wait, after which the user is reminded
 
 _log = structlog.get_logger(__name__)
@@ -159,14 +160,11 @@ async def open_judge_elsewhere(
         if not bus.url:
             yield judge
             return
-        mqtt = import_module(
-            "rehearsal_room.harness.bus.mqtt_bus"
-        )  # its library takes long to import
         name = verdicts_topic(folder.name, log_id_of(folder / "run.toml"))
         async with (
             near(bus) as way,
-            mqtt.MqttBus(way, name) as client,
-            client.subscribe(kinds=("judged",)) as offers,
+            MqttBus(way, name) as client,
+            client.subscribe(kinds=_VERDICTS) as offers,
         ):
             tasks.start_soon(_take_from_broker, judge, offers)
             yield judge

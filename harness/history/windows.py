@@ -19,13 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.core.events import (
-    EpisodeEnded,
-    Event,
-    HistorySummarized,
-    Record,
-    StepTaken,
-)
+from rehearsal_room.harness.core.events import Event, HistorySummarized, StepTaken
 from rehearsal_room.harness.core.messages import Answer, Briefing, Decision, Message, Window
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.history.base import HistoryPolicy, HistoryState
@@ -155,41 +149,3 @@ def windows_of(
     for event in replies:
         yield fold.window()
         fold.apply(event)
-
-
-class HistoryManager:
-    """The folds of all live episodes; the recorder calls `handle` with each fact.
-
-    A fold is opened before its episode starts and forgotten when the episode ends.
-    """
-
-    def __init__(self) -> None:
-        self._folds: dict[str, HistoryFold] = {}
-
-    def __repr__(self) -> str:
-        return f"<HistoryManager [{len(self._folds)} live]>"
-
-    def open(self, episode: str, fold: HistoryFold) -> None:
-        """Begin the history of an episode; a second attempt replaces the history of the first."""
-        self._folds[episode] = fold
-
-    def handle(self, record: Record) -> None:
-        """Apply a fact to its episode's history; ignore facts of episodes that are not open."""
-        event = record.event
-        if isinstance(event, StepTaken | HistorySummarized):
-            if fold := self._folds.get(record.episode):
-                fold.apply(event)
-        elif isinstance(event, EpisodeEnded):
-            self._folds.pop(record.episode, None)
-
-    def window(self, episode: str) -> Window:
-        """Return the present window of an episode. Raises KeyError when it is not open."""
-        return self._folds[episode].window()
-
-    def close(self, episode: str) -> None:
-        """Forget an episode; no effect when it is forgotten already."""
-        self._folds.pop(episode, None)
-
-    def statistics(self) -> dict[str, int]:
-        """Return the number of live episodes."""
-        return {"live": len(self._folds)}

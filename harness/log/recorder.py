@@ -1,18 +1,16 @@
 """Stamping facts: only this module gives an event its episode, attempt, sequence number and time.
 
-A fact goes at once to the folds that the episode loop itself reads (the history windows), and into
-the log. The bus carries it only after the log has it on disk, in the order of the log. So no
-subscriber receives a fact that a crash could undo, and a slow subscriber slows the log, whose full
-buffer slows the episodes. In a run without a log the bus carries the fact at once.
+A fact goes into the log at once. The bus carries it only after the log has it on disk, in the
+order of the log. So no subscriber receives a fact that a crash could undo, and a slow subscriber
+slows the log, whose full buffer slows the episodes. In a run without a log the bus carries the fact
+at once.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from rehearsal_room.harness.core.events import Event, Record
-
-Fold = Callable[[Record], None]
 
 
 class Sink(Protocol):
@@ -31,12 +29,9 @@ class Sink(Protocol):
 class Recorder:
     """Stamps the facts of one run."""
 
-    def __init__(
-        self, sink: Sink, *, folds: Sequence[Fold] = (), now: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, sink: Sink, *, now: Callable[[], float] | None = None) -> None:
         """`now` gives the time of a record, in seconds since 1970; None: the system's clock."""
         self._sink = sink
-        self._folds = tuple(folds)
         self._now = now or time.time
         self._next: dict[str, int] = {}  # episode -> its next sequence number
 
@@ -53,8 +48,6 @@ class Recorder:
         seq = self._next[episode]
         self._next[episode] = seq + 1
         record = Record(episode, attempt, seq, self._now(), event)
-        for fold in self._folds:
-            fold(record)
         self._sink.append(record)
         return record
 

@@ -41,6 +41,7 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.log import sessions
 from rehearsal_room.harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
 from rehearsal_room.scenarios.api import SqlValue
+from rehearsal_room.scenarios.core.short_text import shortened
 
 LOG_NAME = "episodes.sqlite"
 FORMAT = "2"
@@ -281,10 +282,7 @@ def empty_log() -> bytes:
 def log_error(path: Path, what: str, exc: Any) -> LogError:
     """Return the error for a failed operation on a log: it names the file, what failed, and the
     reason that SQLite or msgspec gave, shortened where it quotes what is damaged."""
-    reason = str(exc)
-    if len(reason) > _MAX_REASON:
-        reason = f"{reason[:_MAX_REASON]}…"
-    return LogError(f"{path}: {what}: {reason}")
+    return LogError(f"{path}: {what}: {shortened(str(exc), _MAX_REASON)}")
 
 
 def check_format(path: Path, found: str | None) -> None:

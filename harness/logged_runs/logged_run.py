@@ -12,10 +12,10 @@ from rehearsal_room.harness.following.copied import read_copied
 from rehearsal_room.harness.log.reader import LogReader, open_reader, require_format
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.unknown_world import is_unknown, scenario_in
-from rehearsal_room.harness.rollout.launch import finder, planned, tasks_reader
 from rehearsal_room.harness.settings.judge import Rewards, read_judge
 from rehearsal_room.harness.settings.run import Settings, resolve
-from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.worlds import world_source
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
 
@@ -77,8 +77,7 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
     run began, or among the bundled ones; a suite's where the suite is now; of an imported, unknown
     world what the log has. Raises ScenarioError for a suite whose data is not found."""
     settings = run_settings(folder)
-    read = tasks_reader(settings.worlds) or find
-    find_entry = finder(settings) if settings.worlds.suite else None
+    find_logged = world_source(settings.worlds).logged_finder()
     with open_reader(folder) as reader:
         worlds = reader.scenarios()
         paths = {world.scenario_digest: world.source_path for world in worlds.values()}
@@ -99,7 +98,7 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
         if digest in imported:
             return imported[digest]
         path = paths.get(digest) or name
-        found = [_find(name, find_entry)] if find_entry else [_find(p, read) for p in (path, name)]
+        found = [_find(place, find_logged) for place in (path, name)]
         known = [scenario for scenario in found if scenario is not None and scenario.name == name]
         for scenario in known:
             if scenario.digest == digest:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.scenarios.core.short_text import shortened
 
 LARGEST_SHARE = 0.1  # of the episodes of a run that still shows something about its model
 _MAX_CAUSE = 100  # characters
@@ -30,5 +31,4 @@ def cause_of(error: str) -> str:
     Example: "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)" ->
         "connection refused"
     """
-    text = _ATTEMPTS.sub("", _SERVER.sub("", " ".join(error.split())))
-    return text if len(text) <= _MAX_CAUSE else text[:_MAX_CAUSE] + "…"
+    return shortened(_ATTEMPTS.sub("", _SERVER.sub("", " ".join(error.split()))), _MAX_CAUSE)

@@ -195,7 +195,7 @@ class MutantPolicy:
         if replies is None:
             mutant = mutants[index] if mutants else _oracle(assignment.task)
             replies = solution_replies(
-                *(self._dialect, assignment.task, mutant.calls, mutant.answer), mutant.utterances
+                self._dialect, assignment.task, mutant.calls, mutant.answer, mutant.utterances
             )
             self._replies[key] = replies
         return FixedRepliesAgent(replies, num_moves_in(assignment))

@@ -64,10 +64,6 @@ class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: AnswerLimits = AnswerLimits()
     extra: dict[str, Any] = {}  # more fields of the request's body; they override ours
 
-    def without_secrets(self) -> "OpenAISettings":
-        """The settings without the API key, to be saved beside a result."""
-        return msgspec.structs.replace(self, api_key=None)
-
 
 class OpenAIPolicy(AsyncContextManagerMixin):
     """The policy of one model. An async context manager that owns its connections.

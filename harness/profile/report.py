@@ -35,7 +35,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class ProfileReport(Profile, frozen=True, kw_only=True):
-    """The result of `rehearse profile`: the sum of the runs, and each of them."""
+    """The result of `rehearse show profile`: the sum of the runs, and each of them."""
 
     runs: tuple[Profile, ...]
 

@@ -178,9 +178,17 @@ class Timeline:
         if event is not None and not live.started.kept:  # else the seconds count earlier turns, too
             began = min(began, ended - event.seconds)
         return EpisodeSpan(
-            *(episode, live.attempt, self._rows[episode], began, live.started_at, ended),
-            *(live.started, event, live.num_turns),
-            *(live.prompt_tokens, live.completion_tokens),
+            episode=episode,
+            attempt=live.attempt,
+            row=self._rows[episode],
+            began=began,
+            started_at=live.started_at,
+            ended=ended,
+            started=live.started,
+            event=event,
+            num_turns=live.num_turns,
+            prompt_tokens=live.prompt_tokens,
+            completion_tokens=live.completion_tokens,
         )
 
     def _verdict(self, record: Record, event: Judged) -> Verdict:
@@ -189,6 +197,12 @@ class Timeline:
         seconds = max((one.seconds for one in event.judgements), default=0.0)
         began = min(at, record.at) if delays else record.at - seconds
         return Verdict(
-            *(record.episode, record.attempt, record.seq, self._rows.get(record.episode, 0)),
-            *(began, record.at, event, delays),
+            episode=record.episode,
+            attempt=record.attempt,
+            seq=record.seq,
+            row=self._rows.get(record.episode, 0),
+            began=began,
+            ended=record.at,
+            event=event,
+            delays=delays,
         )

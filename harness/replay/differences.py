@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.core.short_text import shortened
 
 _LONGEST = 300  # characters of each side
 _BEFORE = 60  # of them ahead of the first difference
@@ -93,8 +94,7 @@ def _row_text(row: Row | None) -> str:
 
 
 def _value(value: Any) -> str:
-    text = f"{len(value)} bytes" if isinstance(value, bytes) else _json(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shortened(f"{len(value)} bytes" if isinstance(value, bytes) else _json(value), 60)
 
 
 def _json(value: Any) -> str:

@@ -14,6 +14,7 @@ from rehearsal_room.harness.replay.run import (
     ReplayReport,
     WhatIfReport,
 )
+from rehearsal_room.scenarios.core.short_text import shortened
 
 _MAX_SHOWN = 20  # divergences or changes; the JSON result has all
 _LONGEST_CALL = 200  # characters
@@ -129,8 +130,7 @@ def _call(call: LoggedCall | None) -> str:
     if call is None:
         return ""
     arguments = msgspec.json.encode(call.arguments).decode()
-    text = _plain(f"{call.name} {arguments}")
-    return text if len(text) <= _LONGEST_CALL else f"{text[:_LONGEST_CALL]}…"
+    return shortened(_plain(f"{call.name} {arguments}"), _LONGEST_CALL)
 
 
 def _before_after(before: str, after: str) -> str:

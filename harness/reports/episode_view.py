@@ -29,6 +29,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.reports.json_layout import lay_out_json
 from rehearsal_room.scenarios.api import Row, RowChange
 from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.short_text import shortened
 
 _LONGEST_LINE = 200  # characters of one line of JSON
 _LONGEST_VALUE = 60  # characters of a value in a row, or of an argument
@@ -189,7 +190,7 @@ class _EpisodeView:
             return self._text(text)
         if not self._full:
             count = len(lines)
-            lines = [_cut(line) for line in lines[:_MAX_LINES]]
+            lines = [shortened(line, _LONGEST_LINE) for line in lines[:_MAX_LINES]]
             if count > _MAX_LINES:
                 lines.append(f"… ({count:,} lines)")
         return printable("\n  ".join(lines))
@@ -204,10 +205,6 @@ class _EpisodeView:
 
 def _indented(*parts: RenderableType) -> RenderableType:
     return Padding(Group(*parts), (0, 0, 0, 2))
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 
 def _turn_notes(step: StepTaken) -> str:

@@ -30,9 +30,10 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.messages import Answer, FormatError
 from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.scenarios.core.short_text import one_line
 
 SPAN = 10.0  # seconds of the run over which speed is measured
-_LONGEST = 60  # characters of a text in an event's line
+_LONGEST = 59  # characters of a text in an event's line
 
 
 class Tally:
@@ -241,9 +242,7 @@ def _arguments(arguments: object) -> str:
 
 
 def _short(text: str) -> str:
-    """The text on one line, cut after _LONGEST characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return one_line(text, _LONGEST)
 
 
 async def watch(

@@ -1,4 +1,4 @@
-"""A scenario on a terminal, as `rehearse scenarios show` prints it: tables, tools and tasks."""
+"""A scenario on a terminal, as `rehearse worlds show` prints it: tables, tools and tasks."""
 
 import msgspec
 from rich.console import Console
@@ -21,7 +21,7 @@ class TaskSummary(msgspec.Struct, frozen=True):
 
 
 class WorldReport(msgspec.Struct, frozen=True):
-    """The result of `rehearse scenarios show`, as `--json` writes it."""
+    """The result of `rehearse worlds show`, as `--json` writes it."""
 
     name: str
     title: str

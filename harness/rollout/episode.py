@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -58,10 +58,11 @@ from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from rehearsal_room.harness.history.base import HistoryPolicy
-from rehearsal_room.harness.history.windows import HistoryFold, HistoryManager, summary_of
+from rehearsal_room.harness.history.windows import HistoryFold, summary_of
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
+from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.slots import Slots
 from rehearsal_room.harness.settings.limits import Limits
@@ -69,22 +70,6 @@ from rehearsal_room.harness.users.base import User, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
-
-
-class MeterSink(Protocol):
-    """What takes the measurements (see harness.rollout.meters)."""
-
-    def leased(self, seconds: float) -> None:
-        """A world was leased."""
-
-    def called(self, seconds: float) -> None:
-        """A call was executed."""
-
-    def held_back(self, seconds: float) -> None:
-        """A live episode waited to be admitted to the model server again."""
-
-    def stepped(self, seconds: float) -> None:
-        """A step was taken; the time spent waiting for the reply is not included."""
 
 
 class RunContext(msgspec.Struct, frozen=True):
@@ -97,9 +82,8 @@ class RunContext(msgspec.Struct, frozen=True):
     format: FormatSettings
     limits: Limits
     recorder: Recorder
-    windows: HistoryManager
     watchdog: Watchdog
-    meters: MeterSink
+    meters: Meters
     users: UserSource = msgspec.field(default_factory=TaskUsers)
     slots: Slots = msgspec.field(default_factory=Slots)
 
@@ -205,6 +189,7 @@ class Episode:
         "checked",
         "context",
         "env",
+        "history",
         "num_tokens",
         "opening",
         "parked_s",
@@ -229,6 +214,8 @@ class Episode:
         if self.user is not None and self.user.hidden:
             self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
+        # What the model may see; None: the steps are not the policy's, and no window is shown.
+        self.history: HistoryFold | None = None
         self.answer = ""
         self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
@@ -335,8 +322,8 @@ class Episode:
     async def run_turns(self, watch: Watch) -> Outcome:
         """Let the policy take steps until something ends the episode; return how it ended."""
         plan, context, limits = self.plan, self.context, self.context.limits
-        fold = HistoryFold(context.history, context.dialect, self.briefing)
-        context.windows.open(plan.episode, fold)
+        history = HistoryFold(context.history, context.dialect, self.briefing)
+        self.history = history
         is_dialogue = self.user is not None
         rules = make_rules(context.format, context.dialect, is_dialogue=is_dialogue)
         known: KeptReplies = ()
@@ -344,7 +331,7 @@ class Episode:
         if (beginning := self.beginning) is not None:
             known, unfinished = beginning.known_to_agent(), beginning.unfinished
             for event in beginning.kept:
-                fold.apply(event)
+                history.apply(event)
             if (over := self._outcome_after_kept(rules)) is not None:
                 return over
         if self.opening and not self.steps:
@@ -363,11 +350,11 @@ class Episode:
             await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
             if context.slots.is_over:
                 await self._wait_for_admission(watch)
-            window = context.windows.window(plan.episode)
+            window = history.window()
             if window.asks_for_summary:
                 if (failed := await self._summarise(agent, window, turn, watch)) is not None:
                     return failed
-                window = context.windows.window(plan.episode)
+                window = history.window()
             asked = time.perf_counter()
             if unfinished is None:
                 watch.expect_reply(limits.reply_timeout)
@@ -438,13 +425,13 @@ class Episode:
         say: there is no window for the next step then. It counts as the agent's own error, which
         is judged and learned from, and not as a failure of its model or server.
         """
-        plan, context = self.plan, self.context
+        context = self.context
         asked = time.perf_counter()
         watch.expect_reply(context.limits.reply_timeout)
         reply = await agent.reply(window)
         watch.got_reply()
         summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
-        context.recorder.stamp(plan.episode, plan.attempt, summary)
+        self._stamp(summary)
         await context.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
         return self._outcome_after_summary(summary)
@@ -471,7 +458,13 @@ class Episode:
 
     def _stamp_step(self, step: StepTaken) -> None:
         self.steps.append(step)
-        self.context.recorder.stamp(self.plan.episode, self.plan.attempt, step)
+        self._stamp(step)
+
+    def _stamp(self, reply: StepTaken | HistorySummarized) -> None:
+        """Record a reply of this attempt, and add it to the history."""
+        self.context.recorder.stamp(self.plan.episode, self.plan.attempt, reply)
+        if self.history is not None:
+            self.history.apply(reply)
 
     async def execute(self, decision: Act, results: list[ToolResult]) -> None:
         """Make the calls in order and append their results to `results`. Stops after a call that
@@ -595,7 +588,6 @@ class Episode:
             *(seconds - self.parked_s, self.checked),
         )
         context.recorder.stamp(plan.episode, plan.attempt, ended)
-        context.windows.close(plan.episode)
         return ending
 
 

@@ -24,6 +24,7 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.schema import EncodedRecord, EpisodeRow
+from rehearsal_room.harness.log.writer import Entry
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 
 _BAR_INTERVAL = 0.2  # seconds between two drawings of the bar
@@ -56,8 +57,8 @@ class Monitor:
     """Counts the events of one run. An episode is `finished` when it is judged, in a run without a
     judge when it has ended."""
 
-    def __init__(self, *, total: int, judged: bool) -> None:
-        self.total = total
+    def __init__(self, *, total: int | None, judged: bool) -> None:
+        self.total = total  # None: not known yet, see `set_total`
         self.num_started = 0
         self.num_ended = 0
         self.num_judged = 0
@@ -69,7 +70,8 @@ class Monitor:
         self._done = anyio.Event()
 
     def __repr__(self) -> str:
-        return f"<Monitor [{self.finished} of {self.total} finished, {self.num_started} started]>"
+        total = "?" if self.total is None else self.total
+        return f"<Monitor [{self.finished} of {total} finished, {self.num_started} started]>"
 
     @property
     def finished(self) -> int:
@@ -121,26 +123,33 @@ class Monitor:
                 self._count(record)
             self._check_finished()
 
-    def count_encoded(self, records: Iterable[EncodedRecord]) -> None:
-        """Count records that another process has encoded."""
-        for episode, _, _, kind, _, data, _ in records:
-            if kind == "started":
-                self.num_started += 1
-            if kind not in ("step", "ended", "judged"):
-                continue
-            event = _counted_of(data)
-            if isinstance(event, _Step):
-                self.num_steps += 1
-                self.num_calls += len(event.results)
-            elif isinstance(event, _Ended):
-                self._count_end(episode, event.ending)
+    def count_entries(self, entries: Iterable[Entry]) -> None:
+        """Count what a log has committed, some of it encoded by another process."""
+        for entry in entries:
+            if isinstance(entry, tuple):
+                self._count_encoded(entry)
             else:
-                self._count_verdict(episode, event.label)
+                self._count(entry)
         self._check_finished()
 
     async def wait_until_finished(self) -> None:
         """Wait until every episode of the plan is finished."""
         await self._done.wait()
+
+    def _count_encoded(self, record: EncodedRecord) -> None:
+        episode, _, _, kind, _, data, _ = record
+        if kind == "started":
+            self.num_started += 1
+        if kind not in ("step", "ended", "judged"):
+            return
+        event = _counted_of(data)
+        if isinstance(event, _Step):
+            self.num_steps += 1
+            self.num_calls += len(event.results)
+        elif isinstance(event, _Ended):
+            self._count_end(episode, event.ending)
+        else:
+            self._count_verdict(episode, event.label)
 
     def _count(self, record: Record) -> None:
         event = record.event
@@ -167,7 +176,7 @@ class Monitor:
         _log.info("episode_finished", episode=episode, label=label)
 
     def _check_finished(self) -> None:
-        if self.finished >= self.total:
+        if self.total is not None and self.finished >= self.total:
             self._done.set()
 
 

@@ -3,16 +3,19 @@
 import logging
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 import structlog
 
 from rehearsal_room.harness.core.terminal import unescaped
 from rehearsal_room.harness.core.terminal_text import printable
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 def configure_logging(verbose: int) -> None:
@@ -69,7 +72,7 @@ def raise_file_limit(num_files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, hard))
 
 
-def run(function: Any, *arguments: Any) -> Any:
+def run(function: Callable[[*Ts], Awaitable[T]], *arguments: *Ts) -> T:
     """Run an async function on asyncio, with uvloop where it is installed."""
     options = {"use_uvloop": find_spec("uvloop") is not None}
     return anyio.run(function, *arguments, backend="asyncio", backend_options=options)

@@ -25,8 +25,8 @@ from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.last_turns import Full
 from rehearsal_room.harness.rollout.episode import briefing_of
-from rehearsal_room.harness.rollout.launch import OpenJudge
-from rehearsal_room.harness.rollout.session import Judge
+from rehearsal_room.harness.rollout.running import Judge
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_JUDGE = "this server has no judge (--judge none)"
@@ -106,8 +106,13 @@ def trajectory_of(played: PlayedWorld) -> Trajectory:
         ending = Ending.ANSWERED
         steps.append(StepTaken(Reply(played.answer), Answer(played.answer)))
     ended = EpisodeEnded(
-        *(ending, played.answer, len(steps), played.state, played.error),
-        *(played.seconds, played.checked),
+        ending=ending,
+        answer=played.answer,
+        num_steps=len(steps),
+        state=played.state,
+        error=played.error,
+        seconds=played.seconds,
+        checked=played.checked,
     )
     return Trajectory(played.episode, 1, _started(played), tuple(steps), ended, ())
 

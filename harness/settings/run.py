@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="File of the scenarios and tasks that passed the quality gate; nothing "
-            "else is run. `rehearse scenarios check --allow-list` writes it.",
+            "else is run. `rehearse worlds check --allow-list` writes it.",
             extra={"metavar": "FILE", "default": "everything may be run"},
         ),
     ] = ""

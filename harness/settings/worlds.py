@@ -76,7 +76,7 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="Suite (a benchmark of others) whose entries are the scenarios; "
-            "`rehearse suites list` names them.",
+            "`rehearse eval list` names them.",
             extra={"metavar": "SUITE", "default": "no suite"},
         ),
     ] = ""

@@ -212,7 +212,12 @@ class _CompletionEndpoint(Endpoint, frozen=True):
 def _endpoint(settings: VllmSettings, api_key: str | None) -> Endpoint:
     base_url = settings.base_url.rstrip("/")
     return _CompletionEndpoint(
-        *(base_url, api_key, None, None, settings.timeout_s, settings.concurrency),
+        base_url=base_url,
+        api_key=api_key,
+        organization=None,
+        project=None,
+        timeout_s=settings.timeout_s,
+        concurrency=settings.concurrency,
         answers=settings.answers,
     )
 

@@ -56,11 +56,6 @@ class CodeJudge:
         """The same without an event loop, where the runner does not suspend."""
         return run_at_once(self.verdict(trajectory))
 
-    async def verdict_with_evidence(self, trajectory: Trajectory) -> tuple[Judged, Evidence | None]:
-        """The verdict and what it is based on, with what a `sql` verifier observed. The evidence is
-        None where the scenario has no such task."""
-        return await self._judge(trajectory, observe=True)
-
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """The episode for a judge that asks models; the verdict where there is nothing to judge."""
         judged, evidence = await self._judge(trajectory, observe=True)

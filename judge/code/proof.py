@@ -29,6 +29,7 @@ from rehearsal_room.judge.code.code_judge import met_goals
 from rehearsal_room.judge.core.case import Case, CodeVerdict
 from rehearsal_room.judge.core.evidence import Evidence
 from rehearsal_room.scenarios.checks import OPEN, Finding, failed
+from rehearsal_room.scenarios.core.short_text import one_line
 
 _ALL = frozenset(Label)
 _NOT_COMPLETED = _ALL - {Label.COMPLETED}
@@ -129,5 +130,4 @@ def _more(findings: Sequence[Finding]) -> str:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _MAX_CHARACTERS else plain[:_MAX_CHARACTERS] + "…"
+    return one_line(text, _MAX_CHARACTERS)

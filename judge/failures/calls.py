@@ -12,6 +12,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.policies.mutations import is_id
 from rehearsal_room.judge.failures.reference import Reference
 from rehearsal_room.judge.failures.rows import is_free_text
+from rehearsal_room.scenarios.core.short_text import shortened
 
 _LOOPS = 3  # refusals of one call in the same words
 _SPARE_CALLS = 4  # beyond twice the solution's
@@ -48,12 +49,8 @@ def call_text(name: str, arguments: Any) -> str:
     """A call in one line; long values are cut."""
     if not isinstance(arguments, dict):
         return f"{name}(…)"
-    return f"{name}({', '.join(f'{key}={_short(value)}' for key, value in arguments.items())})"
-
-
-def _short(value: Any, limit: int = 60) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    texts = (f"{key}={shortened(repr(value), 60)}" for key, value in arguments.items())
+    return f"{name}({', '.join(texts)})"
 
 
 class Difference(msgspec.Struct, frozen=True):

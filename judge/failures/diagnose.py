@@ -28,6 +28,7 @@ from rehearsal_room.judge.failures.rows import RowDifferences, RowKey, equal_row
 from rehearsal_room.judge.failures.statements import claim_of, states_instead
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding, declines, failed
+from rehearsal_room.scenarios.core.short_text import one_line
 from rehearsal_room.scenarios.format import Call
 
 
@@ -310,6 +311,5 @@ def _row_text(row: RowKey) -> str:
     return f"{table} {', '.join(map(str, key))}"
 
 
-def _short(text: str, limit: int = 160) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= limit else plain[:limit] + "…"
+def _short(text: str) -> str:
+    return one_line(text, 160)

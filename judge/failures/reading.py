@@ -20,7 +20,7 @@ from rehearsal_room.harness.logged_runs.logged_run import (
     run_settings,
     scenario_finder,
 )
-from rehearsal_room.harness.rollout.launch import pool_of
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.failures.calls import enumerated_arguments, made_calls
 from rehearsal_room.judge.failures.diagnose import Mistake, diagnose
 from rehearsal_room.judge.failures.reference import Reference, TableKeys, reference_of, tables_in

@@ -148,7 +148,10 @@ def _kind_count(episodes: Sequence[Diagnosed], kind: Kind) -> KindCount:
     chosen = list(first.values())[:_EXAMPLES]
     chosen += [one for one in having if one not in chosen][: _EXAMPLES - len(chosen)]
     return KindCount(
-        *(count.episodes, count.share, count.lower, count.upper),
+        episodes=count.episodes,
+        share=count.share,
+        lower=count.lower,
+        upper=count.upper,
         completed=sum(one.is_completed for one in having) if kind in HABITS else 0,
         examples=tuple([_example(one, kind) for one in chosen]),
     )

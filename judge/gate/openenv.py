@@ -219,7 +219,7 @@ def _needs_canaries(report: Report) -> str:
 
 _COMPUTED: dict[str, _Computed] = {
     "runtime.startup": _Computed(
-        _STARTUP, _worlds, "Make the package readable: `rehearse scenarios check` names the file."
+        _STARTUP, _worlds, "Make the package readable: `rehearse worlds check` names the file."
     ),
     "runtime.episode_determinism": _Computed(
         ("determinism",), _tasks, "Remove what depends on time, chance, or the order of sets."

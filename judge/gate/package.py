@@ -97,8 +97,8 @@ from rehearsal_room.scenarios.api import Row
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.core.dialogue import UserAutomaton
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
-from rehearsal_room.scenarios.format import Scenario
-from rehearsal_room.scenarios.generate.output_folder import record_of
+from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.generate.output_folder import WorldRecord, record_of
 from rehearsal_room.scenarios.near_misses import NearMiss, near_misses_of
 
 _SNAKE = re.compile(r"\w+")  # names of tables and columns, and the words of their constraints
@@ -145,8 +145,7 @@ def inspect(
             fresh_tools = load(scenario, texts["tools.py"], schemas=False)
             with closing(HostedScenario(scenario, tools=fresh_tools)) as second:
                 verifier = Verifier(scenario, texts["verify.py"])
-                inspection = _Inspection(world, second, verifier, texts, settings)
-                return inspection.check(near_misses)
+                return _inspect(world, second, verifier, texts, settings, near_misses)
     except SeedError as exc:
         return CheckResult(failed_report(scenario.name, "seed", str(exc)))
     except ToolsetError as exc:
@@ -168,131 +167,137 @@ def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, li
         return {}
 
 
-class _Inspection:
-    """The checks of one scenario, which is hosted twice."""
+def _inspect(
+    world: HostedScenario,
+    second: HostedScenario,
+    verifier: Verifier,
+    sources: Sources,
+    settings: GateSettings,
+    near_misses: Sequence[NearMiss],
+) -> CheckResult:
+    """Make every check of one scenario, which is hosted twice."""
+    scenario, tasks = world.scenario, world.scenario.tasks
+    log, record = GateLog(scenario.name), record_of(scenario.path)
+    runner = TaskRunner(world, CodeJudge(scenario, InProcessRunner(world, verifier)), log)
+    oracles = {task.id: runner.play_oracle(task) for task in tasks}
+    missing = check_missing_tools(log, tasks, oracles, [tool.name for tool in world.tools])
+    _check_texts(log, world, oracles, missing)
+    _recount(log, tasks, record, oracles)
+    writes = writes_of(oracles)
+    verdicts = {
+        task.id: check_task(runner, task, oracles[task.id], writes, settings) for task in tasks
+    }
+    for miss in near_misses:
+        runner.try_near_miss(miss)
+    tools = ToolChecks(world, log, settings, oracles)
+    tools.check()
+    states = tools.states()
+    for task in tasks:
+        disturbing = tools.disturbing(task.id)
+        check_disturbed(runner, task, oracles[task.id], disturbing, settings)
+        check_total(runner, verifier, task, states)
+    check_share(log, tasks)
+    for task in tasks:
+        check_again(runner, task, oracles[task.id], verdicts[task.id])
+    tools.check_again(second)
+    _check_determinism(log, world, second, sources, oracles)
+    return _result(log, world, record, oracles)
 
-    def __init__(
-        self,
-        world: HostedScenario,
-        second: HostedScenario,
-        verifier: Verifier,
-        sources: Sources,
-        settings: GateSettings,
-    ) -> None:
-        self._world = world
-        self._second = second
-        self._verifier = verifier
-        self._sources = sources
-        self._settings = settings
-        self._tasks = world.scenario.tasks
-        self._log = GateLog(world.scenario.name)
-        self._record = record_of(world.scenario.path)
-        judge = CodeJudge(world.scenario, InProcessRunner(world, verifier))
-        self._runner = TaskRunner(world, judge, self._log)
 
-    def check(self, near_misses: Sequence[NearMiss]) -> CheckResult:
-        """Make all checks."""
-        runner, log = self._runner, self._log
-        oracles = {task.id: runner.play_oracle(task) for task in self._tasks}
-        names = [tool.name for tool in self._world.tools]
-        missing = check_missing_tools(log, self._tasks, oracles, names)
-        self._check_texts(oracles, missing)
-        self._recount(oracles)
-        writes = writes_of(oracles)
-        verdicts = {
-            task.id: check_task(runner, task, oracles[task.id], writes, self._settings)
-            for task in self._tasks
-        }
-        for miss in near_misses:
-            runner.try_near_miss(miss)
-        tools = ToolChecks(self._world, log, self._settings, oracles)
-        tools.check()
-        states = tools.states()
-        for task in self._tasks:
-            disturbing = tools.disturbing(task.id)
-            check_disturbed(runner, task, oracles[task.id], disturbing, self._settings)
-            check_total(runner, self._verifier, task, states)
-        check_share(log, self._tasks)
-        for task in self._tasks:
-            check_again(runner, task, oracles[task.id], verdicts[task.id])
-        tools.check_again(self._second)
-        self._check_determinism(oracles)
-        return self._result(oracles)
+def _result(
+    log: GateLog,
+    world: HostedScenario,
+    record: WorldRecord | None,
+    oracles: Mapping[str, Played],
+) -> CheckResult:
+    report = log.report(
+        tasks=len(world.scenario.tasks),
+        tools=[tool.name for tool in world.tools],
+        unused=unused(world.tools, (played.calls for played in oracles.values())),
+    )
+    facts = {task: played.facts for task, played in oracles.items()}
+    tables = {name: table.columns for name, table in world.template.tables.items()}
+    words = record.words if record else None
+    return CheckResult(report, facts, features_of(world.scenario, tables, world.tools, words))
 
-    def _result(self, oracles: Mapping[str, Played]) -> CheckResult:
-        report = self._log.report(
-            tasks=len(self._tasks),
-            tools=[tool.name for tool in self._world.tools],
-            unused=unused(self._world.tools, (played.calls for played in oracles.values())),
+
+def _check_texts(
+    log: GateLog, world: HostedScenario, oracles: Mapping[str, Played], missing: Set[str]
+) -> None:
+    scenario, fail = world.scenario, log.fail
+    rows = world.dump(world.template.overlay())
+    known = known_of(scenario, rows, (tool.description for tool in world.tools))
+    start = known_from_the_start(world)
+    for task in scenario.tasks:
+        lines = task.user.lines if isinstance(task.user, UserAutomaton) else ()
+        for text in (task.instruction, *(line.text for line in lines)):
+            for fault in missing_in(msgspec.structs.replace(task, instruction=text), known):
+                fail("texts", fault, task)
+        if task.kind == "question":
+            for fault in unfounded_in(task, oracles[task.id].results, known):
+                fail("texts", fault, task)
+        for fault in unknown_keys(task, oracles[task.id], start):
+            fail("oracle", fault, task)
+    for task, first in duplicate_tasks(scenario.tasks):
+        fail(
+            "texts",
+            f"it is a copy of task {first.id}: the same instruction, calls and answer",
+            task,
         )
-        facts = {task: played.facts for task, played in oracles.items()}
-        tables = {name: table.columns for name, table in self._world.template.tables.items()}
-        words = self._record.words if self._record else None
-        features = features_of(self._world.scenario, tables, self._world.tools, words)
-        return CheckResult(report, facts, features)
+    names = {*_SNAKE.findall(scenario.schema_sql), *missing}
+    names.update(str(value) for table in rows.values() for row in table for value in row.values())
+    for fault in unknown_names(scenario.rules, world.tools, names):
+        fail("texts", fault)
+    _check_interface(log, world, oracles, rows)
 
-    def _check_texts(self, oracles: Mapping[str, Played], missing: Set[str]) -> None:
-        world, fail = self._world, self._log.fail
-        scenario, rows = world.scenario, world.dump(world.template.overlay())
-        known = known_of(scenario, rows, (tool.description for tool in world.tools))
-        start = known_from_the_start(world)
-        for task in self._tasks:
-            lines = task.user.lines if isinstance(task.user, UserAutomaton) else ()
-            for text in (task.instruction, *(line.text for line in lines)):
-                for fault in missing_in(msgspec.structs.replace(task, instruction=text), known):
-                    fail("texts", fault, task)
-            if task.kind == "question":
-                for fault in unfounded_in(task, oracles[task.id].results, known):
-                    fail("texts", fault, task)
-            for fault in unknown_keys(task, oracles[task.id], start):
-                fail("oracle", fault, task)
-        for task, first in duplicate_tasks(self._tasks):
-            fail(
-                "texts",
-                f"it is a copy of task {first.id}: the same instruction, calls and answer",
-                task,
-            )
-        names = {*_SNAKE.findall(scenario.schema_sql), *missing}
-        names.update(
-            str(value) for table in rows.values() for row in table for value in row.values()
-        )
-        for fault in unknown_names(scenario.rules, world.tools, names):
-            fail("texts", fault)
-        self._check_interface(oracles, rows)
 
-    def _check_interface(self, oracles: Mapping[str, Played], tables: Tables) -> None:
-        calls = [call for played in oracles.values() for call in played.calls]
-        for faults in (
-            cut_lists(self._world, calls),
-            silent_writes(oracles.values()),
-            needy_tools(self._world),
-            contradicting_events(tables),
-        ):
-            for fault in faults:
-                self._log.fail("interface", fault)
+def _check_interface(
+    log: GateLog, world: HostedScenario, oracles: Mapping[str, Played], tables: Tables
+) -> None:
+    calls = [call for played in oracles.values() for call in played.calls]
+    for faults in (
+        cut_lists(world, calls),
+        silent_writes(oracles.values()),
+        needy_tools(world),
+        contradicting_events(tables),
+    ):
+        for fault in faults:
+            log.fail("interface", fault)
 
-    def _recount(self, oracles: Mapping[str, Played]) -> None:
-        """Count the purposes of each task, and compare them with what the generator wrote."""
-        found = {task.id: purposes_in(task, oracles[task.id]) for task in self._tasks}
-        self._log.purposes.update(one.count for one in found.values())
-        by_id = {task.id: task for task in self._tasks}
-        if self._record is not None:
-            for task, fault in recount_faults(self._record, found):
-                self._log.fail("purposes", fault, by_id[task])
 
-    def _check_determinism(self, oracles: Mapping[str, Played]) -> None:
-        fail = self._log.fail
-        names = {tool.name for tool in self._world.tools}
-        for check, fault in code_faults(self._world.scenario, self._sources, names):
-            fail(check, fault)
-        if self._second.template.image != self._world.template.image:
-            fail("determinism", "two hosts seed different databases")
-        for task in self._tasks:
-            for world, where in ((self._world, "another lease"), (self._second, "another host")):
-                repeated = play(world, task, task.oracle, task.answer)
-                if (why := divergence(oracles[task.id], repeated.facts)) is not None:
-                    fail("determinism", f"on {where} {why}", task)
-                    break
+def _recount(
+    log: GateLog,
+    tasks: Sequence[Task],
+    record: WorldRecord | None,
+    oracles: Mapping[str, Played],
+) -> None:
+    """Count the purposes of each task, and compare them with what the generator wrote."""
+    found = {task.id: purposes_in(task, oracles[task.id]) for task in tasks}
+    log.purposes.update(one.count for one in found.values())
+    by_id = {task.id: task for task in tasks}
+    if record is not None:
+        for task, fault in recount_faults(record, found):
+            log.fail("purposes", fault, by_id[task])
+
+
+def _check_determinism(
+    log: GateLog,
+    world: HostedScenario,
+    second: HostedScenario,
+    sources: Sources,
+    oracles: Mapping[str, Played],
+) -> None:
+    names = {tool.name for tool in world.tools}
+    for check, fault in code_faults(world.scenario, sources, names):
+        log.fail(check, fault)
+    if second.template.image != world.template.image:
+        log.fail("determinism", "two hosts seed different databases")
+    for task in world.scenario.tasks:
+        for host, where in ((world, "another lease"), (second, "another host")):
+            repeated = play(host, task, task.oracle, task.answer)
+            if (why := divergence(oracles[task.id], repeated.facts)) is not None:
+                log.fail("determinism", f"on {where} {why}", task)
+                break
 
 
 def main(names: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ _HARMLESS = frozenset({"constraint"})
 
 
 class GateReport(Report, frozen=True, kw_only=True):
-    """The output of `rehearse scenarios check --json`."""
+    """The output of `rehearse worlds check --json`."""
 
     near_duplicates: tuple[Pair, ...] = ()  # the most similar first, a thousand at most
     near_duplicate_pairs: int = 0  # their number

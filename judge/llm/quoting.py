@@ -17,16 +17,15 @@ Angle brackets ⟨ ⟩ are ours too. Characters that a reader cannot see, or tha
 of text, are shown by their number: ⟨U+202E⟩ (and so are these brackets themselves). A shortened
 text contains ⟨1,234 characters left out⟩.
 
-Invariant: `parse_sections(quote_section(section))` returns the section, and
-`restore(make_visible(text))` the text, for every text. Letters that only look like other letters
-are not marked.
+Invariant: a section can be read back exactly from what `quote_section` makes of it (see
+tests.support.quoted_sections), and `restore(make_visible(text))` returns the text, for every text.
+Letters that only look like other letters are not marked.
 
 The texts of this module are part of every prompt: a change of one byte must raise
 judge.llm.rubric.RENDERING.
 """
 
 import re
-from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NewType
 
@@ -207,45 +206,3 @@ def _token(title: str, body: str) -> str:
         if token not in body:
             return token
         number += 1
-
-
-_BEGIN = re.compile(r"----- begin ([0-9a-f]{12}): (.*) -----")
-_LABEL = re.compile(r"([A-Z]\d*) ([^|\n]*)\| (.*)")
-
-
-def parse_sections(message: str) -> list[Section]:
-    """The sections of a message, as they were quoted; text outside of them is ignored.
-
-    ValueError when a section does not end.
-    """
-    lines = iter(message.split("\n"))
-    return [
-        Section(found[2], tuple(_quotes(_until(lines, f"----- end {found[1]} -----"))))
-        for line in lines
-        if (found := _BEGIN.fullmatch(line))
-    ]
-
-
-def _until(lines: Iterator[str], end: str) -> Iterator[str]:
-    for line in lines:
-        if line == end:
-            return
-        yield line
-    raise ValueError(f"a section without its end {end!r}")
-
-
-def _quotes(lines: Iterable[str]) -> Iterator[Quote]:
-    label: re.Match[str] | None = None
-    texts: list[str] = []
-    for line in lines:
-        if line.startswith("| "):
-            texts.append(line[2:])
-            continue
-        if label is not None:
-            yield Quote(label[1], label[2], Visible(_BREAK.join(texts)))
-        label = _LABEL.fullmatch(line)
-        if label is None:
-            raise ValueError(f"a line in a section that belongs to no evidence item: {line!r}")
-        texts = [label[3]]
-    if label is not None:
-        yield Quote(label[1], label[2], Visible(_BREAK.join(texts)))

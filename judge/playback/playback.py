@@ -87,7 +87,14 @@ def play(
     changes = net_changes(result.changes for step in steps for result in step.executed_results)
     trajectory = Trajectory("played", 1, started_event(world, task), steps, ended)
     return Played(
-        *(lease, trajectory, tuple(calls), answer, tuple(results), changes, state, tuple(before))
+        lease=lease,
+        trajectory=trajectory,
+        calls=tuple(calls),
+        answer=answer,
+        results=tuple(results),
+        changes=changes,
+        state=state,
+        before=tuple(before),
     )
 
 

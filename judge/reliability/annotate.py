@@ -1,4 +1,4 @@
-"""A person labels episodes at a terminal (`rehearse label RUN`).
+"""A person labels episodes at a terminal (`rehearse judge label RUN`).
 
 Blind: neither verdicts nor the agent's name are shown before the label is given, and the verifier's
 findings only on demand, which the label then records. Every label is in the file before the next

@@ -66,7 +66,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class StudyReport(msgspec.Struct, frozen=True):
-    """How far a judge can be trusted (`rehearse study --json`)."""
+    """How far a judge can be trusted (`rehearse judge study --json`)."""
 
     judge: str  # as in `hybrid:gpt-5`
     rubric: str

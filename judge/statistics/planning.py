@@ -22,7 +22,7 @@ USUAL_NOISE = 0.125
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What `rehearse size --json` writes."""
+    """What `rehearse compare size --json` writes."""
 
     tasks: int  # that both runs play
     episodes: int  # of each run

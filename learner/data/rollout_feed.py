@@ -23,7 +23,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
 from rehearsal_room.harness.rollout.plan import EpisodePlan
-from rehearsal_room.harness.rollout.session import RecordRunEvent
+from rehearsal_room.harness.rollout.running import RecordRunEvent
 from rehearsal_room.learner.core.samples import Group
 from rehearsal_room.learner.data.admission import Admission
 from rehearsal_room.learner.data.batch_queue import BatchQueue, TakenBatch

@@ -10,7 +10,7 @@ from rehearsal_room.envpool.inprocess.toolset import load
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.rollout.episode import user_of
-from rehearsal_room.harness.rollout.trust_notice import set_own
+from rehearsal_room.harness.setup.trust_notice import set_own
 from rehearsal_room.learner.demo.recipe import WorldSettings
 from rehearsal_room.scenarios.format import read
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds

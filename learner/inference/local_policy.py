@@ -24,8 +24,8 @@ from rehearsal_room.harness.policies.token_agent import (
     TokenAgent,
     TokenBackend,
 )
-from rehearsal_room.harness.rollout.token_policies import sampling_of
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.token_policies import sampling_of
 from rehearsal_room.harness.tokenization.chat_template import read_config
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template

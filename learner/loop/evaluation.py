@@ -13,11 +13,13 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.reports.summary import read_report, write_report
-from rehearsal_room.harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.session import run_session
 from rehearsal_room.harness.settings.run import Settings, difference
+from rehearsal_room.harness.setup.parts import OpenJudge, open_run_parts
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.learner.core.errors import CheckpointError
 from rehearsal_room.learner.core.training_folder import evaluation_name
 from rehearsal_room.learner.loop.progress_state import Values

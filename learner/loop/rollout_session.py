@@ -10,12 +10,14 @@ import msgspec
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
-from rehearsal_room.harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.process import raise_file_limit
 from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge, open_run_parts
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.data.admission import Admission
@@ -103,8 +105,9 @@ async def open_rollouts(
             open_judge=open_judge,
             episodes=len(plans),
             resume=True,
+            admit=feed.admit,
+            listeners=(feed,),
         )
         async with opened as parts:
             await anyio.to_thread.run_sync(feed.restore, progress.next_group)
-            parts = msgspec.structs.replace(parts, admit=feed.admit, listeners=(feed,))
             yield Rollouts(settings, folder, plans, pool, parts, feed, admission)

@@ -4,7 +4,6 @@ closed in reverse order."""
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, closing
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -12,16 +11,18 @@ import anyio.to_thread
 import msgspec
 from rich.console import Console
 
+from rehearsal_room.harness.bus.mqtt_runs import status_of
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.following.run_copy import open_copy
 from rehearsal_room.harness.history.base import HistoryPolicy
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
-from rehearsal_room.harness.rollout.launch import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.harness.vllm.policy import VllmPolicy
@@ -254,12 +255,8 @@ class _Training(msgspec.Struct, frozen=True):
         stack is closed; a run that is resumed without one learns from the copy that it has."""
         copy, bus, logs = self.folder / COPY, self.dependencies.bus, self.settings.data.logs
         if bus is not None:
-            runs = import_module(
-                "rehearsal_room.harness.bus.mqtt_runs"
-            )  # its library takes long to import
-            copies = import_module("rehearsal_room.harness.following.run_copy")
-            status = await runs.status_of(bus, logs[0])
-            await stack.enter_async_context(copies.open_copy(bus, status, copy))
+            status = await status_of(bus, logs[0])
+            await stack.enter_async_context(open_copy(bus, status, copy))
         return [copy] if copy.exists() else [Path(log) for log in logs]
 
     async def _open_rollouts(

@@ -9,10 +9,10 @@ import msgspec
 import tomli_w
 
 from rehearsal_room.harness.log.schema import write_atomically
-from rehearsal_room.harness.rollout.launch import has_episodes
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import without_none
+from rehearsal_room.harness.setup.run_folder import has_episodes
 from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import CheckpointError, ConfigError

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rehearsal_room.harness.policies.base import OpenPolicy
-from rehearsal_room.harness.rollout.token_policies import vllm
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.token_policies import vllm
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.inference.local_policy import local_policy
 from rehearsal_room.learner.trainer.weight_publisher import TakesWeights

@@ -167,7 +167,7 @@ SUITES: dict[str, Suite] = {
         "",
         "a checkout of MCP-Universe (--suite-path), an interpreter with its packages "
         "(--suite-python), and what its servers need: the network, keys (each named with "
-        "--mcp-env), npx, docker, Blender. `rehearse suites needs mcp_universe` lists it",
+        "--mcp-env), npx, docker, Blender. `rehearse eval needs mcp_universe` lists it",
         mcp_universe.McpUniverseData,
         has_solutions=False,
         max_steps=100,

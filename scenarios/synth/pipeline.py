@@ -199,7 +199,12 @@ class WorldPipeline:
     async def _prove(self, draft: WorldDraft, task: TaskDraft) -> ProvenTask | UnprovenTask:
         context, folder = self._context, self._trial_folder(task.id)
         stage = ProvingStage(
-            *(draft, context.prompts, context.sizes, context.host, folder, task),
+            draft,
+            context.prompts,
+            context.sizes,
+            context.host,
+            folder,
+            task,
             seed=context.seed,
         )
         try:

@@ -22,7 +22,7 @@ judge: `ScenarioJudges`
 
 load a world: `find_world`, `Scenario`, `Task`, `ToolResult`, `ToolSpec`
 
-A name is imported when it is first used; the package itself imports nothing of ours before that.
+A name is imported when it is first used; until then the package imports none of its modules.
 """
 
 from importlib import import_module as _import_module

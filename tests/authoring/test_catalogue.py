@@ -168,7 +168,7 @@ def test_what_was_measured_at_making_is_believed_of_an_unaltered_world_only(
 ) -> None:
     """A procedural world has trade, modules and measures of its record; an altered one has none."""
     flags = ("--trade", "hotel", "--module", "tickets", "--knob", "tables=10", "--knob", "tasks=2")
-    assert rehearse("generate", "--count", 1, "-o", tmp_path / "worlds", *flags)[0] == 0
+    assert rehearse("worlds", "generate", "--count", 1, "-o", tmp_path / "worlds", *flags)[0] == 0
     package = tmp_path / "worlds" / "hotel_0001"
 
     made = world_figures(read(package))
@@ -342,7 +342,7 @@ def test_the_command_writes_page_picture_and_figures(rehearse: Rehearse, tmp_pat
         folder_of(made, tmp_path / "worlds")
     files = ("-o", tmp_path / "page.html", "--png", tmp_path / "charts.png")
 
-    found = json_of(rehearse, "scenarios", "report", tmp_path / "worlds", "shop_support", *files)
+    found = json_of(rehearse, "worlds", "report", tmp_path / "worlds", "shop_support", *files)
 
     assert (found["worlds"], found["sources"], found["unread"]) == (2, {"written": 2}, [])
     assert f"<h1>2 worlds, {found['tasks']} tasks," in (tmp_path / "page.html").read_text()
@@ -356,11 +356,11 @@ def test_a_broken_world_is_reported_and_the_others_are_described(
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "policy.md").write_text("Be kind.")
 
-    status, out, _ = rehearse("scenarios", "report", tmp_path / "half", LIBRARY)
+    status, out, _ = rehearse("worlds", "report", tmp_path / "half", LIBRARY)
     assert (status, out.split(", ")[0]) == (1, "1 world")
     assert out.replace("\n", "").count("not read: half: ") == 1
 
-    status, out, err = rehearse("scenarios", "report", tmp_path)
+    status, out, err = rehearse("worlds", "report", tmp_path)
     assert (status, out) == (2, "")
     assert err.startswith("error: no world could be read: ")
 
@@ -375,7 +375,7 @@ def test_bad_input_is_reported_in_one_sentence(
         (["shop_suport"], "scenario 'shop_suport' not found; did you mean 'shop_support'?"),
         (["shop_support", "-o", nowhere], f"--output: {nowhere}: its folder does not exist"),
     ):
-        status, out, err = rehearse("scenarios", "report", *arguments)
+        status, out, err = rehearse("worlds", "report", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert err.startswith("error: ")
         assert fault in err
@@ -387,10 +387,10 @@ def test_bad_input_is_reported_in_one_sentence(
         "rehearsal_room.authoring.html",
     ):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    _, _, err = rehearse("scenarios", "report", "shop_support", "-o", tmp_path / "page.html")
+    _, _, err = rehearse("worlds", "report", "shop_support", "-o", tmp_path / "page.html")
     assert err.startswith("error: report needs the package matplotlib")
     assert err.endswith("pip install 'rehearsal-room[report]'\n")
-    assert rehearse("scenarios", "report", "shop_support")[0] == 0
+    assert rehearse("worlds", "report", "shop_support")[0] == 0
 
 
 # Texts ------------------------------------------------------------------------------------------

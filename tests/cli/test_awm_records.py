@@ -55,7 +55,7 @@ def test_every_command_takes_an_imported_world(
 ) -> None:
     """import, list, show, run, replay, judge and bench take an AWM record; its oracles pass and its
     near misses do not."""
-    status, out, err = rehearse("import", "awm", AWM)
+    status, out, err = rehearse("worlds", "import", "awm", AWM)
     assert (status, err.strip()) == (0, "")
     assert out.splitlines() == [
         f"worlds written to {worlds}: 1, with 10 tasks",
@@ -64,8 +64,8 @@ def test_every_command_takes_an_imported_world(
             for file in ("gen_verifier.jsonl", "gen_verifier.pure_code.jsonl")
         ),
     ]
-    assert NAME in {row["name"] for row in json_of(rehearse, "scenarios", "list")}
-    about = json_of(rehearse, "scenarios", "show", NAME)
+    assert NAME in {row["name"] for row in json_of(rehearse, "worlds", "list")}
+    about = json_of(rehearse, "worlds", "show", NAME)
     assert (len(about["tables"]), len(about["tools"]), len(about["tasks"])) == (18, 38, 10)
 
     run = tmp_path / "run"
@@ -153,7 +153,7 @@ def test_the_gate_finds_what_was_lost(rehearse: Rehearse, tmp_path: Path) -> Non
     row = json.loads((folder / "gen_tasks.jsonl").read_text())
     row["tasks"] = row["tasks"][:num_tasks]
     (folder / "gen_tasks.jsonl").write_text(json.dumps(row) + "\n")
-    status, out, _ = rehearse("scenarios", "check", "--awm", folder, NAME, "--json", "-")
+    status, out, _ = rehearse("worlds", "check", "--awm", folder, NAME, "--json", "-")
     report = json.loads(out)
     assert status == 1
     assert (report["worlds"], report["tasks"], report["tools"]) == (1, num_tasks, 38)
@@ -201,7 +201,7 @@ def test_broken_records_are_refused_one_by_one(
     """A truncated line, a record without code, code that cannot be parsed or imported: each is
     listed with file, line and reason; the others are imported, and the exit status is 1."""
     folder = _broken(tmp_path / "broken")
-    status, out, _ = rehearse("import", "awm", folder)
+    status, out, _ = rehearse("worlds", "import", "awm", folder)
     assert status == 1
     assert sorted(path.name for path in worlds.iterdir()) == [NAME]
     refused = {line.split()[1].rstrip(":"): line for line in out.splitlines() if "refused" in line}

@@ -12,7 +12,7 @@ import pytest
 
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.harness.rollout.launch import has_episodes
+from rehearsal_room.harness.setup.run_folder import has_episodes
 from rehearsal_room.learner.core.errors import CheckpointError
 from rehearsal_room.scenarios.catalogue import find
 from tests.support.broker import running_broker
@@ -238,8 +238,8 @@ def test_show_renders_a_run_and_an_episode(rehearse: Rehearse, tmp_path: Path) -
 
 def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
     """`scenarios list` and `show` show the bundled worlds."""
-    listed = json_of(rehearse, "scenarios", "list")
-    shown = json_of(rehearse, "scenarios", "show", "flight_desk")
+    listed = json_of(rehearse, "worlds", "list")
+    shown = json_of(rehearse, "worlds", "show", "flight_desk")
 
     assert [row["name"] for row in listed] == ["claims_desk", "flight_desk", "shop_support"]
     assert len(shown["tools"]) >= 28
@@ -252,7 +252,7 @@ def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
 def test_the_gate_names_a_defect(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` ends with 1 and names the check that failed."""
     world = variant(tmp_path, verify=("fine_cents=0", "fine_cents=1"))
-    status, out, _ = rehearse("scenarios", "check", world, "--json", "-")
+    status, out, _ = rehearse("worlds", "check", world, "--json", "-")
     report = json.loads(out)
 
     assert status == 1
@@ -292,8 +292,8 @@ BAD_INPUT = [
     (("replay", "missing"), "missing"),
     (("judge", "missing"), "missing"),
     (("export", "missing"), "missing"),
-    (("scenarios", "show", "nope"), "nope"),
-    (("watch", "--bus", "mqtt://127.0.0.1:9", "x"), "cannot be reached"),
+    (("worlds", "show", "nope"), "nope"),
+    (("show", "watch", "--bus", "mqtt://127.0.0.1:9", "x"), "cannot be reached"),
 ]
 
 
@@ -374,6 +374,7 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
             sys.executable,
             "-m",
             "rehearsal_room",
+            "show",
             "watch",
             "--bus",
             url,
@@ -430,7 +431,7 @@ def test_a_run_that_fails_at_its_start_leaves_no_folder(
         (folder / LOG_NAME).touch()
         raise LogError("the disk is full")
 
-    monkeypatch.setattr("rehearsal_room.harness.rollout.launch.run_session", full)
+    monkeypatch.setattr("rehearsal_room.harness.setup.launching.play_left", full)
     out = tmp_path / "run"
     status, _, err = rehearse("run", world, "-o", out)
     assert (status, without_trust_line(err)) == (2, "error: the disk is full\n")

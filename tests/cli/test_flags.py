@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Meta
 
-from rehearsal_room.cli.core.flags import SectionedCommand, flags_of, select_flags, settings_from
+from rehearsal_room.cli.core.flags import flags_of, select_flags, settings_from
+from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.main import cli
 from rehearsal_room.harness.core.errors import SettingsError
 
@@ -31,14 +32,16 @@ FLAGS = {
     "run": RUN,
     "bench": RUN + "--sweep",
     "judge": JUDGE + "--rewards --only --disagreements --limit",
-    "study": JUDGE + "--sample --repeats --labels --rewordings --no-rewordings",
+    "judge study": JUDGE + "--sample --repeats --labels --rewordings --no-rewordings",
     "replay": "--world --json",
     "export": "--to -o --output --dumps --label --ending",
-    "watch": "--bus --events",
-    "label": "-o --output --labeller --sample --only --seed",
-    "generate": "--count --seed -o --output -j --jobs --knob --trade --module --split --json",
-    "synthesise": """-o --output -m --model --base-url -n --count --tasks --tables --rows --tools
-        --tries --least-tasks --seed --same --cap --prompts --dry-prompts --format --again --solver
+    "show watch": "--bus --events",
+    "judge label": "-o --output --labeller --sample --only --seed",
+    "worlds generate": """--count --seed -o --output -j --jobs --knob --trade --module --split
+        --json""",
+    "worlds synthesise": """-o --output -m --model --base-url -n --count --tasks --tables --rows
+        --tools --tries --least-tasks --seed --same --cap --prompts --dry-prompts --format --again
+        --solver
         --embeddings --prices --budget -c --concurrency --temperature --max-tokens --timeout
         --attempts --max-steps --call-timeout --workers --sandbox --json""",
     "serve": """--http --stdio --task --token --allow-host --idle --max-worlds --worlds-per-client
@@ -46,10 +49,10 @@ FLAGS = {
     "serve-policy": """--backend --http --name --history --dialect --temperature --top-p
         --max-tokens --base-url --vllm-python --vllm-arg --token --allow-host""",
     "train": "-o --output --resume --dry-run --misaligned --json",
-    "scenarios check": "-j --jobs --allow-list --awm --isolate --workers --sandbox --json",
-    "scenarios show": "--awm --seeding --isolate --workers --worker-memory-mb --sandbox --json",
-    "scenarios report": "-o --output --png --json",
-    "import awm": "-o --output --seeding --clock --examine --no-examine --json",
+    "worlds check": "-j --jobs --allow-list --awm --isolate --workers --sandbox --json",
+    "worlds show": "--awm --seeding --isolate --workers --worker-memory-mb --sandbox --json",
+    "worlds report": "-o --output --png --json",
+    "worlds import awm": "-o --output --seeding --clock --examine --no-examine --json",
 }
 
 

@@ -50,11 +50,11 @@ def test_a_run_that_has_begun_is_resumed(
 ) -> None:
     """Its folder and --resume are named; one that has not begun is not continued."""
     world, out = write_package(tmp_path / "ledger"), tmp_path / "run"
-    interrupt("rehearsal_room.harness.rollout.launch.run_session")
+    interrupt("rehearsal_room.harness.setup.launching.play_left")
     status, _, err = rehearse("run", world, "-o", out)
     sentence = f"interrupted; to continue: rehearse run -o {out} --resume\n"
     assert (status, without_trust_line(err)) == (130, sentence)
-    interrupt("rehearsal_room.harness.rollout.launch.planned")
+    interrupt("rehearsal_room.harness.launch.planned")
     status, _, err = rehearse("run", world, "-o", tmp_path / "other")
     assert (status, err) == (130, "interrupted\n")
 
@@ -76,9 +76,9 @@ def test_a_generation_is_continued_by_the_same_command(
 ) -> None:
     """As it was typed."""
     interrupt("rehearsal_room.cli.worlds.generate.generate_worlds")
-    command = ("generate", "--count", 3, "-o", tmp_path / "w")
+    command = ("worlds", "generate", "--count", 3, "-o", tmp_path / "w")
     status, _, err = rehearse(*command)
-    typed = f"rehearse generate --count 3 -o {tmp_path / 'w'}"
+    typed = f"rehearse worlds generate --count 3 -o {tmp_path / 'w'}"
     assert (status, err) == (130, f"interrupted; to continue: {typed}\n")
 
 

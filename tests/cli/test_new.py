@@ -16,8 +16,8 @@ def test_a_new_world_passes_the_gate(rehearse: Rehearse, tmp_path: Path) -> None
     status, out, err = rehearse("new", "world", "vet_clinic", "-o", tmp_path / "mine")
     folder = tmp_path / "mine" / "vet_clinic"
     assert (status, err) == (0, "")
-    assert f"rehearse scenarios check {folder}" in out
-    gate = json_of(rehearse, "scenarios", "check", folder)
+    assert f"rehearse worlds check {folder}" in out
+    gate = json_of(rehearse, "worlds", "check", folder)
     assert (gate["names"], gate["tasks"], gate["tools"]) == (["vet_clinic"], 3, 4)
     assert gate["near_misses"] == 4
     for faults in ("failures", "survivors", "unused", "unreached"):

@@ -10,8 +10,9 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.cli import Rehearse
 
 COMMANDS = (
-    *(("show",), ("show", "e000000"), ("replay",), ("judge",), ("study",), ("label",)),
-    *(("export", "-o", "out.jsonl"), ("judge", "--disagreements")),
+    *(("show", "RUN"), ("show", "RUN", "e000000"), ("replay", "RUN"), ("judge", "RUN")),
+    *(("judge", "study", "RUN"), ("judge", "label", "RUN"), ("judge", "RUN", "--disagreements")),
+    ("export", "RUN", "-o", "out.jsonl"),
 )
 
 
@@ -42,9 +43,8 @@ def test_an_old_run_is_refused(
     rehearse: Rehearse, old_run: Path, command: tuple[str, ...], tmp_path: Path
 ) -> None:
     """The log's format is read before the settings of the run, which may have changed as well."""
-    name, *more = command
-    more = [str(tmp_path / one) if one.endswith(".jsonl") else one for one in more]
-    assert rehearse(name, old_run, *more) == (2, "", sentence(old_run))
+    values = {"RUN": old_run, "out.jsonl": tmp_path / "out.jsonl"}
+    assert rehearse(*(values.get(word, word) for word in command)) == (2, "", sentence(old_run))
 
 
 def test_an_old_run_is_not_resumed(rehearse: Rehearse, old_run: Path) -> None:

@@ -1,4 +1,4 @@
-"""`rehearse watch RUN`: a run on its log, without a broker."""
+"""`rehearse show watch RUN`: a run on its log, without a broker."""
 
 import signal
 from pathlib import Path
@@ -36,14 +36,16 @@ def test_watching_comes_and_goes(commands: Commands, rehearse: Rehearse, tmp_pat
     folder = tmp_path / "run"
     run = commands.start(*played(folder))
     until_num(folder, "ended", 5)
-    watch, output = commands.start("watch", folder, "--events")
+    watch, output = commands.start("show", "watch", folder, "--events")
     until(lambda: output.read_text().count(" ended ") > 8, "eight ends are shown")
     watch.send_signal(signal.SIGINT)
     if watch.wait() == 130:  # it was still watching
-        assert f"interrupted; to continue: rehearse watch {folder} --events" in output.read_text()
-    shown = end_of(commands.start("watch", folder, "--events"))
+        assert (
+            f"interrupted; to continue: rehearse show watch {folder} --events" in output.read_text()
+        )
+    shown = end_of(commands.start("show", "watch", folder, "--events"))
     end_of(run)
-    status, later, _ = rehearse("watch", folder, "--events")
+    status, later, _ = rehearse("show", "watch", folder, "--events")
     assert status == 0
     assert keys(shown) == keys(later)
     assert len(set(keys(shown))) == len(keys(shown))
@@ -58,7 +60,7 @@ def test_an_interrupted_run(commands: Commands, rehearse: Rehearse, tmp_path: Pa
     until_num(folder, "ended", 5)
     run.kill()
     run.wait()
-    status, out, _ = rehearse("watch", folder)
+    status, out, _ = rehearse("show", "watch", folder)
     assert status == 0
     assert "run lost · " in out
     assert f" of {NUM} started" in out

@@ -16,6 +16,7 @@ from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.core.events import Kind, Record, kind_of
 from tests.support.broker import running_broker
 from tests.support.events import episode
+from tests.support.mqtt_bus import PublishingBus
 
 EPISODES = [episode(f"e{number}", 9) for number in range(12)]
 NUM_RECORDS = sum(map(len, EPISODES))
@@ -65,7 +66,10 @@ async def local_buses() -> AsyncIterator[Buses]:
 async def mqtt_buses(folder: Path) -> AsyncIterator[Buses]:
     with running_broker(folder) as broker:
         settings = MqttSettings(url=broker.url, outbox=8, batch=4, status_s=0.1, linger_s=0.5)
-        async with MqttBus(settings, "r") as listener, MqttBus(settings, "r") as publisher:
+        async with (
+            MqttBus(settings, "r") as listener,
+            PublishingBus(settings, "r") as publisher,
+        ):
             yield Buses(publisher, listener, publisher.close)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rehearsal_room.envpool.core.types import ToolResult
-from rehearsal_room.harness.core.events import Record, StepTaken, decode_record, encode
+from rehearsal_room.harness.core.events import Record, StepTaken, encode
 from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
@@ -25,6 +25,7 @@ from rehearsal_room.harness.core.messages import (
 from rehearsal_room.harness.dialects.base import Dialect, argument_fault
 from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
 from rehearsal_room.scenarios.format import Call
+from tests.support.decoded_records import decode_record
 from tests.support.prompts import BRIEFING, DIALECTS, answers, blocks, calls, json_values, steps
 
 IDS = [*NAMES, "awm-strict"]

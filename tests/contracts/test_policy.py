@@ -21,7 +21,7 @@ from rehearsal_room.harness.chaos.course import CURRENT, Course
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.chaos.policy import FaultyPolicy
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.core.events import Record, StepTaken, decode_record, encode
+from rehearsal_room.harness.core.events import Record, StepTaken, encode
 from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Message, Reply, Window
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.history.last_turns import Full
@@ -46,6 +46,7 @@ from rehearsal_room.harness.vllm.policy import VllmPolicy
 from rehearsal_room.scenarios.format import Call, Scenario, Task
 from tests.support.assignments import VOID, assignment
 from tests.support.chaos import chaos_of, injecting
+from tests.support.decoded_records import decode_record
 from tests.support.episode_logs import whole
 from tests.support.fake_vllm import fake_vllm
 from tests.support.model_server import Completes, ModelServer, ReceivedRequest, Stall

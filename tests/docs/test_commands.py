@@ -116,7 +116,7 @@ def _run(line: str, rehearse: Rehearse) -> None:
         ["bash", "-euo", "pipefail", "-c", line],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 

@@ -34,7 +34,7 @@ def test_the_example_runs() -> None:
 @pytest.mark.slow
 def test_the_examples_on_judging_run(tmp_path: Path) -> None:
     """The test kit's example passes on a package, and the other one breaks a copy of a world."""
-    document = (ROOT / "docs" / "judging.md").read_text("utf-8")
+    document = (ROOT / "docs" / "judge-trust.md").read_text("utf-8")
     kit, breaking = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
     (tmp_path / "test_kit.py").write_text(kit.replace('"shop_support"', repr(str(LIBRARY))))
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_kit.py"]
@@ -50,12 +50,13 @@ def test_the_examples_on_judging_run(tmp_path: Path) -> None:
 
 
 def test_documents_link_to_what_exists() -> None:
-    """Every relative link of the Markdown files leads to a file."""
+    """Every relative link and picture of the Markdown files leads to a file."""
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     missing = [
         (document.name, target)
         for document in documents
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8"))
+        for found in re.finditer(r"\]\(([^)#:]+)\)|src=\"([^\":]+)\"", document.read_text("utf-8"))
+        for target in [found[1] or found[2]]
         if not (document.parent / target).exists()
     ]
 

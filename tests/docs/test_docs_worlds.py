@@ -92,7 +92,7 @@ def test_documents_show_flags_that_exist(document: str, command: click.Command) 
     """Each flag after the command in an example is one of the command's."""
     known = {flag for parameter in command.params for flag in parameter.opts}
     text = text_of(document).replace("\\\n", " ")
-    examples = re.findall(rf"^rehearse (?:scenarios )?{command.name} (.*)$", text, re.MULTILINE)
+    examples = re.findall(rf"^rehearse (?:worlds )?{command.name} (.*)$", text, re.MULTILINE)
     lines = [line.partition(" #")[0] for line in examples]
     used = {flag for line in lines for flag in re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)}
 
@@ -111,7 +111,7 @@ def test_every_method_of_a_world_is_listed(kind: type, head: str) -> None:
 
 def test_the_task_file_of_an_mcp_server_can_be_read(tmp_path: Path) -> None:
     """The page's file is one that the reader accepts, and its tables name every key."""
-    text = text_of("serving.md")
+    text = text_of("external-worlds.md")
     file = tmp_path / "tasks.toml"
     file.write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
 

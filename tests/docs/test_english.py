@@ -1,7 +1,6 @@
 """Plain English in what users read: pages, README and every help text.
 
-Readers are working engineers, many of them not native speakers. The phrases below were taken from
-earlier editions, where readers stumbled over them.
+Readers are working engineers, many of them not native speakers.
 """
 
 import re
@@ -12,46 +11,17 @@ import click
 import pytest
 
 from rehearsal_room.cli.main import cli
+from tests.support.english import stumbles
 from tests.support.paths import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-# What a reader stumbles over, and what to write.
-STUMBLES = {
-    r"\b(?:told|whoever|whom)\b": "name the actor; write report, print, state",
-    r"(?<!there )\bis no (?!longer\b|more\b|less\b)\w+": "is not a …",
-    r"\bare no (?!longer\b|more\b|less\b)\w+": "are not …",
-    r"\b(?:to be|cannot be|can be|could be) had\b": "is not available; cannot be read",
-    r"\bof (?:ours|one's own)\b": "say whose it is",
-    r"\bthat (?:is|are) wanted\b": "that was requested",
-    r"\bwho does not fit\b": "what does not fit",
-    r"\bbears?\b": "has, contains",
-    r"\bheld against (?:him|her|it|them|the agent)\b": "counted against",
-    r"\b(?:says|say) nothing of\b": "contains no",
-    r"\bin its midst\b": "in the middle of",
-    r"\bwhat there is\b": "what exists",
-    r"\b(?:verb|verbs)\b(?! phrase)": "command",
-    r"\bsave for\b": "except for",
-    r"\banew\b": "again",
-    r"\bthe roof\b": "the composition root",
-    r"\bof which it took nothing\b": "reused, so the cost is zero",
-}
 CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
 SPOKEN = re.compile(r"^\d+\. \*[^*\n]+\*: .*$", re.MULTILINE)  # tasks, as colleagues put them
 QUOTED = re.compile(r"^\|.*\| (?:now|write) \|.*?$|^> .*$", re.MULTILINE)
 
 
-def stumbles(text: str) -> list[str]:
-    """What is found of STUMBLES in a text, each with its words around."""
-    plain = " ".join(text.split())
-    return [
-        f"…{plain[max(0, found.start() - 30) : found.end() + 30]}… -> {better}"
-        for pattern, better in STUMBLES.items()
-        for found in re.finditer(pattern, plain, re.IGNORECASE)
-    ]
-
-
 def commands(group: click.Group, path: str = "rehearse") -> Iterator[tuple[str, click.Command]]:
-    """Every command with its path, such as `rehearse scenarios check`."""
+    """Every command with its path, such as `rehearse worlds check`."""
     yield path, group
     for name, command in group.commands.items():
         if isinstance(command, click.Group):

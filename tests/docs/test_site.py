@@ -33,11 +33,11 @@ def page(name: str) -> str:
 
 
 def leaves(group: click.Group, path: str = "rehearse") -> Iterator[tuple[str, click.Command]]:
-    """The commands without groups, each with its path."""
+    """The commands that do something themselves, each with its path; groups do not."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves(command, f"{path} {name}")
-        else:
+        if command.callback is not None:
             yield f"{path} {name}", command
 
 

@@ -19,7 +19,7 @@ def test_a_log_opens_after_a_kill_at_any_point(tmp_path: Path) -> None:
     """After each kill every command opens the run, finished episodes stay finished and have one
     ending, `--resume` goes on after the last logged turns and completes, and report, results and
     digests equal those of a run which was left alone."""
-    with open_warm_process("rehearsal_room.cli.main", "tests.support.kill_points") as warm:
+    with open_warm_process("tests.support.loaded_commands", "tests.support.kill_points") as warm:
         campaign = Campaign(warm, tmp_path, seed=6, episodes=12)
         campaign.run(KILLS)
     assert len(campaign.kills) >= KILLS

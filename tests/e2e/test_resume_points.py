@@ -24,7 +24,7 @@ def test_a_killed_run_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.Mo
     model = Model()
     with (
         open_warm_process(
-            "rehearsal_room.cli.main", "rehearsal_room.harness.policies.openai"
+            "tests.support.loaded_commands", "rehearsal_room.harness.policies.openai"
         ) as warm,
         served(model) as server,
     ):

@@ -16,7 +16,7 @@ def main() -> int:
     """Play and print; the exit status is 1 where an input did what none may do."""
     with (
         tempfile.TemporaryDirectory() as scratch,
-        open_warm_process("rehearsal_room.cli.main") as warm,
+        open_warm_process("tests.support.loaded_commands") as warm,
     ):
         folder = Path(scratch)
         every = {target.name: target for target in targets(finished_run(warm, folder))}

@@ -18,7 +18,7 @@ from tests.support.warm_process import WarmProcess
 
 # Commands that read a package: the second hosts it, the third also runs its tools and verifiers.
 _ON_PACKAGES = (
-    ("scenarios", "show"),
+    ("worlds", "show"),
     ("run", "-p", "oracle", "-n", "2", "-o"),
     ("run", "-p", "oracle", "-n", "2", "-o"),
 )
@@ -107,7 +107,15 @@ def _awm(name: str) -> Target:
             shutil.copy(AWM / f"{one}.jsonl", records)
         file = records / f"{name}.jsonl"
         file.write_bytes(mutated(file.read_bytes(), rng))
-        words = ["import", "awm", str(records), "--no-examine", "-o", str(folder / "imported")]
+        words = [
+            "worlds",
+            "import",
+            "awm",
+            str(records),
+            "--no-examine",
+            "-o",
+            str(folder / "imported"),
+        ]
         return [*words, "--json", str(folder / "result.json")]
 
     return Target(f"{name}.jsonl", prepare)
@@ -146,8 +154,8 @@ _COMMAND_LINES = (
     ("run", str(LIBRARY), "-p", "oracle", "-n", "2", "-o", "RUN", "--json", "JSON"),
     ("run", str(LIBRARY), "-p", "oracle", "--dry-run"),
     ("bench", str(LIBRARY), "-p", "oracle", "-n", "2", "-c", "2", "--json", "JSON"),
-    ("scenarios", "list", "--json", "JSON"),
-    ("scenarios", "show", str(LIBRARY), "--json", "JSON"),
+    ("worlds", "list", "--json", "JSON"),
+    ("worlds", "show", str(LIBRARY), "--json", "JSON"),
     ("show", "DONE"),
     ("show", "DONE", "e000000", "--full"),
     ("show", "DONE", "--label", "completed", "--sort", "steps"),
@@ -156,13 +164,13 @@ _COMMAND_LINES = (
     ("judge", "DONE", "--judge", "code", "--json", "JSON"),
     ("export", "DONE", "-o", "EXPORT", "--to", "jsonl", "--label", "completed"),
     ("export", "DONE", "-o", "EXPORT", "--dumps"),
-    ("study", "DONE", "--judge", "code", "--json", "JSON"),
-    ("scenarios", "report", str(LIBRARY), "--json", "JSON"),
-    ("scenarios", "check", str(LIBRARY), "--json", "JSON"),
+    ("judge", "study", "DONE", "--judge", "code", "--json", "JSON"),
+    ("worlds", "report", str(LIBRARY), "--json", "JSON"),
+    ("worlds", "check", str(LIBRARY), "--json", "JSON"),
     ("schema", "run"),
     ("completion", "bash"),
-    ("import", "awm", str(AWM), "--no-examine", "-o", "IMPORTED", "--json", "JSON"),
-    ("watch", "r", "--bus", "mqtt://127.0.0.1:1"),
+    ("worlds", "import", "awm", str(AWM), "--no-examine", "-o", "IMPORTED", "--json", "JSON"),
+    ("show", "watch", "r", "--bus", "mqtt://127.0.0.1:1"),
 )
 
 

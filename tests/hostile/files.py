@@ -50,6 +50,46 @@ def read_the_memory():
     return os.open("/proc/self/mem", os.O_RDONLY)
 
 
+def read_the_answers_of_a_bundled_world():
+    """ended: the code tried to open"""
+    import os
+
+    import rehearsal_room.scenarios.api as api
+
+    folder = os.path.join(os.path.dirname(api.__file__), "bundled")
+    return open(os.path.join(folder, "shop_support", "verify.py")).read()
+
+
+def list_the_bundled_worlds():
+    """ended: the code tried to list"""
+    import os
+
+    import rehearsal_room.scenarios.api as api
+
+    return os.listdir(os.path.join(os.path.dirname(api.__file__), "bundled"))
+
+
+def read_the_judge():
+    """ended: the code tried to open"""
+    import os
+
+    import rehearsal_room
+
+    found = []
+    for folder in rehearsal_room.__path__:
+        for name in ("judge", "learner", "harness"):
+            with open(os.path.join(folder, name, "__init__.py")) as file:
+                found.append(file.read())  # a list of open files would stay open
+    return found
+
+
+def import_the_judge():
+    """failed or ended: the code tried to"""
+    import rehearsal_room.judge.code.code_judge as judge
+
+    return judge.__file__
+
+
 def read_with_sqlite():
     """ended: the code tried to open the database /etc/passwd"""
     import importlib

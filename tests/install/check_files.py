@@ -2,8 +2,9 @@
 
     python tests/install/check_files.py WHEEL SDIST
 
-Every file below a package's folder, whatever it is, belongs into both; the sdist also has what
-a build and a reader need. It needs Python and git only.
+Every file below a package's folder, whatever it is, belongs into both, and the wheel has nothing
+else: one folder, `rehearsal_room`, and its metadata. The sdist also has what a build and a reader
+need. It needs Python and git only.
 """
 
 import subprocess
@@ -31,9 +32,10 @@ def in_git() -> set[str]:
 
 
 def of_wheel(path: str) -> set[str]:
-    """The files that a wheel installs, without its metadata."""
+    """The files that a wheel installs, without those of its one folder of metadata."""
+    metadata = "-".join(path.rpartition("/")[2].split("-")[:2]) + ".dist-info/"
     with zipfile.ZipFile(path) as wheel:
-        return {name for name in wheel.namelist() if ".dist-info/" not in name}
+        return {name for name in wheel.namelist() if not name.startswith(metadata)}
 
 
 def of_sdist(path: str) -> set[str]:

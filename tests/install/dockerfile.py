@@ -110,7 +110,7 @@ class Image:
         for name in sources:
             path = self._source / name
             if path.is_dir():
-                shutil.copytree(path, workdir / target, dirs_exist_ok=True)
+                shutil.copytree(path, workdir / target, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copy(path, workdir / target)
 

@@ -3,19 +3,20 @@
 # environments outside of the checkout, and used there. Each extra gets an environment of its own
 # and a command that needs it, so that no extra leans on packages of another one.
 #
-#   tests/install/run.sh            core, sdist and the extras that are small   (four minutes of CPU)
+#   tests/install/run.sh            core, sdist, beside (foreign packages with our names) and the
+#                                   extras that are small                       (four minutes of CPU)
 #   tests/install/run.sh --all      also the Dockerfile's steps and the extras that are large (gigabytes)
-#   tests/install/run.sh NAME...    only these: core, sdist, docker or extras
+#   tests/install/run.sh NAME...    only these: core, sdist, beside, docker or extras
 #   tests/install/run.sh --install  make .venv-install (uv), run nothing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 
-light=(awm mcp openai otlp parquet report serve tokens)
+light=(awm mcp openai otlp parquet report tokens)
 heavy=(bridges inspect ray skyrl tinker train trackio trl verifiers verl wandb)
 case "${1:-}" in
-    --all) parts=(core sdist docker "${light[@]}" "${heavy[@]}") ;;
-    --install | "") parts=(core sdist "${light[@]}") ;;
+    --all) parts=(core sdist beside docker "${light[@]}" "${heavy[@]}") ;;
+    --install | "") parts=(core sdist beside "${light[@]}") ;;
     *) parts=("$@") ;;
 esac
 
@@ -37,14 +38,18 @@ export UV_PYTHON_DOWNLOADS=never UV_FIND_LINKS=${UV_FIND_LINKS:-${PIP_FIND_LINKS
 unset PYTHONPATH REHEARSE_WORLDS VIRTUAL_ENV
 interpreter=$(command -v "${PYTHON:-python3}")
 
-# The parts of the repository that the checks use: two stand-ins of model servers, nothing installed.
+# The parts of the repository that the checks use: two stand-ins of model servers and attempts on the
+# sandbox, nothing installed.
 mkdir -p "$work/source" "$work/helpers/tests/support" "$work/empty"
 git ls-files -z --cached --others --exclude-standard |
     while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
     tar --null -T - -cf - | tar -xf - -C "$work/source"
-cp tests/support/{fake_vllm,model_server,tiny_model}.py "$work/helpers/tests/support"
+cp tests/support/{confined,fake_vllm,hidden_sources,model_server,tiny_model}.py "$work/helpers/tests/support"
 cp tests/install/model_servers.py "$work/helpers"
 
+# What an older build has left behind does not get in: check_files.py would name it.
+mkdir -p "$work/source/build/lib/harness" "$work/source/build/lib/rehearsal_room"
+touch "$work"/source/build/lib/{harness/__init__,rehearsal_room/old}.py
 "$uv" build --quiet --python "$interpreter" --out-dir "$work/dist" "$work/source"
 wheel=$(echo "$work"/dist/*.whl)
 sdist=$(echo "$work"/dist/*.tar.gz)
@@ -87,7 +92,7 @@ expect() { # a pattern in the output of the last command
 }
 
 serve_models() { # start a stand-in of a model server; $url is its address
-    [ -d "$work/models" ] || environment models "${wheel}[serve,tokens]"
+    [ -d "$work/models" ] || environment models "${wheel}[tokens]"
     PYTHONPATH=$work/helpers "$work/models/bin/python" "$work/helpers/model_servers.py" "$@" >url.txt &
     server=$!
     for _ in $(seq 300); do [ -s url.txt ] && break; sleep 0.1; done
@@ -131,6 +136,30 @@ expect = { fails = true }
 END
 }
 
+use_server() { # worlds over HTTP, and the viewer's page: both are in the core
+    rehearse serve shop_support --http 127.0.0.1:0 2>url.txt &
+    server=$!
+    for _ in $(seq 300); do grep -q '^serving on ' url.txt && break; sleep 0.1; done
+    url=$(sed -n 's/^serving on //p' url.txt)
+    echo "  rehearse serve: $url"
+    python - "$url" <<'END'
+import json, sys, urllib.request
+body = json.dumps({"scenario": "shop_support"}).encode()
+request = urllib.request.Request(sys.argv[1] + "/worlds", body, {"content-type": "application/json"})
+assert "mcp" in json.load(urllib.request.urlopen(request))
+END
+    stop_server
+    rehearse view runs/first --no-open >url.txt 2>&1 &
+    server=$!
+    for _ in $(seq 300); do grep -q 'http://' url.txt && break; sleep 0.1; done
+    url=$(grep -om1 'http://[^ ]*' url.txt)
+    echo "  rehearse view: ${url%%\?*}"
+    python -c "
+import sys, urllib.request
+assert b'<script' in urllib.request.urlopen(sys.argv[1]).read()" "$url"
+    stop_server
+}
+
 part_core() {
     install core "$wheel"
     use_core
@@ -149,7 +178,7 @@ part_core() {
     refuse "pip install 'rehearsal-room[otlp]'" export runs/first --to otlp -o spans.json
     refuse "pip install 'rehearsal-room[parquet]'" export runs/first --to parquet -o run.parquet
     refuse "pip install 'rehearsal-room[ray]'" run shop_support --engine ray -n 1 -o runs/ray
-    refuse "pip install 'rehearsal-room[serve]'" serve shop_support --http 127.0.0.1:0
+    use_server
 }
 
 part_sdist() { # check_files.py has compared its files with the wheel's
@@ -169,6 +198,75 @@ part_awm() {
     run generate --count 1 --seed 1 -o made
     run run made/*/ -p oracle -n 2 --isolate -o runs/isolated
     grep -q '^sandbox = ' runs/isolated/run.toml
+    REHEARSE_SANDBOX_AT_MOST=seccomp+landlock run run made/*/ -p oracle -n 2 --isolate -o runs/landlock
+    PYTHONPATH=$work/helpers python -m tests.support.hidden_sources
+}
+
+# Somebody else's package is called envpool (the RL library), as one of our folders; both work side by
+# side, whichever comes first, and ours leaves without a trace. Then a user's own folders and modules.
+part_beside() {
+    install beside "$wheel"
+    local python=$work/beside/bin/python
+    pip() { "$uv" pip "$1" --quiet --python "$python" "${@:2}"; }
+    their_files() { # a digest of all that theirs has installed
+        (cd "$work/beside/lib" && find . -path '*/envpool*' -type f ! -name '*.pyc' -print0 |
+            sort -z | xargs -0 sha256sum | sha256sum)
+    }
+    both_work() {
+        "$python" -W ignore -c "
+import envpool
+assert len(envpool.list_all_envs()) > 100
+assert envpool.make('CartPole-v1', env_type='gymnasium', num_envs=2).reset()[0].shape == (2, 4)
+import rehearsal_room, rehearsal_room.envpool.inprocess.world"
+        rm -rf runs
+        run run shop_support -p oracle -n 2 -o runs/beside
+        run replay runs/beside
+    }
+    pip install envpool
+    echo "  ours, then envpool: both work"
+    both_work
+    pip uninstall envpool
+    run run shop_support -p oracle -n 2 -o runs/alone
+    pip install envpool
+    pip uninstall rehearsal-room
+    local before; before=$(their_files)
+    pip install --no-deps "$wheel"
+    echo "  envpool, then ours: both work"
+    both_work
+    pip uninstall rehearsal-room
+    [ "$before" = "$(their_files)" ] || { echo "uninstalling ours has changed envpool"; exit 1; }
+    "$python" -W ignore -c "
+import envpool, importlib.util
+envpool.make('CartPole-v1', env_type='gymnasium', num_envs=2).reset()
+assert importlib.util.find_spec('rehearsal_room') is None"
+    echo "  ours uninstalled: envpool is whole"
+    pip install --no-deps "$wheel"
+    use_beside_names
+}
+
+use_beside_names() { # a user's script whose folder has the names of our folders
+    mkdir -p mine/{harness,scenarios,envpool,learner}
+    echo "OWNER = 'user'" | tee mine/{judge,harness/__init__,scenarios/__init__,envpool/__init__,learner/__init__}.py >/dev/null
+    cat >mine/script.py <<'END'
+import anyio, envpool, harness, judge, learner, scenarios
+import rehearsal_room as rr
+
+assert {each.OWNER for each in (envpool, harness, judge, learner, scenarios)} == {"user"}
+
+async def agent(task: rr.TaskView, env: rr.AgentEnv) -> str:
+    return "done"
+
+report = anyio.run(
+    lambda: rr.rehearse(agent, ["shop_support:cancel-duplicate"], "own", judge=rr.ScenarioJudges)
+)
+print(report)
+END
+    python mine/script.py >output.txt 2>&1 || { cat output.txt; exit 1; }
+    cd mine
+    run run shop_support -p oracle -n 2 -o runs/mine
+    python -m rehearsal_room show runs/mine >output.txt || { cat output.txt; exit 1; }
+    cd ..
+    echo "  a user's judge.py, harness/, scenarios/, envpool/ and learner/: ours is found, and his"
 }
 
 part_mcp() {
@@ -208,22 +306,6 @@ part_report() {
     run generate --count 1 --seed 1 -o made
     run scenarios report made -o page.html
     grep -q '<html' page.html
-}
-
-part_serve() {
-    install serve "${wheel}[serve]"
-    rehearse serve shop_support --http 127.0.0.1:0 2>url.txt &
-    server=$!
-    for _ in $(seq 300); do grep -q '^serving on ' url.txt && break; sleep 0.1; done
-    url=$(sed -n 's/^serving on //p' url.txt)
-    echo "  rehearse serve: $url"
-    python - "$url" <<'END'
-import json, sys, urllib.request
-body = json.dumps({"scenario": "shop_support"}).encode()
-request = urllib.request.Request(sys.argv[1] + "/worlds", body, {"content-type": "application/json"})
-assert "mcp" in json.load(urllib.request.urlopen(request))
-END
-    stop_server
 }
 
 part_tokens() {

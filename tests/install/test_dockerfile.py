@@ -32,6 +32,13 @@ def test_a_build_gets_what_it_needs_and_nothing_else() -> None:
     assert list(copied_of(STAGES[-1])) == []
 
 
+def test_links_lead_to_what_is_copied() -> None:
+    """COPY keeps links: those in src lead to the five folders, which are copied beside it."""
+    links = [path for path in (ROOT / "src").rglob("*") if path.is_symlink()]
+    assert {path.readlink().as_posix() for path in links} == {f"../../{name}" for name in PACKAGES}
+    assert {path.parent for path in links} == {ROOT / "src" / "rehearsal_room"}
+
+
 def test_the_image_is_slim_and_runs_as_an_ordinary_user() -> None:
     """A slim base of a Python that we support; the last USER, before the command, is not root."""
     arguments = arguments_of(steps_of((ROOT / "Dockerfile").read_text()))
@@ -52,10 +59,9 @@ def test_the_image_is_slim_and_runs_as_an_ordinary_user() -> None:
 
 
 def test_the_extras_exist() -> None:
-    """Each extra that the image installs is in pyproject.toml, and `serve` is among them."""
+    """Each extra that the image installs is in pyproject.toml, and brings packages."""
     extras = arguments_of(STAGES[-1])["EXTRAS"].split(",")
-    assert set(extras) <= PROJECT["project"]["optional-dependencies"].keys()
-    assert "serve" in extras
+    assert all(PROJECT["project"]["optional-dependencies"][name] for name in extras)
 
 
 def test_the_default_command_serves_the_bundled_worlds() -> None:
@@ -82,10 +88,12 @@ def test_a_dockerfile_is_read_as_docker_reads_it() -> None:
 
 
 def test_every_extra_is_installed_and_used_somewhere() -> None:
-    """tests/install/run.sh has a part for each extra that users install."""
+    """tests/install/run.sh has a part for each extra that users install and that has packages."""
     script = (ROOT / "tests" / "install" / "run.sh").read_text()
     parts = set(re.findall(r"^part_(\w+)\(\)", script, re.MULTILINE))
     extras = PROJECT["project"]["optional-dependencies"].keys() - {"dev", "docs"}
-    assert parts - {"core", "sdist", "docker", "verifiers"} == extras  # packages, not extras
+    filled = {name for name in extras if PROJECT["project"]["optional-dependencies"][name]}
+    assert extras - filled == {"serve"}  # part of the core, where `part_core` tries it
+    assert parts - {"core", "sdist", "beside", "docker", "verifiers"} == filled  # not extras
     listed = re.findall(r"^(?:light|heavy)=\(([^)]*)\)", script, re.MULTILINE)
-    assert sorted(" ".join(listed).split()) == sorted({*extras, "verifiers"})
+    assert sorted(" ".join(listed).split()) == sorted({*filled, "verifiers"})

@@ -25,6 +25,7 @@ from ray.cluster_utils import Cluster
 
 from rehearsal_room.harness.cluster import actor
 from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.scenarios import distribution
 from rehearsal_room.scenarios.catalogue import find
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.cli import Rehearse
@@ -322,7 +323,8 @@ def test_a_node_without_the_project_answers_with_one_sentence() -> None:
         "import asyncio, sys\n"
         f"sys.path.append({str(Path(ray.__file__).parent.parent)!r})\n"
         "import ray.cloudpickle\n"
-        "made = ray.cloudpickle.loads(sys.stdin.buffer.read())('pip install it')\n"
+        "made = ray.cloudpickle.loads(sys.stdin.buffer.read())\n"
+        f"made = made('rehearsal-room', {distribution.version()!r}, 'pip install it')\n"
         "async def main():\n"
         "    return [one async for one in made.play(b'')]\n"
         "print(asyncio.run(main())[1])\n"
@@ -330,8 +332,16 @@ def test_a_node_without_the_project_answers_with_one_sentence() -> None:
     command = [sys.executable, "-I", "-S", "-c", code]  # -S: no editable installs
     done = subprocess.run(command, input=data, capture_output=True, check=True)
     text = done.stdout.decode()
-    assert "cannot play: No module named 'harness'" in text
+    assert "cannot play: No module named 'rehearsal_room'" in text
     assert text.endswith("every node needs the same version of this package: pip install it\n")
+
+
+async def test_a_node_with_another_version_answers_with_one_sentence() -> None:
+    """The versions are compared before anything of the payload is read."""
+    made = actor.RolloutActor("rehearsal-room", "0.1", "pip install it")
+    _, sentence = [one async for one in made.play(b"not a payload")]
+    assert sentence.startswith("node ")
+    assert f" has version {distribution.version()} of rehearsal-room, the driver 0.1;" in sentence
 
 
 def test_a_server_that_is_not_ray_is_one_sentence(tmp_path: Path, warm_cli: WarmProcess) -> None:

@@ -50,12 +50,3 @@ def test_both_pythons_and_both_systems_are_tried() -> None:
         assert f'python: "{version}"' in text or f'python-version: "{version}"' in text
     assert ("macos-" in text) == ("Operating System :: MacOS" in project)
     assert ("ubuntu-" in text) == ("Operating System :: POSIX :: Linux" in project)
-
-
-def test_ci_runs_the_recipes_of_just_ci() -> None:
-    """.ci/run without arguments runs exactly what `just ci` does."""
-    listed = re.search(r"recipes=\((check [^)]*)\)", (ROOT / ".ci" / "run").read_text())
-    ci = re.search(r"^ci: (.*)$", (ROOT / "justfile").read_text(), re.MULTILINE)
-    assert listed is not None
-    assert ci is not None
-    assert listed[1].split() == ci[1].split()

@@ -188,7 +188,7 @@ def test_a_verifiers_name() -> None:
 
 def test_an_unknown_task(tmp_path: Path) -> None:
     """The error names the nearest tasks, the number of tasks and the command that lists them."""
-    listed = f"listed by `rehearse scenarios show {tmp_path}`"
+    listed = f"listed by `rehearse worlds show {tmp_path}`"
     with pytest.raises(UnknownScenario) as caught:
         ledger(tmp_path).task("close")
     assert str(caught.value) == f"scenario 'ledger' has no task 'close'; it has 1 task, {listed}"
@@ -205,7 +205,7 @@ def test_an_unknown_task_of_a_bundled_scenario() -> None:
         find("shop_support").task("refund-damaged")
     text, count = str(caught.value), len(find("shop_support").tasks)
     assert text.startswith("scenario 'shop_support' has no task 'refund-damaged'")
-    assert text.endswith(f"has {count} tasks, listed by `rehearse scenarios show shop_support`")
+    assert text.endswith(f"has {count} tasks, listed by `rehearse worlds show shop_support`")
     assert text.count("'") <= 2 * (2 + 3)
 
 

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import msgspec
 
-from rehearsal_room.cli.main import COMMAND_CONTEXT
 from rehearsal_room.harness.core.messages import Reply, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
 from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
@@ -17,6 +16,7 @@ from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.policies.oracle import OraclePolicy
 from rehearsal_room.harness.settings.run import Settings, resolve_table
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
 from rehearsal_room.learner.data.grouping import Grouping
@@ -193,7 +193,7 @@ async def open_loop(
         settings,
         folder / "rollouts",
         policy,
-        open_judge=COMMAND_CONTEXT.judge_opener(settings),
+        open_judge=judge_opener(settings),
         grouping=Grouping(train.data, loss=train.loss),
         publisher=publisher,
         progress=progress,

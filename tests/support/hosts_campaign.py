@@ -85,7 +85,9 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
             playing = here.start(stack, folder, "run", *_run(world, model, flags, bus, run))
             until_num(run, "ended", 5)
             judging = there.start(stack, folder, *follow)
-            watching = there.start(stack, folder, "watch", "night", "--bus", bus, "--events")
+            watching = there.start(
+                stack, folder, "show", "watch", "night", "--bus", bus, "--events"
+            )
             training = there.start(stack, folder, *train)
             until(lambda: len(metrics_of(trained)) >= 1, "the first batch")
             num_ended = num_of(run, "ended")

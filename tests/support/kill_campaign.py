@@ -219,7 +219,9 @@ def _finished(folder: Path) -> set[str]:
 
 if __name__ == "__main__":
     with (
-        open_warm_process("rehearsal_room.cli.main", "tests.support.kill_points") as _warm_process,
+        open_warm_process(
+            "tests.support.loaded_commands", "tests.support.kill_points"
+        ) as _warm_process,
         tempfile.TemporaryDirectory() as _folder,
     ):
         campaign = Campaign(_warm_process, Path(_folder), seed=int(sys.argv[2]), episodes=24)

@@ -311,7 +311,7 @@ if __name__ == "__main__":
     _model = Model()
     with (
         open_warm_process(
-            "rehearsal_room.cli.main", "rehearsal_room.harness.policies.openai"
+            "tests.support.loaded_commands", "rehearsal_room.harness.policies.openai"
         ) as _warm_process,
         served(_model) as _server,
         tempfile.TemporaryDirectory() as _folder,

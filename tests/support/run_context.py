@@ -23,7 +23,7 @@ from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.base import HistoryPolicy
-from rehearsal_room.harness.history.windows import HistoryManager, parse_history
+from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.recorder import Recorder, Sink
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.rollout.deadlines import Watchdog
@@ -169,7 +169,6 @@ def make_run_context(
     dialect: Dialect | None = None,
     now: Callable[[], float] = lambda: 1000.0,
 ) -> RunContext:
-    windows = HistoryManager()
     return RunContext(
         pool=pool or LocalPool(),
         policy=policy,
@@ -177,8 +176,7 @@ def make_run_context(
         history=history or parse_history("full"),
         format=format or FormatSettings(),
         limits=limits or Limits(),
-        recorder=Recorder(sink, folds=(windows.handle,), now=now),
-        windows=windows,
+        recorder=Recorder(sink, now=now),
         watchdog=Watchdog(),
         meters=Meters(),
     )

@@ -9,14 +9,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from rehearsal_room.cli.main import COMMAND_CONTEXT
-from rehearsal_room.harness.rollout.launch import launch
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.settings.run import resolve
-from rehearsal_room.scenarios.catalogue import find
-from rehearsal_room.viewer.judging import judging_parts
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.viewer.server.app import viewer_app
 from rehearsal_room.viewer.server.security import App
-from rehearsal_room.viewer.server.serve import Parts, ServeSettings, open_viewer
+from rehearsal_room.viewer.server.serve import ServeSettings, open_viewer
 from rehearsal_room.viewer.server.viewer import Viewer
 
 TOKEN, PORT = "secret-token", 4711
@@ -114,14 +112,13 @@ async def viewing(*folders: Path, worlds: Sequence[Path] = ()) -> AsyncIterator[
 @asynccontextmanager
 async def viewing_with(settings: ServeSettings) -> AsyncIterator[Client]:
     """A client of a viewer with these settings."""
-    parts = Parts(judging_parts(find), COMMAND_CONTEXT.judge_opener, find)
-    async with open_viewer(settings, parts) as viewer:
+    async with open_viewer(settings) as viewer:
         yield Client(viewer_app(viewer, token=TOKEN, port=PORT), viewer)
 
 
 def played(folder: Path, *scenarios: str, **flags: Any) -> Path:
     """A small run in a folder."""
     settings = resolve(None, {"scenarios": scenarios, **flags})
-    opener = COMMAND_CONTEXT.judge_opener(settings)
+    opener = judge_opener(settings)
     launch(settings, folder, resume=False, open_judge=opener, progress=False)
     return folder

@@ -13,10 +13,10 @@ import torch.distributed.tensor
 import transformers.models.qwen3.modeling_qwen3
 import uvloop
 
-import rehearsal_room.cli.main
 import rehearsal_room.learner.loop.report
 import rehearsal_room.learner.loop.run
 import rehearsal_room.learner.loop.trainable_policies
+import tests.support.loaded_commands
 import tests.support.train_distributed
 import tests.support.train_victim
 

@@ -14,8 +14,8 @@ from rehearsal_room.harness.bus.mqtt_runs import runs_on
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.bus.mqtt_wire import Status
 from rehearsal_room.harness.core.errors import BusError
-from rehearsal_room.harness.following import run_copy
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.viewer.acting import copies
 from rehearsal_room.viewer.server.serve import ServeSettings
 from tests.support.broker import Mosquitto, running_broker
 from tests.support.mqtt_runs import Log, settings_for
@@ -94,7 +94,7 @@ async def test_a_copy_that_cannot_go_on_stays(
         raise BusError("run 'far' has ended and no process serves its log any more")
 
     stopped, log = anyio.Event(), Log()
-    monkeypatch.setattr(run_copy, "open_copy", stopping)
+    monkeypatch.setattr(copies, "open_copy", stopping)
     async with MqttLink(settings_for(broker), "far", log="a", read_log=log.read):
         with structlog.testing.capture_logs() as lines:
             async with viewing_with(ServeSettings((), None, PORT, bus=broker.url)) as client:

@@ -4,9 +4,6 @@ import socket
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from rehearsal_room.cli.look import view as command
 from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.cli import Rehearse
 
@@ -54,18 +51,3 @@ def test_export_names_what_is_missing(mutants: Path, tmp_path: Path, rehearse: R
         status, _, err = rehearse(*words)
         assert status == 2
         assert sentence in err
-
-
-def test_the_extra_is_named(
-    mutants: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without starlette the sentence says what to install; the rest of the command line works."""
-
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named 'starlette' ({name})", name="starlette")
-
-    monkeypatch.setattr(command, "import_module", missing)
-    status, _, err = rehearse("view", mutants, "--no-open")
-
-    assert status == 2
-    assert err == ("error: view needs the package starlette: pip install 'rehearsal-room[serve]'\n")

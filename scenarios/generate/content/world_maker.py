@@ -84,10 +84,6 @@ class Maker:
         """Return one of these items at random."""
         return self.rng.choice(items)
 
-    def is_vague(self) -> bool:
-        """Whether an instruction names a record by something to look up."""
-        return self.chance(0.6)
-
     def is_lookalike(self) -> bool:
         """Whether the next record resembles another one (knob `lookalikes`)."""
         return self.chance(self.knobs.lookalikes)

@@ -22,7 +22,7 @@ _registered: dict[str, "Situation"] = {}
 class Situation(msgspec.Struct, frozen=True):
     """One authored situation."""
 
-    id: str  # file and function, such as "returns.late_but_promised"
+    id: str  # group and function, such as "returns.late_but_promised"; draws depend on it
     modules: tuple[str, ...]  # those that it needs besides staff, parties and catalogue
     write: Write  # Maker -> Draft; or a function that returns it once all rows exist; or None
     kind: Kind
@@ -52,17 +52,31 @@ def situation(
 ) -> Callable[[Write], Write]:
     """Register a function as a situation. Raises ModuleError when its id exists.
 
+    The group in its id is the file's name, or GROUP where the file defines it.
+
     Example: @situation("returns", "orders", kind="decline", steps=7)
     """
 
     def register(write: Write) -> Write:
-        name = f"{write.__module__.rpartition('.')[2]}.{write.__name__}"
+        group = getattr(write, "__globals__", {}).get("GROUP", write.__module__.rpartition(".")[2])
+        name = f"{group}.{write.__name__}"
         known = _registered.get(name)
         if known is not None and known.write.__module__ != write.__module__:
             raise ModuleError(f"two situations have the id {name!r}")
         _registered[name] = Situation(
-            *(name, modules, write, kind, because, memory, steps, trades, without, rare),
-            *(common, weight, dialogue),
+            name,
+            modules,
+            write,
+            kind,
+            because,
+            memory,
+            steps,
+            trades,
+            without,
+            rare=rare,
+            common=common,
+            weight=weight,
+            dialogue=dialogue,
         )
         return write
 

@@ -44,14 +44,6 @@ class ResultField(msgspec.Struct, frozen=True):
     field: str
 
 
-class Named(msgspec.Struct, frozen=True):
-    """How an instruction names a record, and the calls that find the record by this name."""
-
-    text: str  # a template, in canonical words
-    values: dict[str, Any]
-    calls: tuple[Call, ...]
-
-
 class Voices(msgspec.Struct, frozen=True, kw_only=True):
     """One request as four people put it; each has all that the task needs."""
 

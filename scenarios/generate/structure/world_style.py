@@ -29,11 +29,6 @@ class WorldStyle(msgspec.Struct, frozen=True):
     deletion: DeletionStyle = "removed"  # marked: rows stay, with deleted_at
     addresses: AddressStyle = "table"  # columns: a customer has one address, in the record itself
 
-    @property
-    def size_argument(self) -> str:
-        """The argument that says how many rows a list returns."""
-        return "page_size" if self.lists == "pages" else "limit"
-
 
 def draw_style(rng: Random, modules: Collection[str] = (NEEDS_ADDRESSES,)) -> WorldStyle:
     """Draw a style for a world with these modules."""

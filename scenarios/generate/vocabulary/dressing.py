@@ -263,11 +263,6 @@ def _agreeing(verb: re.Match[str], values: Mapping[str, object]) -> str:
     return f"{{{verb[1]}}} {_OF_SEVERAL[singular]}{negation}"
 
 
-def word_parts(text: str) -> frozenset[str]:
-    """Return every identifier part or word of a text, in lower case."""
-    return frozenset(found.lower() for found in _PART.findall(text))
-
-
 def choose_words(
     words: Mapping[str, str], canonical: Mapping[str, str], identifiers: frozenset[str]
 ) -> dict[str, str]:

@@ -12,6 +12,7 @@ from zlib import crc32
 
 import msgspec
 
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
 
 T = TypeVar("T")
@@ -116,7 +117,8 @@ def summarize_faults(faults: Sequence[str]) -> tuple[str, ...]:
         plain = " ".join(fault.split())
         groups.setdefault(_NUMBER.sub("#", plain)[:200], []).append(fault.strip())
     summary = [
-        _clip(alike[0]) + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else "")
+        shortened(alike[0], _SHOWN_LENGTH)
+        + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else "")
         for alike in groups.values()
     ]
     rest = len(summary) - _SHOWN_FAULTS
@@ -131,7 +133,3 @@ def bullet_list(lines: Sequence[str]) -> str:
 def request_seed(seed: int, *about: object) -> int:
     """Return the seed of one request: equal for equal requests of one synthesis."""
     return crc32(" ".join(map(str, (seed, *about))).encode()) >> 1
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

@@ -7,6 +7,7 @@ never practised. A plan that names no core functions cannot be compared; that is
 import keyword
 from collections.abc import Collection, Iterator
 
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.synth.core.world_drafts import ProvenTask, TaskPlan
 from rehearsal_room.scenarios.value_checks import NAME
 
@@ -89,4 +90,4 @@ def uncovered(plan: TaskPlan, proven: Collection[ProvenTask]) -> tuple[str, ...]
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+    return repr(shortened(text, _SHOWN))

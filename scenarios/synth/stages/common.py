@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.synth.core.attempts import bullet_list
 from rehearsal_room.scenarios.synth.core.coverage import describe_functions
 from rehearsal_room.scenarios.synth.core.package_files import CLOCK
@@ -111,5 +112,5 @@ def call_line(result: CallResult) -> str:
     Example: get_order({"order_id":7}) -> Error: There is no order 7.
     """
     arguments = msgspec.json.encode(result.call.arguments).decode()
-    text = result.text if len(result.text) <= _SHOWN_RESULT else result.text[:_SHOWN_RESULT] + "…"
+    text = shortened(result.text, _SHOWN_RESULT)
     return f"{result.call.name}({arguments}) -> {'Error: ' if result.error else ''}{text}"

@@ -47,8 +47,11 @@ class ToolsStage(DraftStage):
             return CheckedAnswer(None, (str(exc),))
         tools = tuple(
             ToolDraft(
-                *(tool.name, tool.description, _required_first(tool.parameters)),
-                *(tuple(tool.reads), tuple(tool.writes)),
+                name=tool.name,
+                description=tool.description,
+                parameters=_required_first(tool.parameters),
+                reads=tuple(tool.reads),
+                writes=tuple(tool.writes),
             )
             for tool in answer.tools
         )

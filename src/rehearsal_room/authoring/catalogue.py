@@ -18,7 +18,6 @@ from rehearsal_room.judge.gate.core.near_duplicates import THRESHOLD, near_dupli
 # The medians of AgentWorldModel-1K (arXiv:2602.10090, its table of sizes). Those of tasks (steps,
 # unique_tools) were measured with AWM's agent.
 AWM_MEDIANS = {"tables": 18.0, "rows": 121.0, "tools": 35.0, "steps": 6.0, "unique_tools": 6.0}
-MEASURES = tuple(AWM_MEDIANS)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class CatalogueFigures(msgspec.Struct, frozen=True):
-    """The output of `rehearse scenarios report --json`. Counts are sorted, the largest first."""
+    """The output of `rehearse worlds report --json`. Counts are sorted, the largest first."""
 
     worlds: int
     tasks: int

@@ -1,6 +1,6 @@
 """Plays: who has played tasks of a package, and which of them they completed.
 
-A package may have a file plays.toml. `rehearse scenarios report` shows it; nothing else reads it,
+A package may have a file plays.toml. `rehearse worlds report` shows it; nothing else reads it,
 and it does not belong to the package's digest.
 
     [[played]]

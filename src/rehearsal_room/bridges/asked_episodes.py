@@ -122,7 +122,11 @@ class OpenRun:
         if seed is None:
             seed = episode_seed(self.options.seed, number, 0)
         return EpisodePlan(
-            *(f"e{number:06d}", scenario, task, group or f"g{number:06d}", member),
+            episode=f"e{number:06d}",
+            scenario=scenario,
+            task=task,
+            group=group or f"g{number:06d}",
+            member=member,
             group_size=group_size,
             seed=seed,
         )

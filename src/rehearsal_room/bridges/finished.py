@@ -5,7 +5,7 @@ import anyio
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Kind, Record
 from rehearsal_room.harness.core.trajectory import Assembly, Trajectory
-from rehearsal_room.harness.rollout.session import RecordRunEvent
+from rehearsal_room.harness.rollout.running import RecordRunEvent
 
 
 class Finished:

@@ -11,8 +11,8 @@ Promises:
 - What `play` returns is on disk, with its verdict where there is a judge.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -22,22 +22,12 @@ from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.finished import FinishedEpisodes
 from rehearsal_room.bridges.run_options import RunOptions, RunOverError, Tasks, tasks_of
 from rehearsal_room.envpool.router import RoutingPool
-from rehearsal_room.harness.history.windows import HistoryManager
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.reports.summary import read_report, write_report
-from rehearsal_room.harness.rollout.meters import Meters, measuring
-from rehearsal_room.harness.rollout.monitor import Monitor
+from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.process import warnings_only
-from rehearsal_room.harness.rollout.session import (
-    RunParts,
-    make_context,
-    open_log_and_bus,
-    snapshot_of,
-    sole_exception,
-    start_subscribers,
-)
-from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.harness.rollout.running import running
+from rehearsal_room.harness.rollout.session import RunParts, context_of, snapshot_of, unwrapped
 
 
 @asynccontextmanager
@@ -50,72 +40,54 @@ async def open_run(
     Raises SettingsError, ScenarioError, PoolError and LogError, and what failed in the judge.
     """
     folder, tasks = Path(folder), tasks_of(scenarios)
-    with warnings_only(), _unwrapped():
+    with warnings_only(), unwrapped():
         async with RoutingPool() as pool:
             worlds = {scenario.digest: scenario for scenario, _ in tasks.values()}
             await pool.host_all(worlds.values())
-            judge = options.judge and options.judge(pool, list(worlds.values()))
+            finished = FinishedEpisodes(is_judged=options.judge is not None)
             parts = RunParts(
-                pool,
-                options.policy,
-                options.dialect,
-                options.history,
-                options.format,
-                options.limits,
-                judge,
+                pool=pool,
+                policy=options.policy,
+                dialect=options.dialect,
+                history=options.history,
+                format=options.format,
+                limits=options.limits,
+                judge=options.judge and options.judge(pool, list(worlds.values())),
+                listeners=(finished,),
             )
-            async with _opened(folder, tasks, list(worlds.values()), parts, options) as run:
-                yield run
+            try:
+                async with _opened(folder, tasks, parts, finished, options) as run:
+                    yield run
+            finally:
+                finished.stop(RunOverError("the run ended before the episode was judged"))
     await anyio.to_thread.run_sync(_write_report, folder)
 
 
 @asynccontextmanager
 async def _opened(
-    folder: Path, tasks: Tasks, worlds: list[Scenario], parts: RunParts, options: RunOptions
+    folder: Path, tasks: Tasks, parts: RunParts, finished: FinishedEpisodes, options: RunOptions
 ) -> AsyncIterator[OpenRun]:
-    """The run with its log, bus and subscribers, which end in the order of `run_session`."""
-    is_judged = parts.judge is not None
-    finished = FinishedEpisodes(is_judged=is_judged)
-    monitor, meters, windows = Monitor(total=0, judged=is_judged), Meters(), HistoryManager()
-    meters.start()
-    snapshots = [await snapshot_of(parts.pool, scenario) for scenario in worlds]
-    opened = open_log_and_bus(folder, snapshots, None, resume=False)
-    async with opened as (log, bus), measuring(log, meters):
-        recorder = Recorder(log, folds=(windows.handle,))
-        context = make_context(parts, recorder, windows, meters)
+    """The run, whose live episodes are cancelled at the end of the block."""
+    worlds = {scenario.digest: scenario for scenario, _ in tasks.values()}
+    meters = Meters()
+    opened = running(
+        folder,
+        [await snapshot_of(parts.pool, scenario) for scenario in worlds.values()],
+        parts,
+        left=None,
+        judged=parts.judge is not None,
+        meters=meters,
+        live=parts.pool,
+    )
+    async with opened as session:
+        context = context_of(parts, session, meters)
+        run = OpenRun(tasks, context, finished, options, session.helpers)
         try:
-            async with anyio.create_task_group() as subscribers:
-                await start_subscribers(
-                    subscribers, bus, monitor, recorder, parts.judge, (finished,)
-                )
-                async with anyio.create_task_group() as helpers:
-                    helpers.start_soon(context.watchdog.run)
-                    helpers.start_soon(meters.watch, parts.pool)
-                    run = OpenRun(tasks, context, finished, options, helpers)
-                    try:
-                        yield run
-                    finally:
-                        with anyio.CancelScope(shield=True):
-                            await run.close()
-                    monitor.set_total(run.num_begun)
-                    await log.flush()
-                    await monitor.wait_until_finished()
-                    helpers.cancel_scope.cancel()
-                bus.close()
+            yield run
         finally:
-            finished.stop(RunOverError("the run ended before the episode was judged"))
-
-
-@contextmanager
-def _unwrapped() -> Iterator[None]:
-    """A block that raises the one exception inside of the groups of its tasks."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        failure = sole_exception(group)
-        if failure is group:
-            raise
-        raise failure from None
+            with anyio.CancelScope(shield=True):
+                await run.close()
+        session.monitor.set_total(run.num_begun)
 
 
 def _write_report(folder: Path) -> None:

@@ -19,13 +19,13 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.log.schema import ScenarioSnapshot, replacing
+from rehearsal_room.judge.failures.reading import read_failures
 from rehearsal_room.scenarios import distribution
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
 from rehearsal_room.viewer.reading.lines import EpisodeLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
 from rehearsal_room.viewer.reading.open_runs import OpenRun
 from rehearsal_room.viewer.reading.page_files import page_file
-from rehearsal_room.viewer.reading.parts import JudgingParts
 from rehearsal_room.viewer.reading.plain import plain
 from rehearsal_room.viewer.reading.run_page import run_page
 from rehearsal_room.viewer.reading.training import training
@@ -40,7 +40,7 @@ _MAGIC = b"SQLite format 3\0"
 Answers = dict[str, Any]  # of the API, by path
 
 
-async def answers_of(runs: Iterable[OpenRun], parts: JudgingParts, *, episodes: int) -> Answers:
+async def answers_of(runs: Iterable[OpenRun], *, episodes: int) -> Answers:
     """The answers that the file contains, with at most so many episodes of each run. Raises
     HarnessError."""
     can = {"label": False, "play": False, "scratch": False, "sql": False}
@@ -54,7 +54,7 @@ async def answers_of(runs: Iterable[OpenRun], parts: JudgingParts, *, episodes: 
         "/api/runs": {"runs": []},
     }
     for run in runs:
-        await _add_run(found, run, parts, episodes)
+        await _add_run(found, run, episodes)
     return found
 
 
@@ -93,23 +93,23 @@ def write_export(path: Path, answers: Answers) -> int:
     return len(data)
 
 
-async def _add_run(found: Answers, run: OpenRun, parts: JudgingParts, episodes: int) -> None:
+async def _add_run(found: Answers, run: OpenRun, episodes: int) -> None:
     base = f"/api/runs/{run.id}"
     if run.kind == "training":
         found[f"{base}/training"] = training(run, lambda folder: None)
     try:
         index = run.index()
     except HarnessError:
-        found["/api/runs"]["runs"].append(run_line(run, parts.interval))
+        found["/api/runs"]["runs"].append(run_line(run))
         return
     while index.fold():
         pass
-    found["/api/runs"]["runs"].append(run_line(run, parts.interval))
-    found[base] = run_page(run, parts.interval, parts.statistics)
+    found["/api/runs"]["runs"].append(run_line(run))
+    found[base] = run_page(run)
     table = episode_table(index, {"limit": [str(episodes)]})
     found[f"{base}/episodes"] = table
     found[f"{base}/grid"] = grid(index)
-    wrong = await _failures(run, parts)
+    wrong = await _failures(run)
     for line in table.rows:
         _add_episode(found, run, line)
         mistakes = {"failures": wrong.get(line.episode, [])}
@@ -121,10 +121,11 @@ async def _add_run(found: Answers, run: OpenRun, parts: JudgingParts, episodes: 
         found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
 
 
-async def _failures(run: OpenRun, parts: JudgingParts) -> Mapping[str, Any]:
+async def _failures(run: OpenRun) -> Mapping[str, Any]:
     """The mistakes of each episode; none where the packages of the run are gone."""
     try:
-        return await parts.run_failures(run.log_folder)
+        reading = await read_failures(run.log_folder)
+        return {one.episode: one.mistakes for one in reading.episodes}
     except Exception:  # a package that has changed, a sandbox that is not here
         return {}
 

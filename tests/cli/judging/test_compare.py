@@ -41,10 +41,10 @@ def test_runs_without_a_common_task_are_refused(
 
 def test_the_size_of_an_evaluation(rehearse: Rehearse, runs: tuple[Path, Path]) -> None:
     """A smaller difference needs more tasks; a pilot says how much tries differ."""
-    small, large = (json_of(rehearse, "size", "--detect", d) for d in ("3pt", "0.1"))
+    small, large = (json_of(rehearse, "compare", "size", "--detect", d) for d in ("3pt", "0.1"))
     assert small["tasks"] > 4 * large["tasks"]
     assert small["power"] >= 0.8 and small["source"] == "assumed"
-    piloted = json_of(rehearse, "size", "--detect", "10%", "-k", 4, "--pilot", runs[0])
+    piloted = json_of(rehearse, "compare", "size", "--detect", "10%", "-k", 4, "--pilot", runs[0])
     assert piloted["source"] == "pilot"
     assert piloted["episodes"] == 4 * piloted["tasks"]
 
@@ -52,5 +52,5 @@ def test_the_size_of_an_evaluation(rehearse: Rehearse, runs: tuple[Path, Path]) 
 @pytest.mark.parametrize("text", ["3 points", "0", "2", "150%", "-1pt"])
 def test_a_difference_that_is_none_is_refused(rehearse: Rehearse, text: str) -> None:
     """A difference is between 0 and 1."""
-    status, _, err = rehearse("size", f"--detect={text}")
+    status, _, err = rehearse("compare", "size", f"--detect={text}")
     assert (status, "is not a difference (expected for example 3pt" in err) == (2, True)

@@ -17,11 +17,11 @@ SMALL = (
 def test_worlds_are_made_and_reported(rehearse: Rehearse, tmp_path: Path) -> None:
     """The command makes as many worlds as requested and reports them; a second call keeps them."""
     folder = tmp_path / "worlds"
-    made = json_of(rehearse, "generate", "--count", 3, "-o", folder, *SMALL)
+    made = json_of(rehearse, "worlds", "generate", "--count", 3, "-o", folder, *SMALL)
     assert (made["worlds"], made["tasks"], made["kept"], made["faults"]) == (3, 6, 0, [])
     assert made["trades"] == {"outdoor_shop": 3}
     assert made["medians"].keys() == {"tables", "rows", "tools", "steps", "unique_tools"}
-    again = json_of(rehearse, "generate", "--count", 3, "-o", folder, "--jobs", 2, *SMALL)
+    again = json_of(rehearse, "worlds", "generate", "--count", 3, "-o", folder, "--jobs", 2, *SMALL)
     assert again == {**made, "kept": 3, "wall_s": again["wall_s"]}
 
 
@@ -29,8 +29,8 @@ def test_worlds_are_made_and_reported(rehearse: Rehearse, tmp_path: Path) -> Non
 def test_generated_worlds_pass_the_gate(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` proves a folder of generated worlds."""
     folder = tmp_path / "worlds"
-    assert rehearse("generate", "--count", 2, "-o", folder, *SMALL)[0] == 0
-    report = json_of(rehearse, "scenarios", "check", folder)
+    assert rehearse("worlds", "generate", "--count", 2, "-o", folder, *SMALL)[0] == 0
+    report = json_of(rehearse, "worlds", "check", folder)
     assert (report["worlds"], report["tasks"], report["failures"]) == (2, 4, [])
 
 
@@ -44,7 +44,7 @@ def test_bad_input_is_one_sentence(rehearse: Rehearse, tmp_path: Path) -> None:
         (["--count", 1, "-o", tmp_path / "a", "--trade", "moon"], "trade 'moon' not found"),
         (["--count", 1, "-o", tmp_path], f"it is not empty and has no {MANIFEST}"),
     ):
-        status, out, err = rehearse("generate", *flags)
+        status, out, err = rehearse("worlds", "generate", *flags)
         assert (status, out) == (2, "")
         assert err.startswith("error: ")
         assert fault in err

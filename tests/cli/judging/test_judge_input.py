@@ -15,7 +15,7 @@ from tests.support.paths import LIBRARY
 
 URL = ("--base-url", "http://127.0.0.1:9/v1")
 ASK = ("judge", "RUN", "-m", "m", *URL)
-STUDY = ("study", "RUN", "-m", "m", *URL)
+STUDY = ("judge", "study", "RUN", "-m", "m", *URL)
 PRICED = ("--prices", "prices.toml")
 Files = dict[str, str | bytes]
 
@@ -162,7 +162,7 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
     "a study into nowhere": ({}, (*STUDY, "--json", "no/x.json"), ("--json", "no/x.json")),
     "labels that cannot be added to": (
         {"labels.jsonl": "no labels\n"},
-        ("label", "RUN", "-o", "labels.jsonl"),
+        ("judge", "label", "RUN", "-o", "labels.jsonl"),
         ("labels.jsonl", "line 1"),
     ),
     "no such run": ({}, ("judge", "nowhere", "-m", "m"), ("nowhere",)),
@@ -241,7 +241,7 @@ def test_a_truncated_last_line_of_labels_is_ignored(
     path.write_text(f'{json.dumps(KNOWN)}\n{{"episode": "e0000')
     with served(Speaks(biased())) as server:
         flags = ("-m", "m", "--base-url", server.url, "--no-rewordings", "--repeats", 1)
-        status, out, err = rehearse("study", run, *flags, "--labels", path, "--json", "-")
+        status, out, err = rehearse("judge", "study", run, *flags, "--labels", path, "--json", "-")
 
     assert status == 0, err
     assert json.loads(out)["human"]["episodes"] == 1

@@ -56,8 +56,8 @@ def oracles(rehearse: Rehearse, tmp_path: Path) -> Path:
 
 
 def study(rehearse: Rehearse, folder: Path, url: str, *flags: object) -> Any:
-    """The JSON of `rehearse study` with the model `m` of a server."""
-    return json_of(rehearse, "study", folder, "-m", "m", "--base-url", url, *flags)
+    """The JSON of `rehearse judge study` with the model `m` of a server."""
+    return json_of(rehearse, "judge", "study", folder, "-m", "m", "--base-url", url, *flags)
 
 
 def within(estimate: Any, value: float) -> bool:
@@ -149,7 +149,7 @@ def test_labels_that_a_person_types_are_used_by_a_study(
 
     def sitting(*keys: str) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{key}\n" for key in keys)))
-        status, out, err = rehearse("label", mixed, "--labeller", "ann")
+        status, out, err = rehearse("judge", "label", mixed, "--labeller", "ann")
         assert status == 0, err
         return out.rstrip().rpartition("\n")[2].rpartition("[?]: ")[2]
 
@@ -237,7 +237,7 @@ def test_a_study_of_an_unreachable_judge_reports_why(rehearse: Rehearse, oracles
     with served(Status(401, "no such key")) as server:
         flags = ("--repeats", 2, "--no-rewordings")
         report = study(rehearse, oracles, server.url, *flags)
-        shown = rehearse("study", oracles, "-m", "m", "--base-url", server.url, *flags)
+        shown = rehearse("judge", "study", oracles, "-m", "m", "--base-url", server.url, *flags)
 
     why = f"no judgement of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
     assert report["unjudged_reasons"] == {why: 12}

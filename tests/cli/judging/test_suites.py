@@ -15,7 +15,7 @@ HERE = ("--suite-path", SUITES)
 
 def test_the_suites_are_listed(rehearse: Rehearse) -> None:
     """Each suite has its categories and what it needs."""
-    found = {one["name"]: one for one in json_of(rehearse, "suites", "list")}
+    found = {one["name"]: one for one in json_of(rehearse, "eval", "list")}
     assert "multi_turn_base" in found["bfcl_v3"]["categories"]
     assert "pip install" in found["agentdojo"]["needs"]
 

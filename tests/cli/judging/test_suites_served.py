@@ -226,7 +226,7 @@ def test_a_key_reaches_the_server_that_asks_for_it_alone(
         ),
         (universe("-p", "noop", "--suite-servers", MARK / "pyproject.toml"), "not a list of MCP"),
         (universe("-p", "noop", "--suite-servers", "nowhere.json"), "nowhere.json: it cannot be"),
-        (("suites", "needs", "bfcl_v3"), "suite 'bfcl_v3' starts no MCP servers; it needs pip"),
+        (("eval", "needs", "bfcl_v3"), "suite 'bfcl_v3' starts no MCP servers; it needs pip"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -239,7 +239,7 @@ def test_bad_input_is_one_sentence(
     """What is wrong, which task or server needs it, and what to do."""
     monkeypatch.setenv("DESK_OWNER", "Mr Boyle")
     monkeypatch.delenv("DESK_KEY", raising=False)
-    more = () if asked[0] == "suites" else ("-o", tmp_path / "run")
+    more = () if asked[1] == "needs" else ("-o", tmp_path / "run")
     status, _, err = rehearse(*asked, *more)
     assert (status, len(err.splitlines())) == (2, 1), err
     assert sentence in err
@@ -275,13 +275,13 @@ def test_a_server_or_folder_that_is_missing(
 
 def test_needs_are_listed_before_anything_starts(rehearse: Rehearse, servers: Path) -> None:
     """For each category: how many tasks can be played here, and what the others lack."""
-    found = json_of(rehearse, "suites", "needs", "mcp_universe", "--suite-path", UNIVERSE)
+    found = json_of(rehearse, "eval", "needs", "mcp_universe", "--suite-path", UNIVERSE)
     assert [(one["category"], one["tasks"], one["ready"]) for one in found] == [
         ("web_search", 2, 2),
         ("multi_server", 1, 0),
     ]
     assert list(found[1]["missing"].values()) == [1, 1]
-    asked = ("suites", "needs", "mcpmark", "--suite-path", MARK, "--suite-servers", servers)
+    asked = ("eval", "needs", "mcpmark", "--suite-path", MARK, "--suite-servers", servers)
     found = {one["category"]: one for one in json_of(rehearse, *asked)}
     assert found["filesystem"]["ready"] == 2
     assert any("pipx" in need or "psql" in need for need in found["postgres"]["missing"])

@@ -50,7 +50,7 @@ def test_worlds_are_made_and_reported(
     """Tables for people, the report as JSON, packages and AWM's files on disk; a second call asks
     the model nothing. The prompts of `--dry-prompts` then contain the results of the stages."""
     command = [seeds, *flags(tmp_path / "out", url), "--format", "awm", "--json"]
-    status, out, err = rehearse("synthesise", *command, tmp_path / "report.json")
+    status, out, err = rehearse("worlds", "synthesise", *command, tmp_path / "report.json")
     assert status == 0, err
     assert "1 worlds of 1 scenarios (0 refused), 3 tasks, 5 tools" in out
     report = json.loads((tmp_path / "report.json").read_bytes())
@@ -58,13 +58,15 @@ def test_worlds_are_made_and_reported(
     assert (report["failed"], report["cost_usd"]) == ([], None)
     assert len(read(tmp_path / "out/worlds" / BIKES.key).tasks) == 3
     assert len(list((tmp_path / "out/awm").glob("gen_*.jsonl"))) == 8
-    status, out, err = rehearse("synthesise", *command, "-")
+    status, out, err = rehearse("worlds", "synthesise", *command, "-")
     assert (status, json.loads(out)) == (0, report)
     rehearsed = tmp_path / "out/worlds" / BIKES.key
     status, out, err = rehearse("run", rehearsed, "-p", "oracle", "-o", tmp_path / "run")
     assert status == 0, err
     assert "3 episodes, 10 steps, pass rate 1.000" in out
-    status, out, err = rehearse("synthesise", seeds, "--dry-prompts", "-o", tmp_path / "out")
+    status, out, err = rehearse(
+        "worlds", "synthesise", seeds, "--dry-prompts", "-o", tmp_path / "out"
+    )
     assert (status, err) == (0, "")
     _assert_complete(out.partition("=== tasks")[2].partition("=== feedback")[0].split("=== "))
 
@@ -89,7 +91,7 @@ def test_prompts_are_printed_without_a_model(
     (mine / "schema.md").write_text("version: mine\n--- user\nAt {{clock}}: {{tables}} tables.\n")
     before = sorted(tmp_path.rglob("*"))
     more = ["--prompts", mine, "--tables", 4, "-o", tmp_path / "out"]
-    status, out, err = rehearse("synthesise", seeds, "--dry-prompts", *more)
+    status, out, err = rehearse("worlds", "synthesise", seeds, "--dry-prompts", *more)
     assert (status, err) == (0, "")
     headings = [line for line in out.splitlines() if line.startswith("=== ")]
     names = [
@@ -144,17 +146,21 @@ def test_bad_input_is_one_sentence(
         out.mkdir()
         (out / "notes.txt").touch()
     if spoil == "prompts":
-        rehearse("synthesise", seeds, *flags(out, "http://127.0.0.1:9/v1"), "--attempts", 1)
+        rehearse(
+            "worlds", "synthesise", seeds, *flags(out, "http://127.0.0.1:9/v1"), "--attempts", 1
+        )
         mine = tmp_path / "prompts"
         mine.mkdir()
         (mine / "tasks.md").write_text("version: mine\n--- user\nWrite tasks.\n")
         more = ["--prompts", mine]
     if spoil == "record":
-        rehearse("synthesise", seeds, *flags(out, "http://127.0.0.1:9/v1"), "--attempts", 1)
+        rehearse(
+            "worlds", "synthesise", seeds, *flags(out, "http://127.0.0.1:9/v1"), "--attempts", 1
+        )
         file = out / "stages" / BIKES.key / "tasks.json"
         file.parent.mkdir(parents=True)
         file.write_bytes(b'{"stage": "tasks", "inp')
-    status, text, err = rehearse("synthesise", seeds, *flags(out, url), *more)
+    status, text, err = rehearse("worlds", "synthesise", seeds, *flags(out, url), *more)
     assert (status, text) == (2, ""), err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
@@ -168,6 +174,8 @@ def test_a_budget_of_zero_is_reported(
     prices = tmp_path / "prices.toml"
     prices.write_text("[models.m]\ninput = 1\noutput = 1000\n")
     more = ["--prices", prices, "--budget", 0.0001]
-    status, text, err = rehearse("synthesise", seeds, *flags(tmp_path / "out", url), *more)
+    status, text, err = rehearse(
+        "worlds", "synthesise", seeds, *flags(tmp_path / "out", url), *more
+    )
     assert status == 1, err
     assert "unfinished budget exhausted: 0.00 of 0.0001 USD spent or reserved" in text

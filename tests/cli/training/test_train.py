@@ -167,7 +167,16 @@ def test_a_training_run_is_followed_from_another_process(
     """`watch` sees the rollouts of a training run that publishes them, and the weights that
     they were sampled with."""
     with running_broker(tmp_path) as broker:
-        command = [sys.executable, "-m", "rehearsal_room", "watch", "--bus", broker.url, "--events"]
+        command = [
+            sys.executable,
+            "-m",
+            "rehearsal_room",
+            "show",
+            "watch",
+            "--bus",
+            broker.url,
+            "--events",
+        ]
         watcher = subprocess.Popen([*command, "rollouts"], stdout=subprocess.PIPE, text=True)
         broker.wait_for_client(watcher)
         followed = config(rollouts={"bus": broker.url, "think": "0.2:0.4"})

@@ -23,8 +23,9 @@ from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile
 from rehearsal_room.harness.fleet import worker as worker_module
 from rehearsal_room.harness.fleet.carried import with_logged
+from rehearsal_room.harness.fleet.coordinated import ended_on_failure
 from rehearsal_room.harness.fleet.coordinator import start_workers
-from rehearsal_room.harness.fleet.launch import ended_on_failure, share_of
+from rehearsal_room.harness.fleet.engine import share_of
 from rehearsal_room.harness.fleet.messages import (
     FromWorker,
     Leases,
@@ -37,7 +38,8 @@ from rehearsal_room.harness.fleet.transport import CarriedTransport
 from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
-from rehearsal_room.harness.rollout.session import REPEATED, read_remaining
+from rehearsal_room.harness.rollout.remaining import read_remaining
+from rehearsal_room.harness.rollout.running import SessionParts
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.judge.verdicts.factory import open_judge
 from tests.devtools.simulation.ledger import Ledger, Life, Observer
@@ -242,7 +244,7 @@ def stand_ins(pools: FleetPools) -> Iterator[None]:
     """A block in which workers have these pools, and no process is measured: that takes a thread,
     and fifty samples a second."""
 
-    def pool_of(settings: Settings, *, chaos: Any = None, **_: Any) -> Any:
+    def pool_of(settings: Settings, **_: Any) -> Any:
         return pools.open(_LIFE.get())
 
     with (
@@ -278,7 +280,7 @@ async def fleet_life(
             open_judge=partial(open_judge, settings.judge),
             beginning=None,
             names_trusted=False,
-            chaos=chaos if chaos.faults() else None,
+            chaos=chaos,
         )
 
     def carry(leases: Leases) -> Leases:
@@ -288,8 +290,8 @@ async def fleet_life(
     def start(number: int) -> SimulatedWorker:
         return SimulatedWorker(spec, process, choices, ledger, carry, number)
 
-    left = read_remaining(folder, list(plans), True, True, REPEATED)
-    faults = Chaos(chaos, settings, "coordinator")
+    left = read_remaining(folder, plans, resume=True, judged=True)
+    faults = Chaos(chaos, settings.model, "coordinator")
     handles, _, worlds = await start_workers(start, settings.processes, silence=TIMEOUT_S)
     fleet = Fleet(
         handles=handles,
@@ -298,15 +300,11 @@ async def fleet_life(
         shares=[share_of(settings, one.number).number_at_once for one in handles],
         timeout=TIMEOUT_S,
         judges=True,
-        admission=admission,
-        faults=faults if chaos.faults() else None,
-        open_database=faults.database(process.open_database),
     )
+    parts = SessionParts(admission=admission, open_database=process.open_database)
     with ended_on_failure(handles):
         await run_fleet(
-            *(folder, plans, left, fleet),
-            judge=None,
-            link=None,
+            *(folder, left, fleet, faults.session(parts)),
             meters=Meters(),
             resume=True,
             console=None,

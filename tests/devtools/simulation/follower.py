@@ -15,7 +15,7 @@ from rehearsal_room.harness.bus.mqtt_wire import Heads, Presence
 from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import Kind, Record
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.rollout.session import Link
+from rehearsal_room.harness.rollout.running import Link
 from tests.devtools.simulation.broker import SimulatedBroker
 from tests.devtools.simulation.parts.choices import Choices
 from tests.devtools.simulation.parts.simulated_process import SimulatedProcess

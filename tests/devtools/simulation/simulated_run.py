@@ -207,7 +207,7 @@ class _Run:
 
     async def _play_alone(self, process: SimulatedProcess) -> None:
         scenarios = [self._plans[0].scenario]
-        pool, chaos = self._pool, Chaos(self._chaos, self._settings)
+        pool, chaos = self._pool, Chaos(self._chaos, self._settings.model)
         await pool.host(scenarios[0])
         model = SimulatedModel(
             process, self.choices, self.ledger, self.num_lives, lambda: pool.num_live

@@ -84,7 +84,7 @@ def test_every_episode_ends(
     assert 1 <= admission["settled"] < 16
     assert "refused" in admission["reason"]
     assert report["max_live"] >= 16 > admission["settled"]
-    profile = json_of(rehearse, "profile", tmp_path / "run")
+    profile = json_of(rehearse, "show", "profile", tmp_path / "run")
     assert profile["stages"]["admission"]["seconds"] > 0
 
 

@@ -18,7 +18,6 @@ import pytest
 import structlog
 from rich.pretty import pretty_repr
 
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_client import LIBRARY_LOG
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_runs import runs_on
@@ -27,6 +26,7 @@ from rehearsal_room.harness.core.errors import BusError, SettingsError
 from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto, free_port, running_broker
 from tests.support.events import episode
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take, until
 
 PASSWORD = "p4ss w/rd@:%?"
@@ -137,7 +137,7 @@ async def test_the_password_is_never_shown(
     for settings in (in_url, beside):
         shown += [settings, broker_of(settings), str(broker_of(settings)), pretty_repr(settings)]
         shown += [msgspec.json.encode(settings.public()), f"{settings}", [settings]]
-        shown += [MqttBus(settings, "r"), Secret(PASSWORD)]
+        shown += [PublishingBus(settings, "r"), Secret(PASSWORD)]
     text = "\n".join([caplog.text, *map(str, logs), *map(repr, shown)])
     assert "mqtt_connection_lost" in text
     assert "Sending CONNECT" in text
@@ -227,7 +227,7 @@ async def test_tls_with_certificates_on_both_sides(tmp_path: Path) -> None:
         got: list[Record] = []
         facts = mixed(5, 40)
         async with (
-            MqttBus(settings, "r") as bus,
+            PublishingBus(settings, "r") as bus,
             bus.subscribe() as follower,
             anyio.create_task_group() as tasks,
         ):

@@ -8,7 +8,6 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_runs import status_of
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
@@ -16,6 +15,7 @@ from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Cable, Mosquitto, free_port
 from tests.support.events import episode
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take, until
 from tests.support.paths import ROOT
 
@@ -99,7 +99,7 @@ async def test_publishers_wait_while_the_broker_is_away(broker: Mosquitto) -> No
     got: list[Record] = []
     facts = episode("e", 100)
     published = 0
-    async with MqttBus(settings, "r") as bus, bus.subscribe() as follower:
+    async with PublishingBus(settings, "r") as bus, bus.subscribe() as follower:
         await bus.publish(facts[0])
         await take(follower, got, until=1)
         broker.kill()
@@ -127,7 +127,7 @@ async def test_unsent_records_are_reported(broker: Mosquitto) -> None:
     """Closing a bus without its broker raises an error with the number of unsent records."""
     settings = settings_for(broker, close_s=0.2)
     with pytest.raises(BusError, match=r"[1-9]\d* records could not be sent"):
-        async with MqttBus(settings, "r") as bus:
+        async with PublishingBus(settings, "r") as bus:
             await bus.publish(episode("e", 0)[0])
             broker.kill()
             for record in episode("e", 5):
@@ -141,12 +141,12 @@ async def test_a_publisher_that_dies_is_reported_lost(broker: Mosquitto) -> None
     code = (
         "import anyio, sys\n"
         "from rehearsal_room.harness.bus import mqtt_client\n"
-        "from rehearsal_room.harness.bus.mqtt_bus import MqttBus\n"
+        "from tests.support.mqtt_bus import PublishingBus\n"
         "from rehearsal_room.harness.bus.mqtt_settings import MqttSettings\n"
         "from tests.support.events import episode\n"
         "mqtt_client._WILL_DELAY_S = 0\n"
         "async def main():\n"
-        "    async with MqttBus(MqttSettings(url=sys.argv[1]), 'r') as bus:\n"
+        "    async with PublishingBus(MqttSettings(url=sys.argv[1]), 'r') as bus:\n"
         "        for record in episode('e', 3):\n"
         "            await bus.publish(record)\n"
         "        await anyio.sleep_forever()\n"
@@ -190,7 +190,7 @@ async def test_cancelling_the_first_publication(broker: Mosquitto) -> None:
     settings = settings_for(broker)
     cancelled, *facts = episode("e", 3)
     got: list[Record] = []
-    async with MqttBus(settings, "r") as bus, bus.subscribe() as follower:
+    async with PublishingBus(settings, "r") as bus, bus.subscribe() as follower:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bus.publish, cancelled)
             await anyio.lowlevel.checkpoint()
@@ -206,7 +206,7 @@ async def test_cancelling_the_first_publication(broker: Mosquitto) -> None:
 async def test_every_publication_fails_without_a_broker() -> None:
     """Every publication fails with the same sentence as the first."""
     settings = MqttSettings(url=f"mqtt://127.0.0.1:{free_port()}")
-    async with MqttBus(settings, "r") as bus:
+    async with PublishingBus(settings, "r") as bus:
         for record in episode("e", 1):
             with pytest.raises(BusError, match="cannot be reached"):
                 await bus.publish(record)

@@ -7,12 +7,12 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto, running_broker
 from tests.support.events import episode
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import (
     Log,
     by_episode,
@@ -50,7 +50,7 @@ async def test_a_resumed_run_is_followed_from_its_beginning(broker: Mosquitto) -
     log, settings = Log(), settings_for(broker)
     steady: list[Record] = []
     late: list[Record] = []
-    async with MqttBus(settings, "r") as bus, bus.subscribe() as follower:
+    async with PublishingBus(settings, "r") as bus, bus.subscribe() as follower:
         link = MqttLink(settings, "r", log="a", read_log=log.read)
         async with dying(link):
             link.put(log.commit(facts[:20]))
@@ -156,7 +156,10 @@ async def test_two_publishers_of_one_run(broker: Mosquitto) -> None:
     """The records of both publishers of a run arrive; the run ends with its owner."""
     settings = settings_for(broker)
     got: list[Record] = []
-    async with MqttBus(settings, "r") as owner, MqttBus(settings, "r", owner=False) as second:
+    async with (
+        PublishingBus(settings, "r") as owner,
+        PublishingBus(settings, "r", owner=False) as second,
+    ):
         for record in episode("a", 5):
             await owner.publish(record)
         for record in episode("b", 5):

@@ -3,7 +3,7 @@ same."""
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from rehearsal_room.harness.bus.local import LocalBus
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_client import mark_on
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
@@ -28,6 +27,7 @@ from rehearsal_room.harness.settings.run import Settings, log_id_of
 from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
 from tests.support.chaos import chaos_of, injecting
 from tests.support.events import episode
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take
 
 _RECORDS = mixed(12, 12)
@@ -38,6 +38,25 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+class _Published:
+    """What publishes a log that is not in a folder, as PublishedLog does one that is."""
+
+    def __init__(self, settings: MqttSettings, log: Log, near: Any = nullcontext) -> None:
+        self.settings, self.log, self.near = settings, log, near
+        self.links: list[MqttLink] = []
+
+    def through(self, near: Any) -> "_Published":
+        self.near = near
+        return self
+
+    @asynccontextmanager
+    async def __call__(self, position: int) -> AsyncIterator[MqttLink]:
+        async with self.near(self.settings) as way:
+            self.links.append(MqttLink(way, "r", log="a", read_log=self.log.read))
+            async with self.links[0] as link:
+                yield link
+
+
 async def publish(
     settings: MqttSettings, tables: dict[str, dict[str, Any]], *, seconds: float = 0.0
 ) -> list[FaultInjected]:
@@ -46,14 +65,10 @@ async def publish(
     injector, log = Injector(chaos_of({"bus": tables})), Log()
     bus = FaultyBus(injector)
 
-    def link_to(near: MqttSettings) -> Any:
-        links.append(MqttLink(near, "r", log="a", read_log=log.read))
-        return lambda position: links[0]
-
     got: list[Record] = []
-    links: list[MqttLink] = []
+    published = _Published(settings, log)
     async with (
-        bus.link(settings, link_to)(0) as link,
+        bus.link(published)(0) as link,  # type: ignore[arg-type]  # it has no folder
         following(settings) as follower,
         anyio.create_task_group() as tasks,
     ):
@@ -63,7 +78,7 @@ async def publish(
                 link.put(log.commit(_RECORDS[start : start + 8]))
                 await link.wait_for_room()
                 await anyio.sleep(seconds * 8 / len(_RECORDS))
-        await links[0].close()
+        await published.links[0].close()
     assert by_episode(got) == by_episode(_RECORDS)
     return faults
 
@@ -173,7 +188,7 @@ async def test_a_wrong_broker_is_named_as_without_faults() -> None:
     """The message has the broker's address, not the proxy's."""
     injector = Injector(chaos_of({"bus": {"duplicate": {"share": 0.5}}}))
     settings = MqttSettings(url=f"mqtt://127.0.0.1:{free_port()}")
-    link = FaultyBus(injector).link(settings, lambda near: pytest.fail("it was opened"))
+    link = FaultyBus(injector).link(_Published(settings, Log()))  # type: ignore[arg-type]
     with pytest.raises(BusError, match=f"the broker at {settings.url} cannot be reached"):
         async with link(0):
             pass
@@ -204,7 +219,7 @@ async def test_verdicts_of_a_judge_elsewhere(tmp_path: Path) -> None:
         topic = verdicts_topic(run.name, log_id_of(run / "run.toml"))
         async with (
             opening(folder=run) as judge,
-            MqttBus(settings, topic) as there,
+            PublishingBus(settings, topic) as there,
             bus.subscribe() as subscription,
             anyio.create_task_group() as tasks,
         ):
@@ -238,7 +253,10 @@ def test_a_run_takes_its_verdicts_through_the_faults(tmp_path: Path) -> None:
     them, or with another judge, it stays as it is."""
     settings = Settings(bus=MqttSettings(url="mqtt://127.0.0.1:1"))
     opening = OpenJudgeElsewhere(settings.bus)
-    faulty = Chaos(chaos_of({"bus": {"partition": {"at": [9.0]}}}), settings)
+    faulty = Chaos(chaos_of({"bus": {"partition": {"at": [9.0]}}}), settings.model)
     assert faulty.judge(opening).near != opening.near
     assert faulty.judge(None) is None
-    assert Chaos(chaos_of({"tools": {"error": {"share": 0.5}}}), settings).judge(opening) is opening
+    assert (
+        Chaos(chaos_of({"tools": {"error": {"share": 0.5}}}), settings.model).judge(opening)
+        is opening
+    )

@@ -68,7 +68,7 @@ def test_the_limit_recovers() -> None:
     rounds(limit, 40, share=1.0)
     assert (limit.limit, limit.lowest) == (1, 1)
     assert rounds(limit, 120, share=0.0)[-1] == 256
-    assert not limit.is_reduced
+    assert limit.limit == limit.most
 
 
 def test_requests_of_one_moment_lower_the_limit_once() -> None:

@@ -55,9 +55,9 @@ def _blocked_by(caller: str, seconds: float) -> Callable[[], object]:
         ("rehearsal_room.envpool.inprocess.world", "tool"),
         ("rehearsal_room.harness.rollout.episode", "policy"),
         ("rehearsal_room.harness.policies.scripted", "policy"),
-        ("rehearsal_room.judge.code.runner", "judge"),
-        ("rehearsal_room.harness.rollout.session", "subscriber"),
-        ("rehearsal_room.learner.loop.feed", "subscriber"),
+        ("rehearsal_room.judge.code.runners", "judge"),
+        ("rehearsal_room.harness.rollout.running", "subscriber"),
+        ("rehearsal_room.learner.loop.run", "subscriber"),
     ],
 )
 def test_the_culprit_is_who_called_foreign_code(caller: str, role: str) -> None:

@@ -14,10 +14,10 @@ from rehearsal_room.harness.core.policy_card import (
     write_card,
 )
 from rehearsal_room.harness.history.windows import parse_history
-from rehearsal_room.harness.rollout.launch import warn_of_mismatches
 from rehearsal_room.harness.settings.model import ModelSettings
 from rehearsal_room.harness.settings.policy import PolicySettings
 from rehearsal_room.harness.settings.run import Settings, resolve_table
+from rehearsal_room.harness.setup.parts import warn_of_mismatches
 
 CARD = PolicyCard("v7", "last:3", parse_history("last:3").fingerprint, "hermes", step=7)
 

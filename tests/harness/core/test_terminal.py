@@ -179,9 +179,9 @@ def test_commands_show_a_hostile_package_escaped(rehearse: Rehearse, hostile_wor
         status, out, err = rehearse("scenarios", *command)
         assert (status, obeyed(out + err)) == (0, set()), err
         assert "owned" in "".join(out.split())
-    shown = json_of(rehearse, "scenarios", "show", hostile_world)
+    shown = json_of(rehearse, "worlds", "show", hostile_world)
     assert "\x1b[2J" in shown["title"]
-    status, out, err = rehearse("scenarios", "show", f"no\x1b[2J{HOSTILE[:5]}")
+    status, out, err = rehearse("worlds", "show", f"no\x1b[2J{HOSTILE[:5]}")
     assert (status, obeyed(out + err)) == (2, set())
     assert "\\x1b[2J" in err
     status, out, err = rehearse("show", "no\udcff")  # a byte that is not UTF-8

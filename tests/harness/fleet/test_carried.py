@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal_room.cli.main import COMMAND_CONTEXT
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.fleet.carried import CarriedAttempts, with_logged
 from rehearsal_room.harness.fleet.coordinator import StartWorker
-from rehearsal_room.harness.fleet.launch import launch_workers
 from rehearsal_room.harness.fleet.messages import Batch, Lease, Leases
 from rehearsal_room.harness.fleet.worker import WorkerSpec
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.rollout.launch import launch, planned
 from rehearsal_room.harness.settings.policy import PolicySettings
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.carried_worker import CarriedWorker, kinds_in
 
@@ -31,10 +31,7 @@ _SETTINGS = Settings(
 
 @pytest.fixture(autouse=True)
 def _untuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rehearsal_room.harness.fleet.launch.tune_garbage_collector", lambda: None)
-    monkeypatch.setattr(
-        "rehearsal_room.harness.rollout.launch.tune_garbage_collector", lambda: None
-    )
+    monkeypatch.setattr("rehearsal_room.harness.launch.tune_garbage_collector", lambda: None)
 
 
 def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:
@@ -57,10 +54,8 @@ def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:
 
         yield start
 
-    opener = COMMAND_CONTEXT.judge_opener(_SETTINGS)
-    launch_workers(
-        _SETTINGS, folder, engine=engine, resume=False, open_judge=opener, progress=False
-    )
+    opener = judge_opener(_SETTINGS)
+    launch(_SETTINGS, folder, engine=engine, resume=False, open_judge=opener, progress=False)
     assert not left
     return workers
 
@@ -69,7 +64,7 @@ def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same episodes in one process."""
     folder = tmp_path_factory.mktemp("alone") / "run"
-    opener = COMMAND_CONTEXT.judge_opener(_SETTINGS)
+    opener = judge_opener(_SETTINGS)
     launch(_SETTINGS, folder, resume=False, open_judge=opener, progress=False)
     return folder
 

@@ -7,19 +7,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 from rehearsal_room.harness.core.errors import ProcessError, SettingsError
 from rehearsal_room.harness.core.events import Judged
+from rehearsal_room.harness.fleet.coordinator import start_workers
+from rehearsal_room.harness.fleet.engine import share_of
 from rehearsal_room.harness.fleet.faults import WorkerTraceback
-from rehearsal_room.harness.fleet.launch import launch_processes, share_of
+from rehearsal_room.harness.fleet.messages import FromWorker, from_worker
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.rollout.session import sole_exception
 from rehearsal_room.harness.settings.policy import PolicySettings
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.scenarios import distribution
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse
@@ -31,6 +38,10 @@ _WORLDS = ("shop_support", "claims_desk")
 _EPISODES = 72
 _THINK = ("--think", "0.01:0.04")
 _PATIENCE = 30.0  # seconds
+_OTHER_VERSION = (
+    r"^rollout process \d \(pid \d+\) has version 0\.1 of rehearsal-room, this process \S+; "
+    "install the same version everywhere$"
+)
 
 
 @pytest.fixture(scope="module")
@@ -256,19 +267,19 @@ def _die() -> object:
 @pytest.fixture
 def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Runs episodes of a policy in two processes that are forked from this one."""
-    monkeypatch.setattr("rehearsal_room.harness.fleet.launch.tune_garbage_collector", lambda: None)
+    monkeypatch.setattr("rehearsal_room.harness.launch.tune_garbage_collector", lambda: None)
 
-    def launch(reply: Callable[[], object]) -> None:
-        launch_processes(
+    def play(reply: Callable[[], object], kind: type[_Policy] = _Policy) -> None:
+        launch(
             Settings(scenarios=("shop_support",), processes=2, concurrency=4),
             tmp_path / "run",
             resume=False,
             open_judge=None,
-            policy=_Policy(reply),  # type: ignore[arg-type]  # its replies are none
+            policy=kind(reply),  # type: ignore[arg-type]  # its replies are none
             progress=False,
         )
 
-    yield launch
+    yield play
 
 
 def test_a_bug_in_an_episode_is_raised_with_its_traceback(
@@ -282,6 +293,46 @@ def test_a_bug_in_an_episode_is_raised_with_its_traceback(
     assert "in _divide" in str(caught.value.__cause__)
     with open_reader(tmp_path / "run") as reader:
         assert {row.ending for row in reader.episodes()} == {"cancelled"}
+
+
+class _Renamed(_Policy):
+    """Lets the process that opens it have another version of the project."""
+
+    async def __aenter__(self) -> "_Renamed":
+        distribution.version = lambda: "0.1"  # type: ignore[assignment]
+        return self
+
+
+def test_a_worker_of_another_version_is_refused(launched: Any, tmp_path: Path) -> None:
+    """One sentence names both versions; nothing was played, so no folder is left."""
+    with pytest.raises(ProcessError, match=_OTHER_VERSION):
+        launched(_die, kind=_Renamed)
+    assert distribution.version() != "0.1"  # only the worker's was changed
+    assert not (tmp_path / "run").exists()
+
+
+async def test_a_worker_that_does_not_say_its_version_is_refused() -> None:
+    """An older worker, whose message lacks the version, gets the same sentence."""
+    old = from_worker(msgspec.msgpack.encode({"type": "ready", "level": ""}))
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await start_workers(lambda number: _OneMessage(number, old), 1, silence=1.0)
+    assert str(sole_exception(caught.value)).startswith("worker 0 has version unknown of ")
+
+
+class _OneMessage:
+    """A WorkerHandle that sends one message."""
+
+    ahead = 1
+
+    def __init__(self, number: int, message: FromWorker) -> None:
+        self.number, self.name = number, "worker 0"
+        self._message = message
+
+    async def receive(self, within: float) -> FromWorker:
+        return self._message
+
+    def end(self) -> str:
+        return "ended"
 
 
 @pytest.mark.slow
@@ -299,7 +350,7 @@ def test_a_policy_with_its_model_in_the_process_is_refused(tmp_path: Path) -> No
     policy = PolicySettings(name="local")
     settings = Settings(scenarios=("shop_support",), processes=2, policy=policy)
     with pytest.raises(SettingsError, match=r"processes: policy 'local' has .*serve-policy"):
-        launch_processes(settings, tmp_path / "run", resume=False, open_judge=None)
+        launch(settings, tmp_path / "run", resume=False, open_judge=None)
     assert not (tmp_path / "run").exists()
 
 

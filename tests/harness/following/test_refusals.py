@@ -28,8 +28,8 @@ COMMANDS = {
     "run, judged elsewhere": (*RUN[:-1], "--judge", "elsewhere", "--bus"),
     "run in processes": (*RUN[:-1], "--judge", "elsewhere", "--processes", "2", "--bus"),
     "judge": ("judge", "night", "--follow", "-o", "new", "--bus"),
-    "watch": ("watch", "--bus"),
-    "watch a run": ("watch", "night", "--bus"),
+    "watch": ("show", "watch", "--bus"),
+    "watch a run": ("show", "watch", "night", "--bus"),
 }
 
 
@@ -137,7 +137,7 @@ def test_a_folder_that_is_read_only(rehearse: Rehearse, folder: Path, mount: Mou
         assert sentence == f"{run}: the run folder cannot be written: it is read-only"
     sentence = refused(rehearse, "judge", run, "--follow")
     assert sentence.startswith(f"{run / FOLDER}: the run folder cannot be written: ")
-    status, out, _ = rehearse("watch", run)
+    status, out, _ = rehearse("show", "watch", run)
     assert (status, out.splitlines()[-1].partition(" · ")[0]) == (0, "run ended")
     with open_reader(run) as reader:
         assert reader.counts().keys() == {"started", "step", "ended"}

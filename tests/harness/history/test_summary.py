@@ -20,7 +20,6 @@ from rehearsal_room.harness.core.events import (
     HistorySummarized,
     Record,
     StepTaken,
-    decode_record,
     encode,
 )
 from rehearsal_room.harness.core.messages import Message, Reply, Usage, Window
@@ -43,6 +42,7 @@ from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.interop.exports.formats import export
 from rehearsal_room.scenarios.format import Scenario, read
+from tests.support.decoded_records import decode_record
 from tests.support.immediate import finished
 from tests.support.paths import LIBRARY
 from tests.support.prompts import BRIEFING
@@ -79,7 +79,6 @@ async def _episode(*moves: Move, limits: Limits | None = None) -> tuple[list[Eve
     (plan,) = plans()
     async with watchdog_running(context):
         await run_episode(plan, context)
-    assert context.windows.statistics() == {"live": 0}
     return sink.events(plan.episode), policy.agents[plan.episode].windows
 
 
@@ -216,7 +215,12 @@ async def _run(folder: Path, dialect: str, history: str, *, policy: str = "oracl
     )
     with closing(LocalPool()) as pool:
         parts = RunParts(
-            pool, actor, run_dialect, parse_history(history), FormatSettings(stop=False), Limits()
+            pool=pool,
+            policy=actor,
+            dialect=run_dialect,
+            history=parse_history(history),
+            format=FormatSettings(stop=False),
+            limits=Limits(),
         )
         plan = plan_of(chosen, episodes=None, group_size=1, seed=0)
         await run_session(folder, plan, parts, concurrency=8, meters=Meters())

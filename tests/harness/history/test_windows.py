@@ -5,12 +5,12 @@ import pytest
 
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.core.events import EpisodeEnded, Event, Judged, Record, StepTaken
-from rehearsal_room.harness.core.messages import Briefing, Message, Reply, Window
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Briefing, Reply, Window
 from rehearsal_room.harness.dialects.awm import Awm
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.token_budget import TokenMeasure
-from rehearsal_room.harness.history.windows import HistoryFold, HistoryManager, parse_history
+from rehearsal_room.harness.history.windows import HistoryFold, parse_history
 from rehearsal_room.scenarios.format import Call
 from tests.support.prompts import BRIEFING
 
@@ -141,52 +141,3 @@ def test_last_turns_with_slack() -> None:
         shown.append("".join(text[5] for text in texts(history.window())))
     assert shown == ["0", "01", "012", "0123", "34", "345", "3456", "67"]
     assert history.window().first_turn == 6
-
-
-def record(episode: str, seq: int, event: Event) -> Record:
-    return Record(episode, 0, seq, 0.0, event)
-
-
-def ended() -> EpisodeEnded:
-    return msgspec.convert(
-        {"ending": "answered", "answer": "", "num_steps": 1, "state": None}, EpisodeEnded
-    )
-
-
-def test_the_manager_separates_episodes() -> None:
-    """The window of each live episode is made of its own events."""
-    manager = HistoryManager()
-    for episode in ("a", "b"):
-        manager.open(episode, fold("full"))
-    manager.handle(record("a", 1, step(0)))
-    manager.handle(record("b", 1, step(1)))
-    manager.handle(record("of another run", 1, step(2)))
-    manager.handle(record("a", 2, Judged("code", None, None)))
-    assert texts(manager.window("a")) == ["Text 0."]
-    assert texts(manager.window("b")) == ["Text 1."]
-    assert repr(manager) == "<HistoryManager [2 live]>"
-
-
-def test_the_manager_forgets() -> None:
-    """An episode is forgotten when it ends or is closed."""
-    manager = HistoryManager()
-    for episode in ("a", "b"):
-        manager.open(episode, fold("full"))
-    manager.handle(record("a", 1, ended()))
-    manager.close("a")
-    manager.close("b")
-    assert manager.statistics() == {"live": 0}
-    with pytest.raises(KeyError):
-        manager.window("a")
-
-
-def test_another_attempt_begins_with_the_head() -> None:
-    """An episode that is opened a second time has an empty history again."""
-    manager = HistoryManager()
-    manager.open("a", fold("full"))
-    manager.handle(record("a", 1, step(0)))
-    manager.open("a", fold("full"))
-    assert manager.window("a").messages == (
-        Message("system", NATIVE.opening_messages(BRIEFING)[0].content),
-        Message("user", "Void order 7."),
-    )

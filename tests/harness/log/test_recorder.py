@@ -55,15 +55,6 @@ async def test_an_episode_that_is_not_open() -> None:
     assert sink.records == []
 
 
-async def test_folds_are_updated_at_once() -> None:
-    """Folds are up to date when `stamp` returns, even while the sink has no room."""
-    folded: list[Record] = []
-    sink = MemorySink(capacity=0)
-    recorder = Recorder(sink, folds=(folded.append,))
-    recorder.open("a")
-    assert recorder.stamp("a", 1, STARTED) == folded[0]
-
-
 async def test_recording_waits_for_room() -> None:
     """A full sink slows the task that records; the fact is in the sink before the wait."""
     sink = MemorySink(capacity=2)

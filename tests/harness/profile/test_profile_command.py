@@ -1,4 +1,4 @@
-"""`rehearse profile` on runs of all kinds."""
+"""`rehearse show profile` on runs of all kinds."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_a_run(rehearse: Rehearse, package: Path, tmp_path: Path) -> None:
     """The model's share of a run that waits for it; every stage is there, and those of the episodes
     are the whole. The text ends with the verdict."""
     folder = run(rehearse, package, tmp_path / "run", "--think", "0.05")
-    found = json_of(rehearse, "profile", folder)
+    found = json_of(rehearse, "show", "profile", folder)
     assert set(found["stages"]) == EPISODE | WALL
     assert parts(found["stages"], "episodes") == pytest.approx(1.0)
     assert found["stages"]["model"]["share"] > 0.5
@@ -49,7 +49,7 @@ def test_a_run(rehearse: Rehearse, package: Path, tmp_path: Path) -> None:
     assert 0 < found["wall_s"] <= found["measured_s"]
     assert (found["episodes"], found["unfinished"], found["notes"]) == (6, 0, [])
     assert [one["run"] for one in found["runs"]] == [str(folder)]
-    status, out, _ = rehearse("profile", folder)
+    status, out, _ = rehearse("show", "profile", folder)
     assert status == 0
     assert f"\n{found['verdict'].capitalize()}.\n" in out
 
@@ -58,7 +58,7 @@ def test_several_runs(rehearse: Rehearse, package: Path, tmp_path: Path) -> None
     """Several runs have a profile each, and one of them all; the trace has each as a process."""
     one, two = (run(rehearse, package, tmp_path / name) for name in ("one", "two"))
     trace = tmp_path / "trace.json"
-    found = json_of(rehearse, "profile", one, two, "--trace", trace)
+    found = json_of(rehearse, "show", "profile", one, two, "--trace", trace)
     assert found["episodes"] == 12
     assert found["wall_s"] == pytest.approx(sum(each["wall_s"] for each in found["runs"]))
     for name, stage in found["stages"].items():
@@ -77,7 +77,7 @@ def test_rollout_processes(rehearse: Rehearse, package: Path, tmp_path: Path) ->
         (session,) = reader.sessions()
     assert session.loops == 3
     assert session.cpu_s > 0
-    found = json_of(rehearse, "profile", folder)
+    found = json_of(rehearse, "show", "profile", folder)
     assert set(found["stages"]) == EPISODE | WALL
     assert found["cpu_s"] == session.cpu_s
 
@@ -90,7 +90,7 @@ def test_an_old_log(rehearse: Rehearse, package: Path, tmp_path: Path) -> None:
         log.execute("DROP TABLE sessions")
         log.execute("DELETE FROM events WHERE episode = 'e000005'")
         log.commit()
-    found = json_of(rehearse, "profile", folder)
+    found = json_of(rehearse, "show", "profile", folder)
     assert set(found["stages"]) == (EPISODE | WALL) - {
         *("admission", "full_log", "log", "bus", "loop_lag")
     }
@@ -131,13 +131,13 @@ def test_a_live_run_and_one_that_was_cut_off(
         while not _has_turns(folder):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
-        live = json_of(rehearse, "profile", folder)
+        live = json_of(rehearse, "show", "profile", folder)
     finally:
         process.send_signal(how)
         process.wait()
     assert live["unfinished"] > 0
     assert set(live["stages"]) & {"log", "bus", "loop_lag"} == set()
-    found = json_of(rehearse, "profile", folder)
+    found = json_of(rehearse, "show", "profile", folder)
     assert found["turns"] >= live["turns"]
     assert ("loop_lag" in found["stages"]) is (how is signal.SIGINT)
     assert found["stages"]["model"]["share"] > 0.5
@@ -152,10 +152,12 @@ def _has_turns(folder: Path) -> bool:
 
 def test_bad_input(rehearse: Rehearse, tmp_path: Path) -> None:
     """A folder without a log, and a trace that cannot be written: a sentence each."""
-    assert rehearse("profile", tmp_path)[2] == (
+    assert rehearse("show", "profile", tmp_path)[2] == (
         f"error: {tmp_path}: there is no log (episodes.sqlite) in this folder\n"
     )
     (tmp_path / "run").mkdir()
-    status, _, err = rehearse("profile", tmp_path / "run", "--trace", tmp_path / "no" / "t.json")
+    status, _, err = rehearse(
+        "show", "profile", tmp_path / "run", "--trace", tmp_path / "no" / "t.json"
+    )
     assert status == 2
     assert err.startswith(f"error: --trace: {tmp_path}/no/t.json cannot be written: ")

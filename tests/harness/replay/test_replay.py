@@ -92,13 +92,13 @@ async def _run(
     policy: Policy = FixedReplies(replies) if replies else OraclePolicy(spoken)
     with closing(LocalPool()) as pool:
         parts = RunParts(
-            pool,
-            policy,
-            spoken,
-            parse_history(history),
-            FormatSettings(stop=False),
-            Limits(),
-            ScenarioJudges(pool, [scenario]),
+            pool=pool,
+            policy=policy,
+            dialect=spoken,
+            history=parse_history(history),
+            format=FormatSettings(stop=False),
+            limits=Limits(),
+            judge=ScenarioJudges(pool, [scenario]),
         )
         plan = plan_of(chosen, episodes=episodes, group_size=1, seed=0)
         await run_session(folder, plan, parts, concurrency=8, meters=Meters())

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.bus.local import LocalBus
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.bus.mqtt_wire import START, Status
 from rehearsal_room.harness.core.events import (
@@ -28,6 +27,7 @@ from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatE
 from rehearsal_room.harness.reports.live_view import Tally, event_line, watch
 from tests.support.broker import running_broker
 from tests.support.events import STARTED, episode
+from tests.support.mqtt_bus import PublishingBus
 
 
 def step(at: float, *, results: tuple[ToolResult, ...]) -> Record:
@@ -246,7 +246,10 @@ async def test_a_run_is_watched_over_mqtt_by_a_late_comer(tmp_path: Path) -> Non
     console, text = screen(terminal=False)
     with running_broker(tmp_path) as broker:
         settings = MqttSettings(url=broker.url, status_s=0.1)
-        async with MqttBus(settings, "night") as run, MqttBus(settings, "night") as other:
+        async with (
+            PublishingBus(settings, "night") as run,
+            PublishingBus(settings, "night") as other,
+        ):
             for record in episode("a", 3) + episode("b", 3):
                 await run.publish(record)
             async with other.subscribe() as follower, anyio.create_task_group() as tasks:

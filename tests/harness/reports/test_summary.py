@@ -15,7 +15,18 @@ def row(number: int, label: Label | None = None, error: str | None = None) -> Ep
     ending = Ending.ANSWERED if error is None else Ending.POLICY_ERROR
     reward = None if label is None else float(label is Label.COMPLETED)
     return EpisodeRow(
-        *(f"e{number}", 1, "s", "t", "g", 0, "p", "d", 0.0, 2, ending, error),
+        episode=f"e{number}",
+        attempt=1,
+        scenario="s",
+        task="t",
+        group="g",
+        member=0,
+        policy="p",
+        scenario_digest="d",
+        started_at=0.0,
+        num_steps=2,
+        ending=ending,
+        error=error,
         label=label,
         reward=reward,
         judge="code",

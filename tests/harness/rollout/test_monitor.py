@@ -139,7 +139,7 @@ async def test_encoded_records_are_counted_like_others(judged: bool) -> None:
     records.append(Record("e1", 1, 99, 0.0, verdict))
     plain, coded = (Monitor(total=2, judged=judged) for _ in range(2))
     await publish(plain, records)
-    coded.count_encoded(map(encoded, records))
+    coded.count_entries(map(encoded, records))
     assert {**vars(coded), "_done": None} == {**vars(plain), "_done": None}
     assert coded.num_steps == 5
     assert await is_finished(coded) == await is_finished(plain)

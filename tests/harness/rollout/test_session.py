@@ -39,13 +39,8 @@ from rehearsal_room.harness.reports.summary import report_of
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.monitor import Monitor
 from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
-from rehearsal_room.harness.rollout.session import (
-    Judge,
-    Link,
-    RecordRunEvent,
-    RunParts,
-    run_session,
-)
+from rehearsal_room.harness.rollout.running import Judge, Link, RecordRunEvent
+from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.scenarios.format import Scenario, read

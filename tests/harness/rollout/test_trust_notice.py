@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
-from rehearsal_room.harness.rollout.trust_notice import (
+from rehearsal_room.harness.setup.trust_notice import (
     forget_named,
     name_trusted,
     set_own,

@@ -10,7 +10,6 @@ import anyio.to_thread
 import pytest
 
 from rehearsal_room.harness.bus.log_follower import LogFollower
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.chat.retry import Backoff
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
@@ -22,6 +21,7 @@ from tests.support.broker import free_port, running_broker
 from tests.support.cli import Rehearse
 from tests.support.collector import OK, Answer, running_collector
 from tests.support.ledger_world import write_package
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import settings_for
 from tests.support.paths import ROOT
 from tests.support.timed_records import begin, end, merged, records, turn, verdict
@@ -83,13 +83,13 @@ async def test_a_follower_over_a_broker_sends_the_same_spans(tmp_path: Path) -> 
     exports = await anyio.to_thread.run_sync(exported, tmp_path / "export", STORED)
     with running_broker(tmp_path) as broker, running_collector() as collector:
         settings = settings_for(broker)
-        async with anyio.create_task_group() as tasks, MqttBus(settings, "run") as bus:
+        async with anyio.create_task_group() as tasks, PublishingBus(settings, "run") as bus:
             for record in STORED:
                 await bus.publish(record)
 
             async def follow() -> None:
                 async with (
-                    MqttBus(settings, "run") as other,
+                    PublishingBus(settings, "run") as other,
                     other.subscribe() as subscription,
                     sender(collector.url) as opened,
                 ):
@@ -109,7 +109,7 @@ def test_the_command_on_a_folder(rehearse: Rehearse, tmp_path: Path) -> None:
     assert rehearse("run", package, "-p", "oracle", "-n", 3, "-o", folder)[0] == 0
     assert rehearse("export", folder, "--to", "otlp", "--content")[0] == 0
     with running_collector() as collector:
-        status, out, err = rehearse("watch", folder, "--otlp", collector.url, "--content")
+        status, out, err = rehearse("show", "watch", folder, "--otlp", collector.url, "--content")
     assert status == 0, err
     assert collector.spans == decoded(folder / "spans.otlp")
     assert out == f"{len(collector.spans)} spans of 3 episodes sent to {collector.url}/v1/traces\n"
@@ -137,7 +137,9 @@ def test_the_command_over_a_broker(rehearse: Rehearse, tmp_path: Path) -> None:
         try:
             status, err = 2, ""
             while status and player.poll() is None:  # until the run is announced
-                status, _, err = rehearse("watch", "--bus", broker.url, "--otlp", collector.url)
+                status, _, err = rehearse(
+                    "show", "watch", "--bus", broker.url, "--otlp", collector.url
+                )
         finally:
             assert player.wait() == 0
     assert status == 0, err
@@ -160,7 +162,7 @@ def test_the_command_over_a_broker(rehearse: Rehearse, tmp_path: Path) -> None:
 )
 def test_bad_input(rehearse: Rehearse, arguments: tuple[str, ...], sentence: str) -> None:
     """One sentence each."""
-    status, _, err = rehearse("watch", *arguments)
+    status, _, err = rehearse("show", "watch", *arguments)
     assert status == 2
     assert err.startswith(f"error: {sentence}")
     assert err.count("\n") == 1
@@ -169,7 +171,7 @@ def test_bad_input(rehearse: Rehearse, arguments: tuple[str, ...], sentence: str
 def test_a_dead_collector(rehearse: Rehearse, tmp_path: Path) -> None:
     """One sentence, and exit status 2."""
     url = f"http://127.0.0.1:{free_port()}"
-    status, _, err = rehearse("watch", tmp_path, "--otlp", url)
+    status, _, err = rehearse("show", "watch", tmp_path, "--otlp", url)
     assert (status, err) == (
         2,
         f"error: {url}/v1/traces: the collector cannot be reached: connection refused\n",
@@ -185,6 +187,6 @@ def test_without_the_package(
     nothing: dict[str, ModuleType | None] = {name: None}
     for module, found in nothing.items():
         monkeypatch.setitem(sys.modules, module, found)
-    status, _, err = rehearse("watch", tmp_path, "--otlp", "http://h")
+    status, _, err = rehearse("show", "watch", tmp_path, "--otlp", "http://h")
     assert status == 2
     assert err == f"error: otlp needs the package {name}: pip install 'rehearsal-room[otlp]'\n"

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from rehearsal_room.cli.main import COMMAND_CONTEXT, cli
+from rehearsal_room.cli.main import cli
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.scenarios.catalogue import find
 
 
 def _export(*words: str) -> str:
     made = CliRunner().invoke(
-        cli, ["export", *words], obj=COMMAND_CONTEXT, catch_exceptions=False, standalone_mode=False
+        cli, ["export", *words], catch_exceptions=False, standalone_mode=False
     )
     return made.output
 

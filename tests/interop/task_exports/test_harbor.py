@@ -160,7 +160,7 @@ def test_the_tools_are_served_over_mcp(played: Callable[..., Any]) -> None:
 def test_worlds_that_a_model_wrote_are_refused(rehearse: Rehearse, tmp_path: Path) -> None:
     """Their code needs a sandbox: one sentence, and nothing is written."""
     worlds = tmp_path / "worlds"
-    assert rehearse("import", "awm", AWM, "-o", worlds, "--no-examine")[0] == 0
+    assert rehearse("worlds", "import", "awm", AWM, "-o", worlds, "--no-examine")[0] == 0
     (record,) = worlds.iterdir()
     out = tmp_path / "tasks"
     status, _, err = rehearse("export", record, "--to", "harbor", "-o", out)

@@ -19,13 +19,13 @@ from rehearsal_room.harness.core.events import (
     Label,
     Record,
     StepTaken,
-    decode_record,
     encode,
 )
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
 from rehearsal_room.harness.core.trajectory import Trajectory, assemble
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import run_at_once
+from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import FormatFault, episode_digest
 from rehearsal_room.judge.core.live_judging import serve
@@ -36,6 +36,7 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import read
 from tests.support.cases import code_judge
+from tests.support.decoded_records import decode_record
 from tests.support.events import STARTED
 from tests.support.mini_world import episode, library, oracle, records, variant
 from tests.support.paths import LIBRARY
@@ -305,8 +306,9 @@ def test_the_evidence_is_whole(world: HostedScenario, judge: CodeJudge) -> None:
     trajectory = episode(
         world, "renew-emma", calls, "Done", step_rewards={4: -1.0}, error="no such tool"
     )
-    judged, evidence = run_at_once(judge.verdict_with_evidence(trajectory))
-    assert evidence is not None
+    case = run_at_once(judge.case(trajectory))
+    assert isinstance(case, Case)
+    judged, evidence = case.code, case.evidence
     assert judged.label is Label.COMPLETED
     assert [
         (c.table, c.key, c.before and c.before["due_on"], c.after and c.after["due_on"])
@@ -325,11 +327,9 @@ def test_a_reply_that_could_not_be_read_is_a_format_fault(
     """The decision's own reason is kept."""
     trajectory = oracle(world, "overdue", ending=Ending.FORMAT_ERROR)
     bad = msgspec.structs.replace(trajectory.steps[0], decision=FormatError("no closing tag"))
-    _, evidence = run_at_once(
-        judge.verdict_with_evidence(msgspec.structs.replace(trajectory, steps=(bad,)))
-    )
-    assert evidence is not None
-    assert evidence.format_faults == (FormatFault(0, "no closing tag"),)
+    case = run_at_once(judge.case(msgspec.structs.replace(trajectory, steps=(bad,))))
+    assert isinstance(case, Case)
+    assert case.evidence.format_faults == (FormatFault(0, "no closing tag"),)
 
 
 def test_the_digest_covers_words_calls_results_and_ending(world: HostedScenario) -> None:

@@ -38,12 +38,12 @@ def world() -> HostedScenario:
 
 def case_of(world: HostedScenario, trajectory: Trajectory) -> Case:
     """The case of an episode whose verifier is a package's verify.py."""
-    judged, evidence = run_at_once(code_judge(world).verdict_with_evidence(trajectory))
-    assert evidence is not None
+    case = run_at_once(code_judge(world).case(trajectory))
+    assert isinstance(case, Case)
     task = world.scenario.task(trajectory.started.task)
     before, after = world.states(world.start, ())
     idle = met_goals(Verifier(world.scenario).run(task, before, after, ""))
-    return Case(trajectory, evidence, tuple(sorted(idle.elements())), judged, "package")
+    return msgspec.structs.replace(case, idle=tuple(sorted(idle.elements())))
 
 
 def foreign_case(

@@ -207,7 +207,7 @@ def test_an_allow_list_is_written_and_followed(rehearse: Rehearse, tmp_path: Pat
     and refused by name, and a world that is not listed or has changed is refused."""
     folder = variant(tmp_path, tasks=('kind = "decline"', 'kind = "change"'))
     path = tmp_path / "worlds.ok.json"
-    status, out, _ = rehearse("scenarios", "check", folder, "--allow-list", path, "--json", "-")
+    status, out, _ = rehearse("worlds", "check", folder, "--allow-list", path, "--json", "-")
     assert (status, json.loads(out)["worlds"]) == (1, 1)
     [world] = json.loads(path.read_bytes())["worlds"]
     good = [task.id for task in read(folder).tasks if task.id != "blocked"]
@@ -262,6 +262,6 @@ def test_where_a_list_cannot_be_written_nothing_is_checked(
 ) -> None:
     """A missing folder is reported before the work, not after it."""
     path = tmp_path / "nowhere" / "list.json"
-    status, _, err = rehearse("scenarios", "check", LIBRARY, "--allow-list", path)
+    status, _, err = rehearse("worlds", "check", LIBRARY, "--allow-list", path)
     assert status == 2
     assert f"--allow-list: {path}: its folder does not exist" in err

@@ -113,9 +113,9 @@ def test_a_world_without_an_oracle_fails() -> None:
 def test_the_command_writes_the_report(rehearse: Rehearse, tmp_path: Path) -> None:
     """`--report openenv` writes a file for one world, or a folder with a file for each."""
     path = tmp_path / "report.json"
-    status, _, err = rehearse("scenarios", "check", LIBRARY, "--report", "openenv", "-o", path)
+    status, _, err = rehearse("worlds", "check", LIBRARY, "--report", "openenv", "-o", path)
     assert (status, str(path) in err) == (0, True)
     report = json.loads(path.read_bytes())
     assert (report["target"], report["verdict"], len(report["results"])) == ("library", "warn", 46)
-    status, _, err = rehearse("scenarios", "check", LIBRARY, "-o", path)
+    status, _, err = rehearse("worlds", "check", LIBRARY, "-o", path)
     assert (status, "pass --report openenv, too" in err) == (2, True)

@@ -17,12 +17,13 @@ from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import CallFact, FormatFault, ScenarioInfo, Turn
 from rehearsal_room.judge.llm.prompt import least_tokens, prompt_of, ranges, system_text
 from rehearsal_room.judge.llm.prompt_items import CAUSES
-from rehearsal_room.judge.llm.quoting import parse_sections, restore
+from rehearsal_room.judge.llm.quoting import restore
 from rehearsal_room.judge.llm.rubric import RENDERING, Mode, read_rubric
 from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from rehearsal_room.scenarios.api import RowChange
 from tests.support.budgets import examples
 from tests.support.cases import ANSWERED, CASES, INFO, LOOKED, WROTE, made_case
+from tests.support.quoted_sections import parse_sections
 
 RUBRIC = read_rubric()
 MODES: tuple[Mode, ...] = ("llm", "hybrid")

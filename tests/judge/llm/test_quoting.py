@@ -17,13 +17,13 @@ from rehearsal_room.judge.llm.quoting import (
     make_visible,
     num_bytes,
     num_characters,
-    parse_sections,
     quote_cost,
     quote_section,
     restore,
     shorten,
 )
 from tests.support.cases import TEXTS
+from tests.support.quoted_sections import parse_sections
 
 QUOTES = st.builds(
     Quote,

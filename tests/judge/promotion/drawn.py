@@ -12,7 +12,10 @@ def facts_of(outcomes: Iterable[Outcome]) -> Facts:
     """Episodes with these outcomes and nothing else of interest."""
     return [
         EpisodeFacts(
-            *(one.scenario, one.task, one.seed, one.score),
+            scenario=one.scenario,
+            task=one.task,
+            seed=one.seed,
+            score=one.score,
             label="completed" if one.score else "agent_error",
             reward=one.score,
             tags=(),

@@ -18,7 +18,18 @@ def _row(
     ending: Ending | None = Ending.ANSWERED,
 ) -> EpisodeRow:
     return EpisodeRow(
-        *(episode, 1, scenario, "t", "g", 0, "p", "d", 0.0, 3), ending=ending, label=label
+        episode=episode,
+        attempt=1,
+        scenario=scenario,
+        task="t",
+        group="g",
+        member=0,
+        policy="p",
+        scenario_digest="d",
+        started_at=0.0,
+        num_steps=3,
+        ending=ending,
+        label=label,
     )
 
 

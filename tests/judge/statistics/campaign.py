@@ -61,7 +61,17 @@ def _coverage() -> int:
 async def _play(folder: Path) -> list[Outcome]:
     """The outcomes of an agent that plays each task's oracle in a share of its tries."""
     worlds = folder / "worlds"
-    command = [sys.executable, "-m", "rehearsal_room", "generate", "--count", "4", "--seed", "21"]
+    command = [
+        sys.executable,
+        "-m",
+        "rehearsal_room",
+        "worlds",
+        "generate",
+        "--count",
+        "4",
+        "--seed",
+        "21",
+    ]
     await anyio.run_process([*command, "-o", str(worlds)])
     packages = sorted(path.parent for path in worlds.glob("*/tasks.toml"))
     scenarios = {str(path): read(path) for path in packages}

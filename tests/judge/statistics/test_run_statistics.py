@@ -17,7 +17,17 @@ from rehearsal_room.judge.statistics.run_statistics import (
 
 def row(task: str, label: Label | None, *, tags: tuple[str, ...] = ()) -> EpisodeRow:
     return EpisodeRow(
-        *("e", 1, "w", task, "g", 0, "p", "d", 0.0, 2, Ending.ANSWERED),
+        episode="e",
+        attempt=1,
+        scenario="w",
+        task=task,
+        group="g",
+        member=0,
+        policy="p",
+        scenario_digest="d",
+        started_at=0.0,
+        num_steps=2,
+        ending=Ending.ANSWERED,
         label=label,
         judge="code",
         tags=tags,

@@ -14,7 +14,16 @@ DONE, WRONG, BROKEN = Label.COMPLETED, Label.AGENT_ERROR, Label.ENVIRONMENT_ERRO
 def row(task: str, label: Label | None, episode: str = "e") -> EpisodeRow:
     """An episode that is over."""
     return EpisodeRow(
-        *(episode, 1, task, task, "g", 0, "oracle", "digest", 0.0, 1),
+        episode=episode,
+        attempt=1,
+        scenario=task,
+        task=task,
+        group="g",
+        member=0,
+        policy="oracle",
+        scenario_digest="digest",
+        started_at=0.0,
+        num_steps=1,
         ending=Ending.ANSWERED,
         label=label,
     )

@@ -24,7 +24,8 @@ from rehearsal_room.harness.policies.oracle import OraclePolicy
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.monitor import Monitor
 from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
-from rehearsal_room.harness.rollout.session import Link, RunParts, run_session
+from rehearsal_room.harness.rollout.running import Link
+from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.judge.verdicts.factory import open_judge

@@ -83,13 +83,13 @@ async def run_oracle(
     scenario = library()
     pool, speech = LocalPool(), dialect_of(dialect)
     parts = RunParts(
-        pool,
-        policy or TokenizedPolicy(_Summing(OraclePolicy(speech)), chat),
-        speech,
-        parse_history(history, chat),
-        FormatSettings(),
-        Limits(),
-        ScenarioJudges(pool, [scenario]),
+        pool=pool,
+        policy=policy or TokenizedPolicy(_Summing(OraclePolicy(speech)), chat),
+        dialect=speech,
+        history=parse_history(history, chat),
+        format=FormatSettings(),
+        limits=Limits(),
+        judge=ScenarioJudges(pool, [scenario]),
     )
     plans = plan_of([(scenario, scenario.task("lend-two"))], episodes=2, group_size=2, seed=1)
     await run_session(folder, plans, parts, concurrency=2, meters=Meters())

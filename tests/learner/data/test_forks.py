@@ -57,9 +57,13 @@ async def run_oracle(
     """A group of two oracles with tokens, each after the turns of `beginning`."""
     scenario, pool = library(), LocalPool()
     parts = RunParts(
-        *(pool, TokenizedPolicy(_Summing(OraclePolicy(HERMES)), chat), HERMES),
-        *(parse_history(history, chat), FormatSettings(), Limits()),
-        ScenarioJudges(pool, [scenario]),
+        pool=pool,
+        policy=TokenizedPolicy(_Summing(OraclePolicy(HERMES)), chat),
+        dialect=HERMES,
+        history=parse_history(history, chat),
+        format=FormatSettings(),
+        limits=Limits(),
+        judge=ScenarioJudges(pool, [scenario]),
         beginning=beginning,
     )
     plans = plan_of([(scenario, scenario.task("lend-two"))], episodes=2, group_size=2, seed=1)

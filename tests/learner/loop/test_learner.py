@@ -197,7 +197,14 @@ def test_progress_adds_up() -> None:
     one = TakenBatch((group(1, 0),), 2, {"equal": 1}, 4, 1, 1.5)
     progress = after_batch(TrainProgress(), one, report())
     assert progress == TrainProgress(
-        *(1, 2, 1, 2, {"equal": 1}, 10, 40, 100),
+        batches=1,
+        next_group=2,
+        groups=1,
+        episodes=2,
+        dropped={"equal": 1},
+        num_trained=10,
+        num_tokens=40,
+        num_row_tokens=100,
         first={"reward": 0.375, "pass_rate": 0.25},
         last={"reward": 0.375, "pass_rate": 0.25},
     )
@@ -236,7 +243,14 @@ def test_waiting_side(waiting: float, throttled: float, side: str) -> None:
 def test_the_report_in_words() -> None:
     """The text has the trained and dropped groups, the gain, and the side that waited."""
     progress = TrainProgress(
-        *(2, 4, 3, 6, {"equal": 1}, 1_000, 2_000, 8_000),
+        batches=2,
+        next_group=4,
+        groups=3,
+        episodes=6,
+        dropped={"equal": 1},
+        num_trained=1_000,
+        num_tokens=2_000,
+        num_row_tokens=8_000,
         seconds={"waiting": 5.0, "training": 15.0},
         first={"reward": 0.1, "pass_rate": 0.0},
         last={"reward": 0.5, "pass_rate": 0.25},

@@ -162,8 +162,10 @@ def test_existing_packages_and_files_are_left_unchanged(tmp_path: Path) -> None:
     report = import_awm(folder, out)
     assert report.refused == (
         Refusal(
-            *("mail_desk_1", str(out / "mail_desk_1"), None),
-            "something that is not an AWM package has this name; it is left unchanged",
+            scenario="mail_desk_1",
+            file=str(out / "mail_desk_1"),
+            line=None,
+            reason="something that is not an AWM package has this name; it is left unchanged",
         ),
     )
     assert [one.name for one in report.written] == ["w_3d_shop"]

@@ -12,6 +12,7 @@ import click
 import msgspec
 from msgspec import inspect
 
+from rehearsal_room.cli.core.help import SettingOption
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of
 from rehearsal_room.scenarios.validation import describe_bounds, explain
@@ -56,31 +57,6 @@ class NumberOrWord(click.ParamType[int | str]):
             return int(value)
         except ValueError:
             self.fail(f"{value!r} is not a whole number or one of {', '.join(self._words)}")
-
-
-class SettingOption(click.Option):
-    """A flag of a setting, which `--help` shows under the name of its section."""
-
-    def __init__(self, *arguments: Any, section: str = "", **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.section = section
-
-
-class SectionedCommand(click.Command):
-    """A command whose `--help` groups flags by section."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags without a section first, then each section."""
-        sections: dict[str, list[tuple[str, str]]] = {"": []}
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Argument):
-                continue
-            if (record := parameter.get_help_record(ctx)) is not None:
-                section = parameter.section if isinstance(parameter, SettingOption) else ""
-                sections.setdefault(section, []).append(record)
-        for section, records in sections.items():
-            with formatter.section(section or "Options"):
-                formatter.write_dl(records)
 
 
 def flags_of(

@@ -5,14 +5,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.logged_runs.logged_run import run_settings, scenario_finder
-from rehearsal_room.harness.rollout.launch import pool_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.judge import (
     FOR_EVERY_MODE,
@@ -22,12 +20,12 @@ from rehearsal_room.harness.settings.judge import (
     read_judge,
 )
 from rehearsal_room.harness.settings.run import judge_settings
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.factory import open_judge
 
-RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 _MODES = ("code", "llm", "hybrid")
 _NAMES = {
     "mode": ("--mode", "--judge"),

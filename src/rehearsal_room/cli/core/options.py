@@ -15,9 +15,9 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import write_atomically
-from rehearsal_room.harness.rollout.launch import finder
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve
+from rehearsal_room.harness.setup.worlds import world_source
 
 
 def _writable(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -34,6 +34,7 @@ JSON = click.option(
     callback=_writable,
     help="Write the result to this file as JSON; - for standard output.",
 )
+RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 OUTPUT = click.option(
     "-o",
     "--output",
@@ -63,6 +64,11 @@ _CONFIG = click.option(
     "win over it.",
 )
 _SCENARIOS = click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]...")
+# Names of the flags that `run --help` shows; `run --help-all` shows the others, too.
+USUAL = (
+    *("policy", "model", "base_url", "episodes", "group_size", "concurrency", "max_steps"),
+    *("temperature", "seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
+)
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
 _NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves
 judge_flags = flags_of(  # of commands that judge what others play
@@ -97,7 +103,9 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
             return _fork_settings(config, flags)
         settings = resolve(config, flags)
         if settings.forked_from and not settings.scenarios:
-            return with_its_task(settings, finder(settings), episodes=settings.episodes)
+            return with_its_task(
+                settings, world_source(settings.worlds).find, episodes=settings.episodes
+            )
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
@@ -116,7 +124,9 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
     require_format(folder)
     began = folder / "run.toml"
     settings = resolve(config or (began if began.is_file() else None), flags)
-    return with_its_task(settings, finder(settings), episodes=flags.get("episodes"))
+    return with_its_task(
+        settings, world_source(settings.worlds).find, episodes=flags.get("episodes")
+    )
 
 
 def write_json(result: Any, json_file: str | None) -> None:

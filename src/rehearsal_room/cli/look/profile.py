@@ -40,8 +40,8 @@ def profile_command(
     or cut off; of several runs the sum is shown, too.
 
     \b
-        rehearse profile runs/x
-        rehearse profile runs/x --trace x.json      (open it in ui.perfetto.dev)
+        rehearse show profile runs/x
+        rehearse show profile runs/x --trace x.json      (open it in ui.perfetto.dev)
     """
     runs = {str(folder): log_folder(folder) for folder in folders}
     report = _profiled(runs, _ignore) if trace_file is None else _traced(runs, trace_file)

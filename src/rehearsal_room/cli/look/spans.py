@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -34,8 +33,9 @@ def write_spans(
     """Write the spans of these episodes; return their number. Raises LogError and SettingsError."""
     _require_package()
     maker = SpanMaker(log_id(folder), folder.absolute().name, content=content)
-    export = import_module("rehearsal_room.interop.otlp.export")
-    export.export_spans(reader, path, maker, [row.episode for row in rows])
+    from rehearsal_room.interop.otlp.export import export_spans
+
+    export_spans(reader, path, maker, [row.episode for row in rows])
     return len(rows)
 
 
@@ -49,13 +49,12 @@ def send_spans(name: str | None, bus: str | None, url: str, *, content: bool) ->
 
 async def _send(name: str | None, bus: str | None, url: str, content: bool) -> None:
     _require_package()
-    sender, follower = (
-        import_module("rehearsal_room.interop.otlp.sender"),
-        import_module("rehearsal_room.interop.otlp.follower"),
-    )
-    async with sender.OtlpSender(url) as collector, _followed(name, bus) as (log, run_name, source):
+    from rehearsal_room.interop.otlp.follower import send_run
+    from rehearsal_room.interop.otlp.sender import OtlpSender
+
+    async with OtlpSender(url) as collector, _followed(name, bus) as (log, run_name, source):
         maker = SpanMaker(log, run_name, content=content)
-        sent = await follower.send_run(source, collector, maker)
+        sent = await send_run(source, collector, maker)
     episodes = plural(sent.episodes, "episode")
     click.echo(f"{plural(sent.spans, 'span')} of {episodes} sent to {collector.url}")
 
@@ -72,10 +71,13 @@ async def _followed(
             yield log_id(folder), folder.absolute().name, LogFollower(folder, reader)
         return
     settings = MqttSettings(url=bus)
-    status = await import_module("rehearsal_room.harness.bus.mqtt_runs").status_of(settings, name)
+    # Imported here: aiomqtt takes long to import.
+    from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+    from rehearsal_room.harness.bus.mqtt_runs import status_of
+
+    status = await status_of(settings, name)
     click.echo(f"following {status.run}", err=True)
-    mqtt = import_module("rehearsal_room.harness.bus.mqtt_bus")
-    async with mqtt.MqttBus(settings, status.run) as client, client.subscribe() as subscription:
+    async with MqttBus(settings, status.run) as client, client.subscribe() as subscription:
         yield status.log, status.run, subscription
 
 
@@ -88,6 +90,6 @@ def log_id(folder: Path) -> str:
 def _require_package() -> None:
     """Raise SettingsError where the package of OTLP's messages is not installed."""
     try:
-        import_module("rehearsal_room.interop.otlp.encoding")
+        import rehearsal_room.interop.otlp.encoding  # noqa: F401
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("otlp", exc, "otlp")) from exc

@@ -4,20 +4,16 @@ import webbrowser
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 
-from rehearsal_room.cli.core.context import CommandContext
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.rollout.process import run
-from rehearsal_room.scenarios.catalogue import find
-from rehearsal_room.scenarios.distribution import missing_package
 from rehearsal_room.viewer.export import answers_of, write_export
 from rehearsal_room.viewer.reading.open_runs import OpenRun, Runs, check_readable, checked
+from rehearsal_room.viewer.server.serve import ServeSettings, serve
 
 _BASE = Path("runs")
 
@@ -53,10 +49,7 @@ _BASE = Path("runs")
     show_default=True,
     help="Number of episodes of each run in the exported file.",
 )
-@click.pass_obj
 def view_command(
-    context: CommandContext,
-    /,
     folders: Sequence[Path],
     port: int,
     no_open: bool,
@@ -76,20 +69,19 @@ def view_command(
         rehearse view runs/x --export x.html              (one file, to send to somebody)
     """
     if bus is not None:
-        _view_published(context, bus, folders, port, no_open=no_open, exported=exported)
+        _view_published(bus, folders, port, no_open=no_open, exported=exported)
         return
     worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
     found = checked([folder for folder in folders if folder not in worlds])
     check_readable([OpenRun(folder) for folder in found])
     if exported is not None:
-        _export(context, found, exported, episodes)
+        _export(found, exported, episodes)
         return
-    settings = _serving().ServeSettings(found, None if folders else _BASE, port, worlds=worlds)
-    _serve(context, settings, no_open=no_open)
+    settings = ServeSettings(found, None if folders else _BASE, port, worlds=worlds)
+    _serve(settings, no_open=no_open)
 
 
 def _view_published(
-    context: CommandContext,
     bus: str,
     names: Sequence[Path],
     port: int,
@@ -100,37 +92,26 @@ def _view_published(
     if exported is not None:
         raise SettingsError("--export: a run on a broker cannot be exported; leave --export out")
     published = [str(name) for name in names]
-    settings = _serving().ServeSettings((), None, port, bus=bus, published=published)
-    _serve(context, settings, no_open=no_open)
+    settings = ServeSettings((), None, port, bus=bus, published=published)
+    _serve(settings, no_open=no_open)
 
 
-def _serve(context: CommandContext, settings: Any, *, no_open: bool) -> None:
-    serving = _serving()
-    parts = serving.Parts(context.viewer(), context.judge_opener, find)
-
+def _serve(settings: ServeSettings, *, no_open: bool) -> None:
     def ready(url: str) -> None:
         Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
         if not no_open:
             with suppress(webbrowser.Error):
                 webbrowser.open(url)
 
-    run(serving.serve, settings, parts, ready)
+    run(serve, settings, ready)
 
 
-def _export(context: CommandContext, folders: Sequence[Path], path: Path, episodes: int) -> None:
+def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:
     if not folders:
         raise SettingsError("--export: name the run to write into the file")
     if not path.absolute().parent.is_dir():
         raise SettingsError(f"--export: {path}: its folder does not exist")
     with closing(Runs(folders)) as runs:
-        answers = run(partial(answers_of, runs.all(), context.viewer(), episodes=episodes))
+        answers = run(partial(answers_of, runs.all(), episodes=episodes))
         size = write_export(path, answers)
     click.echo(f"{path}: {size / 1e6:.1f} MB")
-
-
-def _serving() -> Any:
-    """The server. Imported late: its libraries are optional."""
-    try:
-        return import_module("rehearsal_room.viewer.server.serve")
-    except ModuleNotFoundError as exc:
-        raise SettingsError(missing_package("view", exc, "serve")) from exc

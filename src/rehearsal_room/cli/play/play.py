@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,21 @@ import click
 import msgspec
 from rich.console import Console
 
-from rehearsal_room.cli.core.context import CommandContext
 from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.cli.core.options import JSON, OUTPUT, console_of, write_json
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.human import Exchange, HumanPolicy, Surface
 from rehearsal_room.harness.reports.episode_view import render_episode
-from rehearsal_room.harness.rollout.launch import fresh_folder, launch
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.run_folder import fresh_folder
 from rehearsal_room.interop.exports.episode_lines import EpisodeLine, episode_line
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.play.terminal import TerminalSurface
 
 _FLAGS = (
@@ -46,10 +46,7 @@ _MAX_STEPS = 200  # a person looks around more than a model
 @flags_of(Settings, only=_FLAGS)
 @OUTPUT
 @JSON
-@click.pass_obj
 def play_command(
-    context: CommandContext,
-    /,
     task: str,
     port: int | None,
     output: Path | None,
@@ -77,7 +74,7 @@ def play_command(
         settings,
         folder,
         resume=False,
-        open_judge=context.judge_opener(settings),
+        open_judge=judge_opener(settings),
         policy=policy,
         after=give_result,
         progress=False,
@@ -110,11 +107,9 @@ def _surface(task: str, port: int | None, console: Console) -> Surface:
         text = f"{url}/task (GET), /call and /answer (POST); header Authorization: Bearer {shown}"
         Terminal(stderr=True).print(text, soft_wrap=True)
 
-    # Imported late: aiohttp takes a quarter of the time in which the command line starts.
-    surface: Surface = import_module("rehearsal_room.play.http_api").HttpSurface(
-        task, port, token, announce
-    )
-    return surface
+    from rehearsal_room.play.http_api import HttpSurface  # aiohttp takes long to import
+
+    return HttpSurface(task, port, token, announce)
 
 
 def _episode(folder: Path) -> EpisodeLine:

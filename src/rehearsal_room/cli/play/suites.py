@@ -1,4 +1,5 @@
-"""The commands `suites` and `eval`: the benchmarks of others, played by our harness."""
+"""The command `eval`, with `eval list` and `eval needs`: third-party benchmarks, played by our
+harness."""
 
 import tempfile
 from collections import Counter
@@ -11,8 +12,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from rehearsal_room.cli.core.context import CommandContext
-from rehearsal_room.cli.core.flags import SectionedCommand, flags_of
+from rehearsal_room.cli.core.flags import flags_of
+from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import (
     DRY_RUN,
     JSON,
@@ -25,15 +26,17 @@ from rehearsal_room.cli.core.options import (
 from rehearsal_room.cli.play.run import play_run, print_settings
 from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.envpool.served.needs import faults as faults_of
+from rehearsal_room.envpool.sources.suites import SuiteWorlds
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.summary import write_report
-from rehearsal_room.harness.rollout.launch import opened_suite, planned
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
@@ -43,6 +46,13 @@ _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limi
 _OMITTED = (
     *("scenarios", "suite", "suite_path", "awm", "mcp", "openenv", "group_size"),
     "forked_from",
+)
+
+
+# Names of the flags that `eval --help` shows.
+_USUAL = (
+    *("policy", "model", "base_url", "category", "tries", "episodes", "concurrency", "temperature"),
+    *("seed", "suite_path", "output", "resume", "dry_run", "config", "json_file"),
 )
 
 
@@ -66,7 +76,7 @@ class SuiteReport(msgspec.Struct, frozen=True):
 
 
 class SuiteInfo(msgspec.Struct, frozen=True):
-    """One suite of `rehearse suites list --json`."""
+    """One suite of `rehearse eval list --json`."""
 
     name: str
     title: str
@@ -75,7 +85,7 @@ class SuiteInfo(msgspec.Struct, frozen=True):
 
 
 class CategoryNeeds(msgspec.Struct, frozen=True):
-    """One category of `rehearse suites needs --json`."""
+    """One category of `rehearse eval needs --json`."""
 
     category: str
     tasks: int
@@ -83,12 +93,7 @@ class CategoryNeeds(msgspec.Struct, frozen=True):
     missing: dict[str, int]  # what is missing -> how many tasks need it
 
 
-@click.group("suites")
-def suites_group() -> None:
-    """Benchmarks of others that can be played here."""
-
-
-@suites_group.command("list")
+@click.command("list")
 @JSON
 def list_command(json_file: str | None) -> None:
     """List the suites, their categories, and what each needs."""
@@ -101,7 +106,7 @@ def list_command(json_file: str | None) -> None:
     write_json(found, json_file)
 
 
-@suites_group.command("needs")
+@click.command("needs")
 @click.argument("suite_name", metavar="SUITE")
 @click.option("--suite-path", type=click.Path(), metavar="DIR", help="Folder of the checkout.")
 @click.option("--suite-servers", type=click.Path(), metavar="FILE", help="See `rehearse eval`.")
@@ -117,7 +122,7 @@ def needs_command(suite_name: str, json_file: str | None, **flags: Any) -> None:
         raise SettingsError(f"suite {suite_name!r} starts no MCP servers; it needs {found.needs}")
     given = {name: value for name, value in flags.items() if value}
     worlds = msgspec.structs.replace(WorldSettings(suite=suite_name), **given)
-    source = opened_suite(worlds)[1]
+    source = SuiteWorlds(source_arguments(worlds)).data
     served = ServedSettings(worlds.suite_python, worlds.mcp_env)
     result = []
     for category in found.categories:
@@ -151,7 +156,7 @@ def _needs_of(
     return CategoryNeeds(category, tasks, ready, dict(missing.most_common()))
 
 
-@click.command("eval", cls=SectionedCommand)
+@click.command("eval", cls=SectionedCommand, usual=_USUAL)
 @click.argument("suite_name", metavar="SUITE")
 @flags_of(Settings, omit=_OMITTED)
 @click.option("--category", metavar="NAME", help="One category of the suite (default: all).")
@@ -179,10 +184,7 @@ def _needs_of(
 @RESUME
 @DRY_RUN
 @JSON
-@click.pass_obj
 def eval_command(
-    context: CommandContext,
-    /,
     suite_name: str,
     category: str | None,
     tries: int,
@@ -194,7 +196,7 @@ def eval_command(
     json_file: str | None,
     **flags: Any,
 ) -> None:
-    """Play a benchmark of others and score it by its own rules.
+    """Play a third-party benchmark and score it by its own rules.
 
     \b
         rehearse eval bfcl_v3 -m MODEL --base-url http://localhost:8000/v1
@@ -216,18 +218,16 @@ def eval_command(
         print_settings(settings)
         return
     folder = output or fresh(settings)
-    report = play_run(context, settings, folder, resume=resume)
+    report = play_run(settings, folder, resume=resume)
     write_report(folder, report)
     scores = _scores(settings, folder)
     bounds = {
-        policy: _bound(
-            context, settings, policy, scores if settings.policy.name == policy else None
-        )
+        policy: _bound(settings, policy, scores if settings.policy.name == policy else None)
         for policy in (("noop", "oracle") if found.has_solutions else ("noop",))
     }
     result = SuiteReport(
         suite=suite_name,
-        version=opened_suite(settings.worlds)[1].version,
+        version=SuiteWorlds(source_arguments(settings.worlds)).data.version,
         tasks=scores.tasks,
         episodes=scores.episodes,
         scores=scores.scores,
@@ -289,9 +289,7 @@ def _scores(settings: Settings, folder: Path) -> SuiteScores:
         return scores_of(settings.worlds.suite, reader.episodes(), categories, findings)
 
 
-def _bound(
-    context: CommandContext, settings: Settings, policy: str, known: SuiteScores | None
-) -> SuiteScores:
+def _bound(settings: Settings, policy: str, known: SuiteScores | None) -> SuiteScores:
     """The scores of a policy without a model on the same tasks."""
     if known is not None:
         return known
@@ -305,7 +303,7 @@ def _bound(
     )
     with tempfile.TemporaryDirectory(prefix="rehearse-") as name:
         folder = Path(name) / policy
-        play_run(context, plain, folder, resume=False, progress=False)
+        play_run(plain, folder, resume=False, progress=False)
         return _scores(plain, folder)
 
 

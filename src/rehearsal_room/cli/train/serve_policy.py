@@ -1,13 +1,12 @@
 """The command `serve-policy`: a checkpoint behind the chat API."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rehearsal_room.cli.core.addresses import address
 from rehearsal_room.cli.core.flags import flags_of, settings_from
-from rehearsal_room.cli.worlds.worlds import address
 from rehearsal_room.envpool.server.settings import ServeSettings
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import run
@@ -33,7 +32,7 @@ def serve_policy_command(checkpoint: Path, http: str | None, **flags: Any) -> No
     )
     policy = settings_from(ServePolicy, {"folder": str(checkpoint), **flags})
     try:
-        serving = import_module("rehearsal_room.learner.inference.serving")
+        from rehearsal_room.learner.inference.serving import serve_policy
     except ModuleNotFoundError as exc:
-        raise SettingsError(missing_package("serve-policy", exc, "train", "serve")) from exc
-    run(serving.serve_policy, policy, settings, lambda line: click.echo(line, err=True))
+        raise SettingsError(missing_package("serve-policy", exc, "train")) from exc
+    run(serve_policy, policy, settings, lambda line: click.echo(line, err=True))

@@ -1,19 +1,17 @@
 """The command `train`."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
-from rehearsal_room.cli.core.context import CommandContext
 from rehearsal_room.cli.core.interruption import command_line, continued_by
 from rehearsal_room.cli.core.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.launch import planned
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.runs import Runs, runs_of
 from rehearsal_room.learner.config.settings import TrainSettings
@@ -44,10 +42,7 @@ from rehearsal_room.scenarios.distribution import missing_package
     "published.",
 )
 @JSON
-@click.pass_obj
 def train_command(
-    context: CommandContext,
-    /,
     config: Path,
     output: Path | None,
     resume: bool,
@@ -76,34 +71,39 @@ def train_command(
         _describe(settings, runs)
         return
     folder = output or _fresh_folder(settings)
-    policy_of = _module("rehearsal_room.learner.loop.trainable_policies").policy_of(settings)
-    training = _module("rehearsal_room.learner.loop.run")
-    dependencies = training.TrainDependencies(
-        context.judge_opener,
-        policy_of,
+    _require_learner()
+    from rehearsal_room.learner.loop.report import render
+    from rehearsal_room.learner.loop.run import TrainDependencies, train
+    from rehearsal_room.learner.loop.trainable_policies import policy_of
+
+    dependencies = TrainDependencies(
+        judge_opener,
+        policy_of(settings),
         console_of("-"),
         None if bus is None else MqttSettings(url=bus),
     )
     public = None if bus is None else MqttSettings(url=bus).public().url  # without its password
     flags = {"--misaligned": misaligned, "--follow": follow, "--bus": public}
     with continued_by(lambda: _resumed(config, folder, flags)):
-        report = training.train(settings, runs, folder, dependencies, resume=resume)
+        report = train(settings, runs, folder, dependencies, resume=resume)
     if report is None:
         return
     console = console_of(json_file)
     console.print(f"run folder {folder}", highlight=False)
-    _module("rehearsal_room.learner.loop.report").render(report, console)
+    render(report, console)
     write_json(report, json_file)
 
 
-def train_from(context: CommandContext, config: Path, folder: Path, *, resume: bool) -> Path:
+def train_from(config: Path, folder: Path, *, resume: bool) -> Path:
     """Train as a file of settings says, in a folder, or go on there; returns the folder of the
     newest weights. Raises what `rehearse train` does."""
     settings = read_settings(config)
-    training = _module("rehearsal_room.learner.loop.run")
-    policy_of = _module("rehearsal_room.learner.loop.trainable_policies").policy_of(settings)
-    dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
-    report = training.train(settings, runs_of(settings), folder, dependencies, resume=resume)
+    _require_learner()
+    from rehearsal_room.learner.loop.run import TrainDependencies, train
+    from rehearsal_room.learner.loop.trainable_policies import policy_of
+
+    dependencies = TrainDependencies(judge_opener, policy_of(settings), console_of("-"))
+    report = train(settings, runs_of(settings), folder, dependencies, resume=resume)
     if report is None:
         raise ConfigError(f"{config}: an experiment trains in one process (compute.processes)")
     return Path(report.published)
@@ -140,19 +140,21 @@ def _resumed(config: Path, folder: Path, flags: Mapping[str, str | bool | None])
 
 def _describe(settings: TrainSettings, runs: Runs) -> None:
     """Print the resolved settings, and the number of episodes that they need."""
-    click.echo(
-        _module("rehearsal_room.learner.loop.run_folder").as_toml(settings).decode(), nl=False
-    )
+    _require_learner()
+    from rehearsal_room.learner.loop.run_folder import as_toml
+
+    click.echo(as_toml(settings).decode(), nl=False)
     if not settings.data.logs:
         tasks, plans = planned(runs.rollouts)
         most = "at most " if settings.data.fill else ""
         click.echo(f"# {most}{len(plans)} episodes of {len(tasks)} tasks")
 
 
-def _module(name: str) -> Any:
-    """A module that needs the learner's libraries, which take seconds to import."""
+def _require_learner() -> None:
+    """Import the training loop, whose libraries are optional and take seconds. Raises SettingsError
+    where one of them is not installed."""
     try:
-        return import_module(name)
+        import rehearsal_room.learner.loop.run  # noqa: F401
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("train", exc, "train")) from exc
 

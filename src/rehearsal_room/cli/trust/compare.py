@@ -1,23 +1,25 @@
-"""The commands `compare` and `size`: whether a difference is real, and how much is needed to see
-one."""
+"""The commands `compare` and `compare size`: whether a difference is real, and how much is needed
+to see one."""
 
 import re
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
+from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.judge.statistics.comparison import Comparison, compare
+from rehearsal_room.judge.statistics.outcomes import read_outcomes
+from rehearsal_room.judge.statistics.planning import noise_of, plan
 
 _SHOWN = 10  # tasks of each kind
 _POINTS = re.compile(r"(\d+(?:\.\d+)?) ?(pt|%)?")
 
 
-@click.command("compare")
+@click.command("compare", cls=SectionedCommand)
 @click.argument("first", metavar="A", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B", type=click.Path(path_type=Path))
 @JSON
@@ -27,10 +29,7 @@ def compare_command(first: Path, second: Path, json_file: str | None) -> None:
     The difference is B's share of completed tasks less A's, task by task; within a task tries with
     the same seed are paired. The exit status is 0 whatever is found.
     """
-    outcomes = import_module("rehearsal_room.judge.statistics.outcomes")
-    comparison = import_module("rehearsal_room.judge.statistics.comparison")
-    before, after = outcomes.read_outcomes(first), outcomes.read_outcomes(second)
-    found = comparison.compare(before, after)
+    found = compare(read_outcomes(first), read_outcomes(second))
     if found is None:
         raise SettingsError(
             f"{first} and {second} share no task with a verdict: compare runs of the same scenarios"
@@ -39,7 +38,7 @@ def compare_command(first: Path, second: Path, json_file: str | None) -> None:
     write_json(found, json_file)
 
 
-def render_comparison(found: Any, console: Console) -> None:
+def render_comparison(found: Comparison, console: Console) -> None:
     """Print a comparison in a few lines."""
 
     def write(text: str) -> None:
@@ -131,19 +130,14 @@ def size_command(
     json_file: str | None,
 ) -> None:
     """Compute how many tasks a comparison of two runs needs."""
-    planning = import_module("rehearsal_room.judge.statistics.planning")
     noise = None
     if pilot is not None:
-        noise = planning.noise_of(
-            import_module("rehearsal_room.judge.statistics.outcomes").read_outcomes(pilot)
-        )
+        noise = noise_of(read_outcomes(pilot))
         if noise is None:
             raise SettingsError(
                 f"--pilot: {pilot} has one judged episode of each task; play several (-g 4)"
             )
-    found = planning.plan(
-        detect, power=power, alpha=alpha, tries=tries, noise=noise, spread=spread**2
-    )
+    found = plan(detect, power=power, alpha=alpha, tries=tries, noise=noise, spread=spread**2)
     console = console_of(json_file)
     console.print(
         f"{plural(found.tasks, 'task')} and {plural(found.episodes, 'episode')} in each run find a "

@@ -1,27 +1,33 @@
 """The command `experiment`: arms that differ in one thing, trained, played, judged and compared."""
 
-from importlib import import_module
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 import click
 import tomli_w
 from rich.console import Console
 from rich.table import Table
 
-from rehearsal_room.cli.core.context import CommandContext
 from rehearsal_room.cli.core.judge_options import settings_of
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
+from rehearsal_room.cli.train.train import train_from
 from rehearsal_room.cli.trust.judge import judge_run_again
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
 from rehearsal_room.harness.reports.summary import write_report
-from rehearsal_room.harness.rollout.launch import planned
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings, resolve_table
+from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.judge.experiments.file import Arm, read_experiment
+from rehearsal_room.judge.experiments.results import (
+    ExperimentReport,
+    PlayedArm,
+    completed_text,
+    difference_text,
+    markdown_of,
+    results_of,
+)
 
 
 @click.command("experiment")
@@ -35,10 +41,7 @@ from rehearsal_room.judge.experiments.file import Arm, read_experiment
 )
 @click.option("--dry-run", is_flag=True, help="Print what each arm would do, and do nothing.")
 @JSON
-@click.pass_obj
 def experiment_command(
-    context: CommandContext,
-    /,
     file: Path,
     output: Path | None,
     dry_run: bool,
@@ -57,21 +60,18 @@ def experiment_command(
             console.print(_plan_of(arm, settings.get(arm.name)), highlight=False, markup=False)
         return
     folder = output or Path("runs") / file.stem
-    results = import_module("rehearsal_room.judge.experiments.results")
-    played: list[Any] = []
+    played: list[PlayedArm] = []
     for arm in arms:
         console.print(f"arm {arm.name}", highlight=False, markup=False)
         one = folder / arm.folder
         if arm.judges:
             source = next(other for other in played if other.name == arm.judges)
-            played.append(_judged_again(results, arm, source, one / "run"))
+            played.append(_judged_again(arm, source, one / "run"))
         else:
-            played.append(_played(context, results, arm, settings[arm.name], one))
-    report = results.ExperimentReport(
-        experiment.name, experiment.question, results.results_of(played)
-    )
-    _write(folder / "report.md", results.markdown_of(report).encode())
-    render(report, results, console)
+            played.append(_played(arm, settings[arm.name], one))
+    report = ExperimentReport(experiment.name, experiment.question, results_of(played))
+    _write(folder / "report.md", markdown_of(report).encode())
+    render(report, console)
     write_json(report, str(folder / "report.json"))
     write_json(report, json_file)
 
@@ -91,24 +91,22 @@ def _plan_of(arm: Arm, settings: Settings | None) -> str:
     return f"{arm.name}: {trains}plays {len(planned(settings)[1])} episodes"
 
 
-def _played(
-    context: CommandContext, results: Any, arm: Arm, settings: Settings, folder: Path
-) -> Any:
+def _played(arm: Arm, settings: Settings, folder: Path) -> PlayedArm:
     """Train the arm's model, if it trains one, and play its episodes."""
     model = ""
     if arm.train:
         config, trained = folder / "train.toml", folder / "train"
         folder.mkdir(parents=True, exist_ok=True)
         _write(config, tomli_w.dumps(arm.train).encode())
-        model = str(context.train(config, trained, (trained / "train.toml").exists()))
+        model = str(train_from(config, trained, resume=(trained / "train.toml").exists()))
         settings = resolve_table({"policy": "local", **arm.run, "model": model}, {})
     run = folder / "run"
-    report = play_run(context, settings, run, resume=(run / LOG_NAME).exists())
+    report = play_run(settings, run, resume=(run / LOG_NAME).exists())
     write_report(run, report)
-    return results.PlayedArm(arm.name, run, model)
+    return PlayedArm(arm.name, run, model)
 
 
-def _judged_again(results: Any, arm: Arm, source: Any, run: Path) -> Any:
+def _judged_again(arm: Arm, source: PlayedArm, run: Path) -> PlayedArm:
     """Copy another arm's episodes and judge them by the arm's own judge."""
     if not run.exists():
         copytree(source.run, run)
@@ -119,17 +117,17 @@ def _judged_again(results: Any, arm: Arm, source: Any, run: Path) -> Any:
         )
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in arm.judge.items()}
     judge_run_again(run, settings_of(run, given))
-    return results.PlayedArm(arm.name, run, source.model, source.run)
+    return PlayedArm(arm.name, run, source.model, source.run)
 
 
-def render(report: Any, results: Any, console: Console) -> None:
+def render(report: ExperimentReport, console: Console) -> None:
     """Print a line for each arm."""
     table = Table("arm", box=None, pad_edge=False)
     for head in ("episodes", "completed", "against the first arm", "labels agree"):
         table.add_column(head, justify="right")
     for arm in report.arms:
         agreement = "" if arm.agreement is None else f"{arm.agreement:.1%}"
-        cells = (str(arm.episodes), results.completed_text(arm), results.difference_text(arm))
+        cells = (str(arm.episodes), completed_text(arm), difference_text(arm))
         table.add_row(arm.name, *cells, agreement)
     console.print(table)
 

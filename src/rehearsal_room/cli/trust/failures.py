@@ -1,9 +1,7 @@
 """The command `failures`: what went wrong in runs, by kinds, with the turn."""
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,6 +12,9 @@ from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
+from rehearsal_room.judge.failures.reading import Reading, read_failures
+from rehearsal_room.judge.failures.render import markdown_of, render_failures
+from rehearsal_room.judge.failures.report import report_of
 
 
 @click.command("failures")
@@ -48,11 +49,9 @@ def failures_command(
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise SettingsError(f"--output: {output}: its folder does not exist")
-    counting = import_module("rehearsal_room.judge.failures.report")
-    rendering = import_module("rehearsal_room.judge.failures.render")
     readings = [_read(folder) for folder in folders]
     base = None if against is None else _read(against)
-    report = counting.report_of(
+    report = report_of(
         [one for reading in readings for one in reading.episodes],
         without_solution=sum(reading.without_solution for reading in readings),
         against="" if against is None else str(against),
@@ -62,14 +61,14 @@ def failures_command(
         raise SettingsError(f"--against: {against} shares no task with {_names(folders)}")
     if output is not None:
         try:
-            write_atomically(output, rendering.markdown_of(report, _names(folders)).encode())
+            write_atomically(output, markdown_of(report, _names(folders)).encode())
         except OSError as exc:
             raise SettingsError(f"{output} cannot be written: {exc}") from exc
-    rendering.render_failures(report, console_of(json_file))
+    render_failures(report, console_of(json_file))
     write_json(report, json_file)
 
 
-def _read(folder: Path) -> Any:
+def _read(folder: Path) -> Reading:
     logged = log_folder(folder)
     with open_reader(logged) as reader:
         rows = reader.episodes()
@@ -77,9 +76,9 @@ def _read(folder: Path) -> Any:
         raise SettingsError(
             f"{folder}: no episode has a verdict; `rehearse judge {folder}` judges them"
         )
-    reading = import_module("rehearsal_room.judge.failures.reading")
     with ProgressDisplay("episodes", total=len(rows)) as display:
-        return run(reading.read_failures, logged, display.advance)
+        reading: Reading = run(read_failures, logged, display.advance)
+    return reading
 
 
 def _names(folders: Sequence[Path]) -> str:

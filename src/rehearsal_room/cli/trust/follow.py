@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -70,17 +69,18 @@ async def follow_published(
     Raises BusError also for a run that takes no verdicts, and for one that ended without all.
     """
     settings = MqttSettings(url=bus)
-    copies = import_module(
-        "rehearsal_room.harness.following.run_copy"
-    )  # its library takes long to import
-    status = await import_module("rehearsal_room.harness.bus.mqtt_runs").status_of(settings, run)
+    # Imported here: aiomqtt takes long to import.
+    from rehearsal_room.harness.bus.mqtt_runs import status_of
+    from rehearsal_room.harness.following.run_copy import open_copy
+
+    status = await status_of(settings, run)
     async with AsyncExitStack() as stack:
         if status.judge != "elsewhere":
             raise BusError(
                 f"run {run!r} takes no verdicts from the broker (its judge is {status.judge!r}):"
                 " play it with --judge elsewhere, or judge it in its own folder"
             )
-        await stack.enter_async_context(copies.open_copy(settings, status, folder))
+        await stack.enter_async_context(open_copy(settings, status, folder))
         following = await _open(stack, folder, flags)
         await _publish(stack, settings, verdicts_topic(run, status.log), following.verdicts)
         await following.run()

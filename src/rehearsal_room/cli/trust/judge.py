@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rehearsal_room.cli.core.flags import SectionedCommand, flags_of
+from rehearsal_room.cli.core.flags import flags_of
+from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.interruption import command_line, continued_by, same_command
-from rehearsal_room.cli.core.judge_options import RUN, judge_flags, open_run_judge, settings_of
-from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.core.judge_options import judge_flags, open_run_judge, settings_of
+from rehearsal_room.cli.core.options import JSON, RUN, console_of, write_json
 from rehearsal_room.cli.trust.follow import follow_published, follow_run
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.log.writer import open_log
-from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
 from rehearsal_room.harness.reports.summary import RunReport, read_report, write_report
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
@@ -32,8 +30,14 @@ from rehearsal_room.judge.verdicts.disagreements import Disagreement, queue, ran
 from rehearsal_room.judge.verdicts.rejudge import Only, judge_again, reward_again, start_rejudging
 from rehearsal_room.judge.verdicts.summary import Summary, Tally
 
+# Names of the flags that `judge --help` shows.
+_USUAL = (
+    *("mode", "models", "base_url", "rubric", "prices", "budget", "concurrency", "rewards"),
+    *("only", "show_queue", "limit", "follow", "bus", "output", "json_file"),
+)
 
-@click.command("judge", cls=SectionedCommand)
+
+@click.command("judge", cls=SectionedCommand, usual=_USUAL)
 @RUN
 @judge_flags
 @flags_of(JudgeSettings, only=("rewards",), section="Judge")
@@ -154,17 +158,13 @@ def _renew_report(folder: Path) -> None:
     """Write report.json again from the verdicts that count now; the report of a benchmark stays as
     it was measured."""
     path = folder / "report.json"
+    # Imported when the verdicts are there: its libraries take a third of a second.
+    from rehearsal_room.judge.statistics.run_statistics import statistics_of
+
     with suppress(OSError, msgspec.DecodeError):
         msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
-            write_report(folder, read_report(reader, _statistics_of))
-
-
-def _statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
-    computed: RunStatistics = import_module(
-        "rehearsal_room.judge.statistics.run_statistics"
-    ).statistics_of(rows)
-    return computed
+            write_report(folder, read_report(reader, statistics_of))
 
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:

@@ -2,22 +2,25 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
-from rehearsal_room.cli.core.context import CommandContext
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
-from rehearsal_room.harness.rollout.launch import planned
 from rehearsal_room.harness.settings.run import with_episodes
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.judge.promotion.decision import StageResult, decide
+from rehearsal_room.judge.promotion.facts import EpisodeFacts, read_facts
+from rehearsal_room.judge.promotion.gate_file import Gate, read_gate
+from rehearsal_room.judge.promotion.looks import Looked, look_until
+from rehearsal_room.judge.promotion.output import PromotionReport, junit_of, markdown_of, render
+from rehearsal_room.judge.promotion.record import record_of
 
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 
@@ -60,10 +63,7 @@ _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
     help="JUnit XML file of the verdict, for CI (default: none).",
 )
 @JSON
-@click.pass_obj
 def promote_command(
-    context: CommandContext,
-    /,
     gate_file: Path,
     folders: Sequence[Path],
     against: Path | None,
@@ -85,7 +85,7 @@ def promote_command(
     for flag, path in (("--output", output), ("--junit", junit)):
         if path is not None and not path.absolute().parent.is_dir():
             raise SettingsError(f"{flag}: {path}: its folder does not exist")
-    gate = import_module("rehearsal_room.judge.promotion.gate_file").read_gate(gate_file)
+    gate = read_gate(gate_file)
     names = [one.name for one in gate.stages]
     if stage is not None and stage not in names:
         raise SettingsError(f"--stage: the gate has no stage {stage!r}; stages: {', '.join(names)}")
@@ -94,16 +94,15 @@ def promote_command(
     runs = [log_folder(folder) for folder in folders]
     base = None if against is None else log_folder(against)
     _require_episodes([*runs, *([base] if base else [])])
-    promotion = _Promotion(context, gate, runs, base)
+    promotion = _Promotion(gate, runs, base)
     promotion.require_shared_tasks()
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
-    outputs = import_module("rehearsal_room.judge.promotion.output")
     if output is not None:
-        _write(output, outputs.markdown_of(report).encode())
+        _write(output, markdown_of(report).encode())
     if junit is not None:
-        _write(junit, outputs.junit_of(report))
-    outputs.render(report, console_of(json_file))
+        _write(junit, junit_of(report))
+    render(report, console_of(json_file))
     write_json(report, json_file)
     sys.exit(_STATUS[report.verdict])
 
@@ -120,24 +119,16 @@ def _require_episodes(folders: Sequence[Path]) -> None:
 class _Promotion:
     """One promotion: reads the runs, plays them on, and makes the report."""
 
-    def __init__(
-        self, context: CommandContext, gate: Any, runs: Sequence[Path], base: Path | None
-    ) -> None:
-        self._context = context
+    def __init__(self, gate: Gate, runs: Sequence[Path], base: Path | None) -> None:
         self._gate = gate
         self._runs = runs
         self._base = base
-        self._facts = import_module("rehearsal_room.judge.promotion.facts")
 
-    def read(self) -> tuple[list[Any], list[Any]]:
+    def read(self) -> tuple[list[EpisodeFacts], list[EpisodeFacts]]:
         """The episodes of the runs and of the base."""
         count = self._gate.counts_calls
-        runs = [
-            one
-            for folder in self._runs
-            for one in self._facts.read_facts(folder, count_calls=count)
-        ]
-        base = [] if self._base is None else self._facts.read_facts(self._base)
+        runs = [one for folder in self._runs for one in read_facts(folder, count_calls=count)]
+        base = [] if self._base is None else read_facts(self._base)
         return runs, base
 
     def require_shared_tasks(self) -> None:
@@ -147,13 +138,11 @@ class _Promotion:
             names = ", ".join(map(str, self._runs))
             raise SettingsError(f"--against: {self._base} shares no task with {names}")
 
-    def look(self, most: int | None, until: str) -> Any:
+    def look(self, most: int | None, until: str) -> Looked:
         """Judge once, or again and again while the runs are played on."""
-        looks = import_module("rehearsal_room.judge.promotion.looks")
         if most is None:
-            decision = import_module("rehearsal_room.judge.promotion.decision")
-            return looks.Looked(decision.decide(self._gate, *self.read(), until=until), ())
-        return looks.look_until(self._gate, most, self.read, self._play_on, until=until)
+            return Looked(decide(self._gate, *self.read(), until=until), ())
+        return look_until(self._gate, most, self.read, self._play_on, until=until)
 
     def _play_on(self, episodes: int) -> None:
         """Play until the runs have so many episodes together, and the base as many of its own
@@ -174,16 +163,14 @@ class _Promotion:
         target = max(groups * settings.group_size, len(planned(settings)[1]))
         settings = msgspec.structs.replace(settings, episodes=target)
         _write(path, with_episodes(path, target))
-        play_run(self._context, settings, folder, resume=True)
+        play_run(settings, folder, resume=True)
 
-    def report(self, gate_file: Path, looked: Any, most: int | None) -> Any:
+    def report(self, gate_file: Path, looked: Looked, most: int | None) -> PromotionReport:
         """The report on how it ended."""
-        outputs = import_module("rehearsal_room.judge.promotion.output")
-        record = import_module("rehearsal_room.judge.promotion.record")
         results = looked.results
         last = results[-1]
         runs, _ = self.read()
-        return outputs.PromotionReport(
+        return PromotionReport(
             gate=self._gate.name,
             stage=last.stage,
             verdict=last.verdict,
@@ -193,7 +180,7 @@ class _Promotion:
             stages=tuple(results),
             advice=_advice(last, runs, most),
             looks=looked.looks,
-            record=record.record_of(gate_file, self._runs, self._base),
+            record=record_of(gate_file, self._runs, self._base),
         )
 
 
@@ -202,7 +189,7 @@ def _episodes_of(folder: Path) -> int:
         return sum(row.ending is not None for row in reader.episodes())
 
 
-def _advice(last: Any, episodes: Sequence[Any], most: int | None) -> str:
+def _advice(last: StageResult, episodes: Sequence[EpisodeFacts], most: int | None) -> str:
     """What to do where the verdict is inconclusive."""
     if last.verdict != "inconclusive":
         return ""

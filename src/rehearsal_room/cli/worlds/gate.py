@@ -1,4 +1,4 @@
-"""The command `scenarios check`: the quality gate, on one world or on thousands."""
+"""The command `worlds check`: the quality gate, on one world or on thousands."""
 
 import sys
 import time
@@ -13,16 +13,16 @@ import click
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from rehearsal_room.cli.core.flags import SectionedCommand
+from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import JOBS, JSON, console_of, pool_flags, write_json
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.rollout.allow_list import write_allow_list
-from rehearsal_room.harness.rollout.launch import finder, pool_of
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.judge.gate.awm_record import check_record
 from rehearsal_room.judge.gate.inputs import is_record, worlds_in
 from rehearsal_room.judge.gate.job_pool import JobSettings, Outcome, check_worlds
@@ -127,7 +127,9 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
                 record = partial(portal.call, _record, pool)
                 outcomes = []
                 with ProgressDisplay("worlds", total=len(names)) as display:
-                    for outcome in check_worlds(names, finder(settings), job, record):
+                    for outcome in check_worlds(
+                        names, world_source(settings.worlds).find, job, record
+                    ):
                         outcomes.append(outcome)
                         display.advance()
                 return outcomes

@@ -8,12 +8,7 @@ from rehearsal_room.scenarios.catalogue import worlds_folder
 from rehearsal_room.scenarios.scaffold.new_world import write_world
 
 
-@click.group("new")
-def new_group() -> None:
-    """Start something of your own from a template."""
-
-
-@new_group.command("world")
+@click.command("world")
 @click.argument("name")
 @click.option(
     "-o",
@@ -32,7 +27,7 @@ def new_world_command(name: str, output: Path | None) -> None:
     folder = write_world(name, worlds_folder() if output is None else output)
     click.echo(
         f"made {folder}; next:\n"
-        f"  rehearse scenarios check {folder}\n"
+        f"  rehearse worlds check {folder}\n"
         f"  rehearse run {folder} -p oracle\n"
         f"  open {folder / 'README.md'}"
     )

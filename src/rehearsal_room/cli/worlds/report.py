@@ -1,11 +1,9 @@
-"""The command `scenarios report`: a folder of worlds as figures, a page and a picture."""
+"""The command `worlds report`: a folder of worlds as figures, a page and a picture."""
 
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -53,32 +51,42 @@ def report_command(
     for flag, path in (("--output", output), ("--png", png)):
         if path is not None and not path.absolute().parent.is_dir():
             raise SettingsError(f"{flag}: {path}: its folder does not exist")
-    drawing = _drawing() if output or png else None
+    if output or png:
+        _require_drawing()
     read, unread = _read(worlds_in(paths))
     figures = catalogue_figures(read, unread)
-    if drawing is not None:
-        charts, page = drawing
-        drawn, title = charts.charts_of(figures), title_of(figures)
-        if output is not None:
-            with ProgressDisplay("charts", total=len(drawn)) as display:
-                listed = _beside(read, output.absolute().parent)
-                html = page.page_of(figures, drawn, listed, title=title, done=display.advance)
-                _write(output, html.encode())
-        if png is not None:
-            _write(png, charts.png_of(drawn, title))
+    if output or png:
+        _draw(figures, read, output, png)
     _render(figures, console_of(json_file))
     write_json(figures, json_file)
     if figures.unread:
         sys.exit(1)
 
 
-def _drawing() -> tuple[Any, Any]:
+def _require_drawing() -> None:
+    """Raise SettingsError where the libraries of the page are not installed."""
     try:
-        return import_module("rehearsal_room.authoring.charts"), import_module(
-            "rehearsal_room.authoring.html"
-        )
+        import rehearsal_room.authoring.charts
+        import rehearsal_room.authoring.html  # noqa: F401
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("report", exc, "report")) from exc
+
+
+def _draw(
+    figures: CatalogueFigures, read: Sequence[WorldFigures], output: Path | None, png: Path | None
+) -> None:
+    """Write the page and the picture, those that are asked for."""
+    from rehearsal_room.authoring.charts import charts_of, png_of
+    from rehearsal_room.authoring.html import page_of
+
+    drawn, title = charts_of(figures), title_of(figures)
+    if output is not None:
+        with ProgressDisplay("charts", total=len(drawn)) as display:
+            listed = _beside(read, output.absolute().parent)
+            html = page_of(figures, drawn, listed, title=title, done=display.advance)
+            _write(output, html.encode())
+    if png is not None:
+        _write(png, png_of(drawn, title))
 
 
 def _beside(worlds: Sequence[WorldFigures], folder: Path) -> list[WorldFigures]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.launch import finder, pool_of
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.harness.users.left_out import left_out_line
 from rehearsal_room.interop.task_exports.gym import GYM
 from rehearsal_room.interop.task_exports.harbor import HARBOR
@@ -45,4 +45,4 @@ def export_tasks(names: Sequence[str], to: str, output: Path | None) -> None:
 async def _hosted(names: Sequence[str]) -> ChosenTasks:
     settings = Settings()
     async with pool_of(settings) as pool:
-        return await hosted_tasks(pool, names, finder(settings))
+        return await hosted_tasks(pool, names, world_source(settings.worlds).find)

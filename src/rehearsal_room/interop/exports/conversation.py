@@ -89,10 +89,6 @@ class Conversation:
         for first, last in (self.head, *self._turns):
             yield from range(first, last)
 
-    def window_of(self, reply: ShownReply) -> list[Message]:
-        """The messages that were shown for a reply."""
-        return [message for first, last in reply.window for message in self.messages[first:last]]
-
     def _add(self, event: StepTaken | HistorySummarized, *, is_context: bool) -> None:
         number, tools = len(self._turns), self._tools
         window = tuple(_joined(self._window(event)))

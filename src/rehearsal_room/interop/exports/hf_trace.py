@@ -80,7 +80,8 @@ def _turn(
     assistant, *others = conversation.messages[first:last]
     calls = reply.calls
     yield _line(
-        *("assistant", spoken(assistant.content) if calls else without_thoughts(assistant.content)),
+        "assistant",
+        spoken(assistant.content) if calls else without_thoughts(assistant.content),
         at,
         model=policy,
         **_present(

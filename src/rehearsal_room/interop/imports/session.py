@@ -34,15 +34,16 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.history.windows import HistoryManager, parse_history
+from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.rollout.deadlines import Watchdog
 from rehearsal_room.harness.rollout.episode import RunContext, run_episode
-from rehearsal_room.harness.rollout.launch import OpenJudge
 from rehearsal_room.harness.rollout.meters import Meters
-from rehearsal_room.harness.rollout.session import Judge, RecordVerdict, RunParts, run_session
+from rehearsal_room.harness.rollout.running import Judge, RecordVerdict
+from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.interop.imports.conversation_pool import ConversationPool
 from rehearsal_room.interop.imports.conversations import Conversation
 from rehearsal_room.interop.imports.plans import (
@@ -164,7 +165,9 @@ class _Importing:
             )
             plans = [one.plan for one in members]
             await run_session(
-                *(self._folder, plans, parts),
+                self._folder,
+                plans,
+                parts,
                 concurrency=_CONCURRENCY,
                 meters=Meters(),
                 resume=resume,
@@ -194,7 +197,6 @@ class _Importing:
             format=FormatSettings(),
             limits=_LIMITS,
             recorder=Recorder(sink),
-            windows=HistoryManager(),
             watchdog=Watchdog(),
             meters=Meters(),
             users=_users([one]),

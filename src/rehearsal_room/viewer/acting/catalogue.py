@@ -1,17 +1,16 @@
 """The worlds that the viewer knows: those of the catalogue, and packages given by path."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rehearsal_room.scenarios.catalogue import bundled_names, catalogue_entries
+from rehearsal_room.scenarios.catalogue import bundled_names, catalogue_entries, find
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.viewer.reading.open_runs import NotHereError, run_id
 
-Find = Callable[[str], Scenario]
 _Stamp = tuple[tuple[str, int, int], ...]  # name, time and size of each file
 
 
@@ -30,10 +29,9 @@ class WorldLine(msgspec.Struct, frozen=True):
 
 
 class Catalogue:
-    """The worlds by their names. `find` reads one by its name or path."""
+    """The worlds by their names."""
 
-    def __init__(self, folders: Sequence[Path], find: Find) -> None:
-        self._find = find
+    def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = {run_id(folder): folder for folder in folders}
         self._known: dict[str, tuple[_Stamp, Scenario]] = {}
 
@@ -49,7 +47,7 @@ class Catalogue:
         known = self._known.get(source)
         if known is not None and known[0] == _stamp_of(known[1].path):
             return known[1]
-        scenario = self._find(source)
+        scenario = find(source)
         self._known[source] = _stamp_of(scenario.path), scenario
         return scenario
 

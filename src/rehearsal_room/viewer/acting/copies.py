@@ -7,7 +7,6 @@ cannot go on, as its run's process or the broker is gone, stays as far as it cam
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,11 @@ import anyio
 import anyio.abc
 import structlog
 
+from rehearsal_room.harness.bus.mqtt_runs import status_of
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_wire import Status
 from rehearsal_room.harness.core.errors import HarnessError
+from rehearsal_room.harness.following.run_copy import open_copy
 
 _log = structlog.get_logger(__name__)
 
@@ -26,10 +28,9 @@ async def copies_of(url: str, names: Sequence[str]) -> AsyncIterator[list[Path]]
     """Copy the runs of these names from a broker (none: the only live one), as long as the block
     lasts; gives their folders. Raises BusError, SettingsError and LogError."""
     settings = MqttSettings(url=url)
-    runs = import_module("rehearsal_room.harness.bus.mqtt_runs")  # its library takes long to import
     async with AsyncExitStack() as stack:
         base = stack.enter_context(tempfile.TemporaryDirectory(prefix="rehearse-view-"))
-        statuses = [await runs.status_of(settings, name) for name in names or (None,)]
+        statuses = [await status_of(settings, name) for name in names or (None,)]
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         folders = []
@@ -43,13 +44,12 @@ async def copies_of(url: str, names: Sequence[str]) -> AsyncIterator[list[Path]]
 
 
 async def _copy(
-    settings: MqttSettings, status: Any, folder: Path, *, task_status: anyio.abc.TaskStatus[Any]
+    settings: MqttSettings, status: Status, folder: Path, *, task_status: anyio.abc.TaskStatus[Any]
 ) -> None:
     """Copy one run until it ends or this task is cancelled."""
-    copying = import_module("rehearsal_room.harness.following.run_copy")
     is_open = False
     try:
-        async with copying.open_copy(settings, status, folder, is_lasting=False):
+        async with open_copy(settings, status, folder, is_lasting=False):
             is_open = True
             task_status.started(None)
             await anyio.sleep_forever()

@@ -21,11 +21,14 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.policies.human import Exchange, HumanPolicy
-from rehearsal_room.harness.rollout.launch import OpenJudge, fresh_folder, launch
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.parts import OpenJudge
+from rehearsal_room.harness.setup.run_folder import fresh_folder
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.viewer.acting.shown import played_calls
 from rehearsal_room.viewer.reading.episode import tools_of
 from rehearsal_room.viewer.reading.open_runs import NotHereError
@@ -35,16 +38,14 @@ _ERROR_PREFIX = "Error: "  # see harness.dialects.base.result_text
 _log = structlog.get_logger(__name__)
 
 
-def solution(
-    name: str, open_judge: OpenJudge | None
-) -> tuple[Trajectory, list[float], ScenarioSnapshot]:
+def solution(name: str) -> tuple[Trajectory, list[float], ScenarioSnapshot]:
     """The episode in which the oracle plays a task, given as SCENARIO:TASK, with the times of its
     turns. It is logged in a folder that is removed. Raises as `launch` does."""
     settings = resolve(None, {"scenarios": (name,), "policy": "oracle", "dialogue": True})
     settings = msgspec.structs.replace(settings, episodes=1)
     with tempfile.TemporaryDirectory(prefix="rehearse-view-") as temporary:
         folder = Path(temporary) / "run"
-        launch(settings, folder, resume=False, open_judge=open_judge, progress=False)
+        launch(settings, folder, resume=False, open_judge=judge_opener(settings), progress=False)
         with open_reader(folder) as reader:
             row = reader.episodes()[0]
             trajectory = reader.trajectory(row.episode)
@@ -159,8 +160,8 @@ class Play:
 class Plays:
     """The tasks that are played, by their ids."""
 
-    def __init__(self, group: anyio.abc.TaskGroup, open_judge: Any) -> None:
-        self._group, self._open_judge = group, open_judge
+    def __init__(self, group: anyio.abc.TaskGroup) -> None:
+        self._group = group
         self._plays: dict[str, Play] = {}
 
     def start(self, source: str, task: str) -> str:
@@ -171,7 +172,7 @@ class Plays:
         play = Play(name, settings, folder)
         key = f"{folder.name}-{len(self._plays)}"
         self._plays[key] = play
-        self._group.start_soon(play.run, self._open_judge(settings))
+        self._group.start_soon(play.run, judge_opener(settings))
         return key
 
     def get(self, name: str) -> Play:

@@ -13,8 +13,8 @@ import msgspec
 
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.states import States
-from rehearsal_room.harness.rollout.launch import pool_of
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.scenarios.format import Scenario
 
 _MOST_UNUSED = 4  # pools that stay open

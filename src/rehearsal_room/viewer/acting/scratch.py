@@ -8,8 +8,8 @@ must be the logged one. What is called here is not logged.
 import secrets
 import shlex
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from rehearsal_room.envpool.core.types import Env, ToolResult
+from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.continuation.beginning import Beginning, KeptTurnsDiffer, rebuild
@@ -37,7 +38,9 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.rollout.episode import user_of
+from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.judge.verdicts.factory import open_judge
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.viewer.acting.pools import Pools
@@ -48,7 +51,6 @@ from rehearsal_room.viewer.reading.plain import plain
 MOST = 32  # worlds at once; the one that was used longest ago is closed for a new one
 _IDLE_S = 30 * 60.0
 _log = structlog.get_logger(__name__)
-OpenJudge = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +125,7 @@ class Scratch:
         ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), self._env.state())
         return Trajectory(f"scratch-{self.id}", 1, self._started(), steps, ended)
 
-    async def judged(self, answer: str, open_judge: OpenJudge, pool: Any) -> Judged:
+    async def judged(self, answer: str, pool: RoutingPool) -> Judged:
         """The code judge's verdict on the world as it is, with an answer. Raises SettingsError
         where there is no task."""
         origin = self.origin
@@ -136,10 +138,11 @@ class Scratch:
         assert trajectory.ended is not None
         ended = msgspec.structs.replace(trajectory.ended, checked=checked)
         trajectory = msgspec.structs.replace(trajectory, ended=ended)
-        opened = open_judge(pool=pool, scenarios=[origin.scenario], folder=Path.cwd(), spent=0.0)
+        opened = open_judge(
+            JudgeSettings(), pool=pool, scenarios=[origin.scenario], folder=Path.cwd()
+        )
         async with opened as judge:
-            verdict: Judged = await judge.verdict(trajectory)
-        return verdict
+            return await judge.verdict(trajectory)
 
     def state(self) -> Any:
         """The world's state now."""
@@ -192,8 +195,8 @@ class Scratch:
 class Scratches:
     """The open scratch worlds, by their ids."""
 
-    def __init__(self, group: anyio.abc.TaskGroup, pools: Pools, open_judge: OpenJudge) -> None:
-        self._group, self._pools, self._open_judge = group, pools, open_judge
+    def __init__(self, group: anyio.abc.TaskGroup, pools: Pools) -> None:
+        self._group, self._pools = group, pools
         self._open: dict[str, Scratch] = {}
 
     async def open(self, origin: Origin) -> Scratch:
@@ -222,7 +225,7 @@ class Scratches:
     async def judge(self, scratch: Scratch, answer: str) -> Judged:
         """The verdict on a world as it is."""
         async with self._pools.open(scratch.origin.settings, scratch.origin.scenario) as pool:
-            return await scratch.judged(answer, self._open_judge, pool)
+            return await scratch.judged(answer, pool)
 
     def _close_some(self) -> None:
         now = time.monotonic()

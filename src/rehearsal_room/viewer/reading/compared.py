@@ -1,12 +1,12 @@
 """Two runs compared: the paired statistics of `rehearse compare`, and the tasks one by one."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.judge.statistics.comparison import compare
+from rehearsal_room.judge.statistics.outcomes import read_outcomes
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.open_runs import OpenRun
 from rehearsal_room.viewer.reading.plain import built
@@ -35,11 +35,9 @@ class TaskPair(msgspec.Struct, frozen=True):
     episodes_b: list[str]
 
 
-def compared(
-    first: OpenRun, second: OpenRun, compare: Callable[[Path, Path], Any]
-) -> dict[str, Any]:
+def compared(first: OpenRun, second: OpenRun) -> dict[str, Any]:
     """The comparison, as `rehearse compare --json` has it, with rows. Raises SettingsError."""
-    found = compare(first.log_folder, second.log_folder)
+    found = compare(read_outcomes(first.log_folder), read_outcomes(second.log_folder))
     if found is None:
         raise SettingsError(
             f"{first.folder.name} and {second.folder.name} share no task with a verdict: compare"

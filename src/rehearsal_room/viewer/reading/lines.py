@@ -9,7 +9,7 @@ from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.open_runs import Kind, OpenRun
-from rehearsal_room.viewer.reading.parts import ShareInterval
+from rehearsal_room.viewer.reading.shares import completed_share
 
 LINE_COLUMNS = ", ".join(COLUMNS)
 
@@ -138,10 +138,10 @@ _BY_TASK = """SELECT scenario, task, sum(label = 'completed'), count(*) FROM epi
     WHERE label IS NOT NULL AND label <> 'environment_error' GROUP BY scenario, task"""
 
 
-def run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
+def run_line(run: OpenRun) -> RunLine:
     """The line of a run, from what is folded so far; one with an error where it cannot be read."""
     try:
-        return _run_line(run, interval)
+        return _run_line(run)
     except HarnessError as exc:
         if run.kind == "training" and isinstance(exc, SettingsError):  # it learned from logs
             status = "finished" if (run.folder / "report.json").is_file() else "cut off"
@@ -152,7 +152,7 @@ def run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
         )
 
 
-def _run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
+def _run_line(run: OpenRun) -> RunLine:
     index = run.index()
     ((total, *sums),) = index.rows(_TOTALS)
     ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
@@ -184,7 +184,7 @@ def _run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
         judged=judged,
         unjudged=int(unjudged or 0),
         failed_worlds=int(failed or 0),
-        completed=interval({(s, t): (hits, n) for s, t, hits, n in index.rows(_BY_TASK)}),
+        completed=completed_share({(s, t): (hits, n) for s, t, hits, n in index.rows(_BY_TASK)}),
         mean_reward=reward,
         cost_usd=cost if requests and not unpriced else None,
         tokens=Tokens(prompt, cached, completion),

@@ -1,6 +1,6 @@
 """What the page of a run shows besides its episodes: counts, curves, tasks and settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,16 +10,15 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
 from rehearsal_room.harness.reports.faults import FaultCounts, faults_in
 from rehearsal_room.harness.settings.tables import without_none
+from rehearsal_room.judge.statistics.run_statistics import statistics_of
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.index.tables import MOMENTS_PER_SECOND
 from rehearsal_room.viewer.reading.episode_rows import names_of
 from rehearsal_room.viewer.reading.lines import RunLine, run_line
 from rehearsal_room.viewer.reading.open_runs import OpenRun
-from rehearsal_room.viewer.reading.parts import ShareInterval
 from rehearsal_room.viewer.reading.plain import built
 
 _BUCKETS = 300
-StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -86,7 +85,7 @@ class RunPage(msgspec.Struct, frozen=True):
     forked_from: str | None
 
 
-def run_page(run: OpenRun, interval: ShareInterval, statistics_of: StatisticsOf) -> RunPage:
+def run_page(run: OpenRun) -> RunPage:
     """The page, from what is folded so far. Raises LogError and SettingsError."""
     index = run.index()
     settings = run.settings()
@@ -96,7 +95,7 @@ def run_page(run: OpenRun, interval: ShareInterval, statistics_of: StatisticsOf)
     names = names_of(index)
     lag = [(one.lag_s / max(1, one.loops), one.lag_max_s) for one in sessions if one.wall_s]
     return RunPage(
-        line=run_line(run, interval),
+        line=run_line(run),
         settings=built(without_none(msgspec.to_builtins(settings))),
         endings=_counts(index, "coalesce(ending, 'live')"),
         labels=_counts(index, _LABEL),

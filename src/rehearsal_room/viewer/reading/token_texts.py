@@ -1,7 +1,6 @@
 """The texts of logged token ids, where the model's tokenizer is still on this machine."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 
 from rehearsal_room.harness.core.errors import HarnessError
@@ -17,9 +16,9 @@ def token_reader(settings: Settings, versions: Sequence[Path] = ()) -> TextOf | 
     for folder in (*([Path(named)] if named else []), *versions):
         if (folder / "tokenizer.json").is_file():
             try:
-                tokenizers = import_module("rehearsal_room.harness.tokenization.chat_tokenizer")
-                decode: TextOf = tokenizers.ChatTokenizer.open(folder).text_of
+                from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+
+                return ChatTokenizer.open(folder).text_of
             except (ModuleNotFoundError, HarnessError):
                 return None
-            return decode
     return None

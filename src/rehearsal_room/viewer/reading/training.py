@@ -124,7 +124,17 @@ def _sample(row: Sequence[Any], kind: str, rewards: Sequence[float]) -> BatchSam
     episode, group, member, scenario, task, reward, label, turns, tokens, weights = row
     advantage = None if reward is None else advantage_of(kind, reward, rewards)
     return BatchSample(
-        *(episode, group, member, scenario, task, reward, advantage, label, turns, tokens, weights)
+        episode=episode,
+        group=group,
+        member=member,
+        scenario=scenario,
+        task=task,
+        reward=reward,
+        advantage=advantage,
+        label=label,
+        turns=turns,
+        tokens=tokens,
+        weights=weights,
     )
 
 

@@ -14,6 +14,7 @@ from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.viewer.acting.catalogue import tasks_of
 from rehearsal_room.viewer.acting.episodes import solution
+from rehearsal_room.viewer.acting.gate import gate_failures
 from rehearsal_room.viewer.acting.replayed import replayed
 from rehearsal_room.viewer.acting.scratch import Origin, Scratch
 from rehearsal_room.viewer.reading.episode import episode_page, tools_of, verdict_of
@@ -124,11 +125,11 @@ class ActingRoutes:
             return await in_thread(_rows_of, image, request, (), ())
 
     async def gate(self, request: Request) -> object:
-        """Let the quality gate check a world, as `rehearse scenarios check` does."""
+        """Let the quality gate check a world, as `rehearse worlds check` does."""
         viewer, name = self._viewer, request.path_params["world"]
         scenario = await in_thread(viewer.catalogue.find, name)
         source = viewer.catalogue.source(name)
-        failures = await in_thread(viewer.parts.gate, source)
+        failures = await in_thread(gate_failures, source)
         found = {"failures": failures, "checked_at": viewer.now()}
         viewer.gates[scenario.digest] = found
         return found
@@ -138,7 +139,7 @@ class ActingRoutes:
         viewer = self._viewer
         source = viewer.catalogue.source(request.path_params["world"])
         name = f"{source}:{request.path_params['task']}"
-        trajectory, times, world = await in_thread(solution, name, viewer.open_judge(Settings()))
+        trajectory, times, world = await in_thread(solution, name)
         return episode_page(None, trajectory, dict(enumerate(times)), world, None)
 
     async def replay(self, request: Request) -> object:

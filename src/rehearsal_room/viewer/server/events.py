@@ -51,7 +51,7 @@ class EventRoutes:
         yield _event("finished", {})
 
     def _folded(self, run: OpenRun, before: int, position: int) -> bytes:
-        line = run_line(run, self._viewer.parts.interval)
+        line = run_line(run)
         rows, more = _changed(run.index(), before) if before >= 0 else ([], False)
         return _event(
             "folded",

@@ -8,6 +8,9 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.verdicts.disagreements import queue, ranked
+from rehearsal_room.viewer.acting.labels import add_label, labeller, labels_in
+from rehearsal_room.viewer.reading.evidence import evidence_of
 from rehearsal_room.viewer.reading.logged_episodes import logged_episode
 from rehearsal_room.viewer.reading.open_runs import NotHereError, OpenRun
 from rehearsal_room.viewer.reading.plain import built, plain
@@ -72,14 +75,13 @@ class JudgeRoutes:
 
     def _queue(self, run: OpenRun) -> dict[str, Any]:
         """Contested verdicts first, then episodes that no judge could judge."""
-        parts = self._viewer.parts
         index = run.index()
         contested = index.rows(
             "SELECT episode FROM episodes WHERE requests > 0 OR judge LIKE '%:%' ORDER BY number"
         )
         with run.reading() as reader:
             trajectories = [reader.trajectory(episode) for (episode,) in contested]
-        found = [_item(built(one)) for one in parts.disagreements(trajectories)]
+        found = [_item(built(one)) for one in ranked(queue(trajectories))]
         unjudged = index.rows(
             "SELECT episode, scenario, task, unjudged FROM episodes"
             " WHERE judge IS NOT NULL AND label IS NULL ORDER BY number LIMIT ?",
@@ -98,24 +100,23 @@ class JudgeRoutes:
             for episode, scenario, task, why in unjudged
             if episode not in known
         ]
-        mine = parts.labels.mine(run.log_folder)
+        mine = labels_in(run.log_folder)
         for item in found[:_MAX_ITEMS]:
             item["mine"] = mine.get(item["episode"])
             item["evidence"] = self._evidence(run, item["episode"])
-        return {"labeller": parts.labeller, "items": found[:_MAX_ITEMS]}
+        return {"labeller": labeller(), "items": found[:_MAX_ITEMS]}
 
     def _evidence(self, run: OpenRun, episode: str) -> list[Mapping[str, str]]:
         trajectory, world = logged_episode(run, episode)
         if world is None:
             return []
-        return [plain(one) for one in self._viewer.parts.evidence(trajectory, world)]
+        return [plain(one) for one in evidence_of(trajectory, world)]
 
     def _add(self, run: OpenRun, asked: LabelRequest) -> None:
         trajectory, _ = logged_episode(run, asked.episode)
         if trajectory.ended is None:
             raise NotHereError(f"episode {asked.episode!r} is not over, so it has no label yet")
-        label = None if asked.label is None else str(asked.label)
-        self._viewer.parts.labels.add(run.log_folder, trajectory, label, asked.note)
+        add_label(run.log_folder, trajectory, asked.label, asked.note)
 
 
 def _item(one: dict[str, Any]) -> dict[str, Any]:

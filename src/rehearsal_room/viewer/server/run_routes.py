@@ -4,6 +4,7 @@ import anyio
 from starlette.requests import Request
 from starlette.routing import Route
 
+from rehearsal_room.judge.failures.reading import diagnose_one
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
 from rehearsal_room.viewer.reading.lines import RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
@@ -50,14 +51,13 @@ class RunRoutes:
                 for run in runs:
                     group.start_soon(fold, run)
         for run in runs:
-            lines[run.id] = await in_thread(run_line, run, viewer.parts.interval)
+            lines[run.id] = await in_thread(run_line, run)
         return {"runs": list(lines.values())}
 
     async def page(self, request: Request) -> object:
         """The page of a run."""
-        parts = self._viewer.parts
         run = await self._viewer.run_of(request.path_params["run"])
-        return await in_thread(run_page, run, parts.interval, parts.statistics)
+        return await in_thread(run_page, run)
 
     async def episodes(self, request: Request) -> object:
         """Some rows of the table of episodes."""
@@ -77,5 +77,5 @@ class RunRoutes:
     async def failures(self, request: Request) -> object:
         """What went wrong in an episode, with the turns."""
         run = await self._viewer.run_of(request.path_params["run"])
-        found = await self._viewer.parts.failures(run.log_folder, request.path_params["episode"])
+        found = await diagnose_one(run.log_folder, request.path_params["episode"])
         return {"failures": found}

@@ -13,16 +13,12 @@ import msgspec
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.launch import OpenJudge
-from rehearsal_room.harness.settings.run import Settings
-from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.copies import copies_of
 from rehearsal_room.viewer.acting.episodes import Plays
 from rehearsal_room.viewer.acting.pools import Pools
 from rehearsal_room.viewer.acting.scratch import Scratches
 from rehearsal_room.viewer.reading.open_runs import Runs
-from rehearsal_room.viewer.reading.parts import JudgingParts
 from rehearsal_room.viewer.server.app import viewer_app
 from rehearsal_room.viewer.server.updates import open_updates
 from rehearsal_room.viewer.server.viewer import Viewer
@@ -42,16 +38,8 @@ class ServeSettings(msgspec.Struct, frozen=True):
     worlds: Sequence[Path] = ()  # packages that are given by path
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """What the composition root gives."""
-
-    judging: JudgingParts
-    open_judge: Callable[[Settings], OpenJudge | None]
-    find: Callable[[str], Scenario]
-
-
 @asynccontextmanager
-async def open_viewer(settings: ServeSettings, parts: Parts) -> AsyncIterator[Viewer]:
+async def open_viewer(settings: ServeSettings) -> AsyncIterator[Viewer]:
     """What the handlers share, for a block."""
     async with AsyncExitStack() as stack:
         folders = list(settings.folders)
@@ -62,17 +50,13 @@ async def open_viewer(settings: ServeSettings, parts: Parts) -> AsyncIterator[Vi
         updates = await stack.enter_async_context(open_updates())
         async with anyio.create_task_group() as group:
             pools = Pools(group)
-            open_judge = parts.open_judge(Settings())
-            assert open_judge is not None
             viewer = Viewer(
                 runs=runs,
-                parts=parts.judging,
                 updates=updates,
-                catalogue=Catalogue(settings.worlds, parts.find),
+                catalogue=Catalogue(settings.worlds),
                 pools=pools,
-                scratches=Scratches(group, pools, open_judge),
-                plays=Plays(group, parts.open_judge),
-                open_judge=parts.open_judge,
+                scratches=Scratches(group, pools),
+                plays=Plays(group),
                 closing=anyio.Event(),
             )
             try:
@@ -84,12 +68,12 @@ async def open_viewer(settings: ServeSettings, parts: Parts) -> AsyncIterator[Vi
                 group.cancel_scope.cancel()
 
 
-async def serve(settings: ServeSettings, parts: Parts, ready: Callable[[str], None]) -> None:
+async def serve(settings: ServeSettings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` gets the address. Raises SettingsError where the port
     is not free, and HarnessError where none of the folders can be read."""
     token = secrets.token_urlsafe(24)
     port = settings.port or _free_port()
-    async with open_viewer(settings, parts) as viewer:
+    async with open_viewer(settings) as viewer:
         app = viewer_app(viewer, token=token, port=port)
         try:
             async with listening(app, host=HOST, port=port, drain_s=_DRAIN_S):

@@ -8,8 +8,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from rehearsal_room.harness.rollout.launch import OpenJudge
-from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.episodes import Plays
 from rehearsal_room.viewer.acting.pools import Pools
@@ -17,7 +15,6 @@ from rehearsal_room.viewer.acting.scratch import Scratches
 from rehearsal_room.viewer.reading.episode_rows import episode_table
 from rehearsal_room.viewer.reading.lines import EpisodeLine
 from rehearsal_room.viewer.reading.open_runs import NotHereError, OpenRun, Runs
-from rehearsal_room.viewer.reading.parts import JudgingParts
 from rehearsal_room.viewer.server.updates import IndexUpdates
 
 T = TypeVar("T")
@@ -27,13 +24,11 @@ class Viewer(msgspec.Struct, frozen=True):
     """The runs that are shown, and what works on them."""
 
     runs: Runs
-    parts: JudgingParts
     updates: IndexUpdates
     catalogue: Catalogue
     pools: Pools
     scratches: Scratches
     plays: Plays
-    open_judge: Callable[[Settings], OpenJudge | None]
     closing: anyio.Event  # set when the server ends, so that event streams end
     gates: dict[str, Any] = {}  # what the quality gate found, by scenario digest
 

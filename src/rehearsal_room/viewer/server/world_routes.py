@@ -91,7 +91,7 @@ class WorldRoutes:
         runs = [
             await self._viewer.run_of(request.query_params.get(name, "")) for name in ("a", "b")
         ]
-        return await in_thread(compared, *runs, self._viewer.parts.compare)
+        return await in_thread(compared, *runs)
 
 
 def read_world(run: OpenRun, episode: str, turn: int) -> WorldAt:

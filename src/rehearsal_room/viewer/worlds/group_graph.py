@@ -12,6 +12,7 @@ import msgspec
 
 from rehearsal_room.harness.core.messages import Act
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.viewer.reading.lines import EpisodeLine
 from rehearsal_room.viewer.reading.plain import plain
 
@@ -131,5 +132,4 @@ def _visit(nodes: dict[str, Node], digest: str, depth: int, line: EpisodeLine) -
 
 
 def _short(arguments: Any) -> str:
-    text = msgspec.json.encode(plain(arguments)).decode()
-    return text if len(text) <= _MAX_ARGUMENTS else f"{text[:_MAX_ARGUMENTS]}…"
+    return shortened(msgspec.json.encode(plain(arguments)).decode(), _MAX_ARGUMENTS)

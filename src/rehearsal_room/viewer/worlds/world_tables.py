@@ -24,7 +24,6 @@ from rehearsal_room.viewer.worlds.logged_world import (
 
 Word = Literal["same", "new", "changed", "deleted"]
 Only = Literal["all", "start", "before"]
-Changes = dict[str, RowChange]  # by key, as text
 MAX_ROWS = 1_000
 
 

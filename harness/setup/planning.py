@@ -1,0 +1,52 @@
+"""Which tasks a run plays, and its episodes, from the settings alone."""
+
+from pathlib import Path
+
+from rehearsal_room.envpool.sources.base import WorldSource
+from rehearsal_room.harness.continuation.forks import seed_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.rollout.allow_list import read_allow_list
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.worlds import world_source
+from rehearsal_room.scenarios.format import Scenario, Task
+
+Tasks = list[tuple[Scenario, Task]]
+
+
+def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
+    """The tasks and episodes of the settings. Raises SettingsError and ScenarioError."""
+    if not settings.scenarios:
+        raise SettingsError("scenarios: name at least one scenario")
+    allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
+    source = world_source(settings.worlds)
+    names = source.names(settings.scenarios)
+    tasks = select_tasks(names, source.find, allowed, dialogues=settings.dialogue)
+    if not tasks and not settings.dialogue:
+        raise SettingsError(
+            "scenarios: no task is left to run without the dialogues; --dialogue plays them"
+        )
+    if settings.policy.name in ("oracle", "mutant"):
+        _require_solutions(settings.policy.name, settings.worlds.suite, source, tasks)
+    plans = plan_of(
+        tasks,
+        episodes=settings.episodes,
+        group_size=settings.group_size,
+        seed=seed_of(settings),
+    )
+    return tasks, list(plans)
+
+
+def _require_solutions(policy: str, suite: str, source: WorldSource, tasks: Tasks) -> None:
+    """Raise SettingsError where the policy could not play a task's oracle."""
+    if not source.has_solutions:
+        raise SettingsError(
+            f"policy: suite {suite!r} has no reference solutions that {policy!r} could play; "
+            "-p noop plays nothing, and -p scripted a file of calls"
+        )
+    for scenario, task in tasks:
+        if task.kind == "open" and not task.oracle and scenario.suite is None:
+            raise SettingsError(
+                f"policy: {policy!r} plays the oracle of a task, and {scenario.name}:{task.id} has "
+                "no oracle"
+            )

@@ -1,0 +1,87 @@
+"""The folder of a run: its name, its run.toml, and what is removed when nothing happened."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from shutil import rmtree
+
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
+from rehearsal_room.harness.settings.run import Settings, save
+from rehearsal_room.scenarios.format import Scenario, Task
+
+
+def require_new(folder: Path, *, resume: bool) -> None:
+    """Raise LogError where a run exists that is not resumed."""
+    if (folder / LOG_NAME).exists() and not resume:
+        raise LogError(
+            f"{folder}: a run already exists there; pass --resume or choose another folder"
+        )
+
+
+def fresh_folder(settings: Settings) -> Path:
+    """runs/<scenario>-<policy>-<number>, the first that does not exist yet."""
+    first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
+    number = 1
+    while (folder := Path("runs") / f"{first}-{settings.policy.name}-{number}").exists():
+        number += 1
+    return folder
+
+
+@contextmanager
+def removed_if_nothing_happened(folder: Path) -> Iterator[None]:
+    """A block whose exception removes the folder that it made, unless an episode began."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except Exception:
+        if is_new and folder.exists() and not has_episodes(folder):
+            rmtree(folder)
+        raise
+
+
+def described(
+    settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str = ""
+) -> bytes:
+    """run.toml for a new run of these settings. `level` is the sandbox of untrusted code; empty:
+    there is no such code."""
+    packages = {scenario.name: scenario.digest for scenario, _ in tasks}
+    return save(settings, packages=packages, log_id=token_hex(8), sandbox=level)
+
+
+def begin_folder(
+    folder: Path, settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str
+) -> None:
+    """Make a run's folder with its `run.toml`, where they are not there yet. Raises LogError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "run.toml").exists():
+            write_atomically(folder / "run.toml", described(settings, tasks, level=level))
+    except OSError as exc:
+        raise LogError(f"{folder}: the run folder cannot be written: {exc}") from exc
+
+
+def spent_on_verdicts(folder: Path) -> float:
+    """What the judge of a run has cost so far, in USD; 0 for a run that has not begun."""
+    if not (folder / LOG_NAME).exists():
+        return 0.0
+    with open_reader(folder) as reader:
+        return sum(row.judging.cost_usd or 0.0 for row in reader.episodes())
+
+
+def has_episodes(folder: Path) -> bool:
+    """Whether the folder has the log of a run in which anything happened.
+
+    It is called after a failed run, so it does not fail itself: a log that cannot be read may hold
+    something, unless its file is empty.
+    """
+    path = folder / LOG_NAME
+    if not path.exists() or not path.stat().st_size:
+        return False
+    try:
+        with open_reader(folder) as reader:
+            return bool(reader.records_after(0, limit=1))
+    except LogError:
+        return True

@@ -1,0 +1,54 @@
+"""The command `show`: a run, or one of its episodes, on a terminal."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rehearsal_room.cli.core.help import SectionedCommand
+from rehearsal_room.cli.core.options import RUN
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.logged_runs.logged_run import log_folder
+from rehearsal_room.harness.reports.episode_view import render_episode
+from rehearsal_room.harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
+
+
+@click.command("show", cls=SectionedCommand)
+@RUN
+@click.argument("episode", required=False)
+@click.option("--label", type=click.Choice(LABELS), help="Show only episodes with this label.")
+@click.option(
+    "--task",
+    metavar="TASK",
+    help="Show only episodes of this task: an id, SCENARIO:TASK, or a pattern such as 'refund-*'.",
+)
+@click.option("--ending", type=click.Choice(ENDINGS), help="Show only episodes that ended so.")
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    help="Order of the tasks and episodes (default: failures first).",
+)
+@click.option(
+    "--full", is_flag=True, help="Show every task and episode, and an episode's texts in full."
+)
+def show_command(folder: Path, episode: str | None, full: bool, **selection: Any) -> None:
+    """Show a run, or one episode of it, turn by turn.
+
+    RUN is the folder of a run, or of a training run, whose rollouts are shown.
+
+    \b
+        rehearse show runs/x                              (failed tasks first)
+        rehearse show runs/x --label agent_error --sort steps
+        rehearse show runs/x e000003                      (one episode)
+    """
+    console = Terminal()
+    with open_reader(log_folder(folder)) as reader:
+        if episode is None:
+            render_run(reader, console, full=full, **selection)
+            return
+        named = [f"--{name}" for name, value in selection.items() if value]
+        if named:
+            raise SettingsError(f"{' '.join(named)}: for runs, not for one episode ({episode})")
+        render_episode(reader.trajectory(episode), console, full=full)

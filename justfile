@@ -229,7 +229,7 @@ test-suites *ARGS: sync
 
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.
 doors *ARGS: sync
-    tests/doors/run.sh {{ARGS}}
+    tests/integrations/run.sh {{ARGS}}
 
 # Bundle the viewer's page, src/rehearsal_room/viewer/web/src into dist (Node and esbuild in .venv-viewer).
 viewer *ARGS: sync

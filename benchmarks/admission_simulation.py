@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from benchmarks.admission_cases import TURNS, Case
 from benchmarks.simulated_servers import Refusal
 from rehearsal_room.harness.admission.signals import ServerMetrics
-from rehearsal_room.harness.chat.retry import Backoff, Failure, wait_before_retry
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 
 POLL = 1.0  # seconds between two readings of the metrics
 _BACKOFF = Backoff()
@@ -75,10 +75,10 @@ class _Episode:
 
 
 @cache
-def _failures(refusal: Refusal) -> Failure:
+def _failures(refusal: Refusal) -> AttemptFailure:
     """The refusal as the client sees it."""
     headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
-    return Failure("status", "refused", refusal.status, headers=headers)
+    return AttemptFailure("status", "refused", refusal.status, headers=headers)
 
 
 def simulate(case: Case, control: Control, seed: int, duration: float | None = None) -> Outcome:
@@ -86,7 +86,7 @@ def simulate(case: Case, control: Control, seed: int, duration: float | None = N
     rng = Random(f"{case.name}-{seed}")
     server, until = case.make(rng), duration or case.duration
     events: list[tuple[float, int, _Episode]] = []  # requests to send
-    parked: deque[_Episode] = deque()
+    paused: deque[_Episode] = deque()
     replies: list[float] = []
     trace: list[tuple[float, int]] = []
     now, number, active, lost = 0.0, 0, 0, 0
@@ -116,7 +116,7 @@ def simulate(case: Case, control: Control, seed: int, duration: float | None = N
         nonlocal active
         while active < control.limit:
             active += 1
-            waiting = parked.popleft() if parked else _Episode(rng.randint(2, 2 * TURNS - 2))
+            waiting = paused.popleft() if paused else _Episode(rng.randint(2, 2 * TURNS - 2))
             send_at(now, waiting)
 
     while True:
@@ -145,7 +145,7 @@ def simulate(case: Case, control: Control, seed: int, duration: float | None = N
             episode = heapq.heappop(events)[2]
             if active > control.limit and not episode.attempt:
                 active -= 1
-                parked.append(episode)
+                paused.append(episode)
             elif not send(episode):
                 active -= 1
                 lost += 1

@@ -33,12 +33,12 @@ from benchmarks.figures import Figure, figure
 from benchmarks.model_server import Oracle, Script, ScriptedCall
 from benchmarks.options import benchmark, count_option, runs_option
 from rehearsal_room.envpool.inprocess.world import HostedScenario
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import RequestWriter, read_completion
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import Act, Briefing, Window
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.history.windows import HistoryFold
 from rehearsal_room.harness.policies.base import Assignment
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
@@ -76,13 +76,13 @@ def windows_of_episode(scenario: Scenario, task: Task, oracle: Oracle) -> list[W
     lease = world.lease()
     dialect = Native()
     briefing = Briefing(task.instruction, scenario.rules, world.tools, "agent", scenario.clock)
-    fold = HistoryFold(Full(), dialect, briefing)
+    fold = HistoryFold(FullWindow(), dialect, briefing)
     writer = RequestWriter({"model": "instant"})
     windows = []
     while True:
         windows.append(fold.window())
         reply = read_completion(oracle.answer(writer.body(windows[-1])))
-        assert not isinstance(reply, Failure)
+        assert not isinstance(reply, AttemptFailure)
         decision = dialect.read(reply, turn=len(windows) - 1)
         if not isinstance(decision, Act):
             world.close()

@@ -58,7 +58,7 @@ from rehearsal_room.judge.verdicts.rejudge import (
     reward_again,
     start_rejudging,
 )
-from rehearsal_room.judge.verdicts.summary import Summary
+from rehearsal_room.judge.verdicts.summary import JudgingSummary
 
 EVIDENCE_TOKENS = 12_000
 TURNS = 5  # runs with the judge and without; their medians are one value: a run takes 0.5 s
@@ -229,11 +229,11 @@ def over_a_log(bench: RolloutBench, made: Path, load: Workload) -> list[Figure]:
     ]
 
 
-Work = Callable[[Rejudging], Awaitable[Summary]]
+Work = Callable[[Rejudging], Awaitable[JudgingSummary]]
 
 
 def _judging(bench: RolloutBench, folder: Path, settings: JudgeSettings) -> Work:
-    async def work(log: Rejudging) -> Summary:
+    async def work(log: Rejudging) -> JudgingSummary:
         opened = open_judge(
             settings,
             pool=bench.pool,
@@ -251,7 +251,7 @@ def _judging(bench: RolloutBench, folder: Path, settings: JudgeSettings) -> Work
 def _work(folder: Path, work: Work) -> Spent:
     """The time that some work on a log takes. Raises RuntimeError when a verdict is missing."""
 
-    async def measured() -> tuple[Spent, Summary]:
+    async def measured() -> tuple[Spent, JudgingSummary]:
         async with open_log(folder, resume=True) as log:
             with open_reader(folder) as reader:
                 cpu, wall = time.process_time(), time.perf_counter()

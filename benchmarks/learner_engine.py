@@ -22,7 +22,7 @@ from transformers.utils import logging
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, runs_option
-from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -34,15 +34,15 @@ class Load(msgspec.Struct, frozen=True):
     own: int = 200
     sampled: int = 40
 
-    def requests(self, seed: int) -> list[Request]:
+    def requests(self, seed: int) -> list[SamplingRequest]:
         """Requests with random prompts; another seed gives other prompts."""
         chance = np.random.default_rng(seed)
-        found: list[Request] = []
+        found: list[SamplingRequest] = []
         for _ in range(self.groups):
             head = chance.integers(3, 512, self.shared).tolist()
             for _ in range(self.members):
                 prompt = [*head, *chance.integers(3, 512, self.own).tolist()]
-                found.append(Request(prompt, max_tokens=self.sampled, seed=len(found)))
+                found.append(SamplingRequest(prompt, max_tokens=self.sampled, seed=len(found)))
         return found
 
     @property
@@ -69,7 +69,7 @@ def model_of() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def sampling(engine: Engine, requests: list[Request]) -> tuple[float, float]:
+def sampling(engine: Engine, requests: list[SamplingRequest]) -> tuple[float, float]:
     """CPU seconds of all steps, and of all but the first one, which computes the prompts."""
     for request in requests:
         engine.add(request)
@@ -82,7 +82,7 @@ def sampling(engine: Engine, requests: list[Request]) -> tuple[float, float]:
     return end - start, end - prefilled
 
 
-def generating(model: Any, requests: list[Request], num_tokens: int) -> float:
+def generating(model: Any, requests: list[SamplingRequest], num_tokens: int) -> float:
     """CPU seconds of transformers' own sampling."""
     ids = torch.tensor(np.stack([request.prompt for request in requests]), dtype=torch.int64)
     start = time.process_time()

@@ -4,7 +4,7 @@
 
 Tokens: one group at the shape of docs/performance.md (prefix of 6,000 tokens, 16 episodes of 15
 steps, 200 sampled tokens per step, windows of 1,000 to 2,000 tokens after the prefix), packed by
-the learner from real history policies. A figure is computed tokens ÷ tokens of one row per step.
+the learner from real history windows. A figure is computed tokens ÷ tokens of one row per step.
 
 CPU: a policy that answers at once, with replies that have tokens, runs episodes of 15 steps on the
 bundled worlds; log, bus, windows and code judge are on. Then the same episodes go through the feed

@@ -44,7 +44,7 @@ from rehearsal_room.learner.loop.progress_state import (
 from rehearsal_room.learner.loop.rollout_session import open_rollouts
 from rehearsal_room.learner.loop.run import run_with_rollouts
 from rehearsal_room.learner.trainer.trainer import StepReport
-from rehearsal_room.learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 GROUPS, SIZE = 8, 8  # groups per batch, episodes per group
 REPLIES = 5  # per episode
@@ -146,7 +146,7 @@ async def train(
         concurrency=GROUPS * SIZE,
     )
     policy, learner = Thinker(*think), Sleeper(seconds)
-    publisher = Publisher(
+    publisher = WeightPublisher(
         folder / "versions",
         start=folder,
         card=PolicyCard("", "full", "full", "native"),
@@ -166,8 +166,8 @@ async def train(
     async with live as rollouts:
         callbacks = LoopCallbacks(
             report=lambda step, values: None,
-            version_in_use=rollouts.admission.set_version,
-            throttled_s=rollouts.admission.throttled_s,
+            version_in_use=rollouts.gating.set_version,
+            throttled_s=rollouts.gating.throttled_s,
         )
         loop = Loop(
             train_settings,

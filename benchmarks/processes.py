@@ -33,18 +33,18 @@ import msgspec
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
 from rehearsal_room.harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record
-from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.assignments import AssignmentBook
+from rehearsal_room.harness.fleet.connection import FrameConnection
 from rehearsal_room.harness.fleet.coordinator import Coordinator, start_workers
 from rehearsal_room.harness.fleet.fork_server import ForkServer
-from rehearsal_room.harness.fleet.leases import LeaseBook
 from rehearsal_room.harness.fleet.messages import (
-    Leases,
+    EpisodeAssignments,
     Measured,
-    Ready,
+    ProcessReady,
     SendWorlds,
     Stop,
     Stored,
-    Worlds,
+    WorldSnapshots,
 )
 from rehearsal_room.harness.fleet.messages import to_worker as message_in
 from rehearsal_room.harness.fleet.process_worker import ProcessWorker
@@ -122,14 +122,14 @@ class _Streaming:
     def __init__(
         self, sock: socket.socket, plans: list[EpisodePlan], records: list[Record]
     ) -> None:
-        self._connection = Connection(sock)
+        self._connection = FrameConnection(sock)
         self._sink = StreamSink(self._connection, None)
         self._plans = plans
         self._records = records
 
     async def serve(self) -> None:
         """Stream until stopped."""
-        self._connection.put(Ready(""))
+        self._connection.put(ProcessReady(""))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._connection.send_all)
             tasks.start_soon(self._sink.send_batches)
@@ -139,8 +139,8 @@ class _Streaming:
                     case Stored(batch):
                         self._sink.on_stored(batch)
                     case SendWorlds():
-                        self._connection.put(Worlds([]))
-                    case Leases(leases):
+                        self._connection.put(WorldSnapshots([]))
+                    case EpisodeAssignments(leases):
                         for lease in leases:
                             tasks.start_soon(self._stream, self._plans[lease.index].episode)
                     case Stop():
@@ -178,7 +178,7 @@ def streamed(folder: Path, logged: Path, *, processes: int, num_records: int) ->
         handles, _, _ = await start_workers(start, processes, silence=10.0)
         async with open_log(folder) as log:
             coordinator = Coordinator(
-                LeaseBook(plans, plans, (), judged=True),
+                AssignmentBook(plans, plans, (), judged=True),
                 log,
                 start=start,
                 shares=[32] * processes,

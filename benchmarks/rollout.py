@@ -57,7 +57,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class NullSink:
-    """A log that stores nothing. It implements harness.log.recorder.Sink."""
+    """A log that stores nothing. It implements harness.log.recorder.RecordSink."""
 
     def append(self, record: Record) -> None:
         """Drop the record."""
@@ -66,7 +66,7 @@ class NullSink:
         """Return at once: there is always room."""
 
     async def flush(self) -> int:
-        """Return 0: nothing is stored."""
+        """0: nothing is stored."""
         return 0
 
 

@@ -33,7 +33,7 @@ from rehearsal_room.envpool.server import jsonrpc as m
 from rehearsal_room.envpool.server.api import NewWorld
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.scenarios.catalogue import find
 
 SCENARIO, TOOL = "shop_support", "get_product"
@@ -141,7 +141,7 @@ def server(name: str) -> Iterator[str]:
 async def serve_rehearse() -> None:
     """Serve a bundled world until standard input ends."""
     pool = LocalPool()
-    settings = ServeSettings(port=0)
+    settings = WorldServerSettings(port=0)
     async with Leases(pool, [find(SCENARIO)], settings) as leases, serving(leases) as url:
         lease = await leases.lease(NewWorld(SCENARIO), "benchmark")
         print(f"{url}/worlds/{lease.id}/mcp", flush=True)

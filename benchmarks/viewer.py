@@ -34,7 +34,7 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.viewer.index.run_index import open_index
 from rehearsal_room.viewer.index.tables import NAME
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.run_page import curves, run_page
 
 _WORLDS = ("claims_desk", "flight_desk", "shop_support")
@@ -97,7 +97,7 @@ def first_rows(run: Path) -> float:
 
 def page(run: Path) -> float:
     """Seconds of a run's page: counts, curves, tasks, statistics with intervals."""
-    with closing(OpenRun(run)) as opened:
+    with closing(ShownRun(run)) as opened:
         opened.index()
         began = time.process_time()
         run_page(opened)

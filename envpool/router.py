@@ -18,7 +18,7 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
@@ -75,14 +75,14 @@ class RoutingPool(AsyncContextManagerMixin):
         self._bundled: dict[tuple[str, Path], bool] = {}  # digest and path of a package
         self._report_trusted = report_trusted
         self._reported: set[str] = set()  # digests
-        self._elsewhere = elsewhere
+        self._remote = elsewhere
         self._open_spawner = open_spawner
         self._local = LocalPool()
         self._workers: WorkerPool | None = None
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
-        return f"<RoutingPool [{self._elsewhere or self._local!r}, {self._workers!r}]>"
+        return f"<RoutingPool [{self._remote or self._local!r}, {self._workers!r}]>"
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator["RoutingPool"]:
@@ -135,9 +135,9 @@ class RoutingPool(AsyncContextManagerMixin):
         if self.isolates(scenario):
             await self.start()
             states = await self._started_workers(scenario).host(scenario)
-            return states if self._elsewhere is None else await self._elsewhere.host(scenario)
-        if self._elsewhere is not None:
-            return await self._elsewhere.host(scenario)
+            return states if self._remote is None else await self._remote.host(scenario)
+        if self._remote is not None:
+            return await self._remote.host(scenario)
         return self._local.world(scenario)
 
     async def host_all(self, scenarios: Iterable[Scenario]) -> None:
@@ -195,9 +195,9 @@ class RoutingPool(AsyncContextManagerMixin):
         self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
     ) -> tuple[Finding, ...]:
         """A suite's own scoring of an episode (see envpool.objects.pool). Raises PoolError."""
-        if not isinstance(self._elsewhere, ScoringPool):
+        if not isinstance(self._remote, ScoringPool):
             raise PoolError(f"scenario {scenario.name!r} is scored by its suite, which is not open")
-        return await self._elsewhere.score(scenario, task, talk)
+        return await self._remote.score(scenario, task, talk)
 
     async def bare_cpu_s(self, scenario: Scenario, episodes: Sequence[Calls]) -> float:
         """CPU seconds of the episodes' calls, back to back in one worker. Raises PoolError."""
@@ -230,11 +230,11 @@ class RoutingPool(AsyncContextManagerMixin):
         return counts
 
     def _pools(self) -> list[Pool]:
-        return [pool for pool in (self._local, self._workers, self._elsewhere) if pool is not None]
+        return [pool for pool in (self._local, self._workers, self._remote) if pool is not None]
 
     def _pool_of(self, scenario: Scenario) -> Pool:
-        if self._elsewhere is not None:
-            return self._elsewhere
+        if self._remote is not None:
+            return self._remote
         return self._started_workers(scenario) if self.isolates(scenario) else self._local
 
     def _started_workers(self, scenario: Scenario) -> WorkerPool:

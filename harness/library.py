@@ -17,7 +17,7 @@ counted, and there is no history window: the agent keeps its own memory. Runs on
 
     words = await env.say("Which order?")  # in a task with a user: what the user answers
     second = await env.fork()  # a second world in the same state: nothing counts there
-    async with env.parked():  # a long wait: other episodes run meanwhile, no limit counts
+    async with env.paused():  # a long wait: other episodes run meanwhile, no limit counts
         await approval
 """
 
@@ -37,13 +37,13 @@ import structlog
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
-from rehearsal_room.harness.continuation.outcomes import Outcome
+from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.reports.summary import RunReport, read_report, write_report
@@ -87,7 +87,7 @@ class AgentEnv:
     """The world of one episode: its agent can use it until the agent returns."""
 
     __slots__ = (
-        *("_closed", "_is_parked", "_run", "_scope", "_since", "_turn", "_watch"),
+        *("_closed", "_is_paused", "_run", "_scope", "_since", "_turn", "_watch"),
         *("failure", "stopped"),
     )
 
@@ -99,8 +99,10 @@ class AgentEnv:
         self._since = time.perf_counter()  # when the agent's turn began
         self.failure: Exception | None = None  # of the run itself, not of the agent
         self._closed = False
-        self._is_parked = False
-        self.stopped: Outcome | None = None  # how the episode ended before its agent returned
+        self._is_paused = False
+        self.stopped: EpisodeOutcome | None = (
+            None  # how the episode ended before its agent returned
+        )
         self._wait_for_agent()
 
     def __repr__(self) -> str:
@@ -179,7 +181,7 @@ class AgentEnv:
         return None
 
     async def fork(self) -> "ForkedEnv":
-        """Return a second world, which continues from the state of this one.
+        """A second world, which continues from the state of this one.
 
         The agent may try things out in it: its calls change nothing in the episode's own world, and
         are neither steps nor logged; their time is the agent's own. Raises WorldError where the
@@ -190,7 +192,7 @@ class AgentEnv:
             return ForkedEnv(self._run.env.fork(), self._check_open)
 
     @asynccontextmanager
-    async def parked(self) -> AsyncIterator[None]:
+    async def paused(self) -> AsyncIterator[None]:
         """A block for a long wait, such as for a person: the episode gives its slot to another one
         and keeps its world. Its time limits stand still. At the end it waits for a slot.
 
@@ -198,13 +200,13 @@ class AgentEnv:
         """
         async with self._turn:
             self._check_open()
-            self._is_parked = True
+            self._is_paused = True
         began = time.perf_counter()
         try:
-            async with self._run.parked(self._watch):
+            async with self._run.paused(self._watch):
                 yield
         finally:
-            self._is_parked = False
+            self._is_paused = False
             self._since += time.perf_counter() - began
 
     async def finish(self, answer: str) -> None:
@@ -227,8 +229,8 @@ class AgentEnv:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"{self!r}: the agent has returned, its world is closed")
-        if self._is_parked:
-            raise RuntimeError(f"{self!r} is parked: leave the block of parked() first")
+        if self._is_paused:
+            raise RuntimeError(f"{self!r} is paused: leave the block of paused() first")
 
     def _stop(self, ending: Ending, error: str | None) -> NoReturn:
         self.stopped = ending, error
@@ -307,7 +309,7 @@ class ForkedEnv:
         return ToolResult(result.text, result.error)
 
     async def fork(self) -> "ForkedEnv":
-        """Return another world, which continues from the state of this one."""
+        """Another world, which continues from the state of this one."""
         self._check_open()
         return ForkedEnv(self._env.fork(), self._check_open)
 
@@ -356,7 +358,7 @@ async def rehearse(
             pool=pool,
             policy=_FunctionPolicy(agent),
             dialect=Native(),
-            history=Full(),
+            history=FullWindow(),
             format=FormatSettings(),
             limits=limits,
             judge=None if judge is None else judge(pool, [scenario for scenario, _ in tasks]),
@@ -377,7 +379,7 @@ def _log_trusted(scenarios: Sequence[Scenario]) -> None:
 def driver_of(agent: AgentFunction) -> EpisodeDriver:
     """The episode driver that lets this function take the steps."""
 
-    async def drive(run: Episode, watch: Watch) -> Outcome:
+    async def drive(run: Episode, watch: Watch) -> EpisodeOutcome:
         failure: Exception | None = None
         answer: object = None
         scope = anyio.CancelScope()

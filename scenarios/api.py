@@ -66,13 +66,13 @@ class Reads(Protocol):
         """The user for whom the agent acts."""
 
     def all(self, sql: str, /, *params: SqlValue) -> list[Row]:
-        """Return every row, as a dict by column name."""
+        """Every row, as a dict by column name."""
 
     def one(self, sql: str, /, *params: SqlValue) -> Row | None:
-        """Return the first row, or None when there is none."""
+        """The first row, or None when there is none."""
 
     def value(self, sql: str, /, *params: SqlValue) -> Any:
-        """Return the first column of the first row, or None when there is no row."""
+        """The first column of the first row, or None when there is no row."""
 
 
 class Db(Reads, Protocol):

@@ -48,7 +48,7 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return self._rules()[0]
 
     def fault(self) -> str:
-        """Return what is wrong with the expectation; empty: nothing."""
+        """What is wrong with the expectation; empty: nothing."""
         rules = self._rules()
         if len(rules) != 1:
             found = " and ".join(rules) or "none"
@@ -60,7 +60,7 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return _regex_fault(self.matches) if self.matches is not None else ""
 
     def describe(self) -> str:
-        """Return the rule in words, as a finding shows it."""
+        """The rule in words, as a finding shows it."""
         if self.rule == "value":
             return f"{self.path or 'the whole result'} = {_json(self.value)}"
         if self.rule == "fails":
@@ -68,7 +68,7 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return f"{self.rule} {getattr(self, self.rule)!r}"
 
     def check(self, text: str, *, failed: bool) -> tuple[bool, str]:
-        """Return whether a result satisfies the rule, and what was found."""
+        """Whether a result satisfies the rule, and what was found."""
         if self.rule == "fails" or failed:
             return failed and self.rule == "fails", f"{'error: ' if failed else ''}{_short(text)}"
         if self.rule == "value":
@@ -110,7 +110,7 @@ class CallCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["goal", "guard"] = "goal"
 
     def finding(self, text: str, *, failed: bool) -> Finding:
-        """Return the finding for the result of the call."""
+        """The finding for the result of the call."""
         passed, found = self.expect.check(text, failed=failed)
         call = f"{self.name}({_json(self.arguments) if self.arguments else ''})"
         expected = self.expect.describe()
@@ -132,7 +132,7 @@ class McpRecord(msgspec.Struct, frozen=True):
 
 
 def parse_path(path: str) -> tuple[str | int, ...] | None:
-    """Return the steps of a path; None: it is not a valid path.
+    """The steps of a path; None: it is not a valid path.
 
     Example: "notes[0].text" -> ("notes", 0, "text")
     """

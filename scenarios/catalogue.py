@@ -25,18 +25,18 @@ class CatalogueEntry(msgspec.Struct, frozen=True):
 
 
 def bundled_names() -> list[str]:
-    """Return the names of the scenarios that ship with the project, sorted."""
+    """The names of the scenarios that ship with the project, sorted."""
     return sorted(path.parent.name for path in BUNDLED.glob("*/scenario.toml"))
 
 
 def worlds_folder() -> Path:
-    """Return the folder of imported scenarios: $REHEARSE_WORLDS, else `worlds` below the current
+    """The folder of imported scenarios: $REHEARSE_WORLDS, else `worlds` below the current
     folder."""
     return Path(os.environ.get("REHEARSE_WORLDS") or "worlds")
 
 
 def imported_names() -> list[str]:
-    """Return the names of the scenarios in the worlds folder, sorted, without those that have the
+    """The names of the scenarios in the worlds folder, sorted, without those that have the
     name of a bundled scenario: `find` prefers the bundled one."""
     found = {path.parent.name for path in worlds_folder().glob("[!.]*/scenario.toml")}
     return sorted(found - set(bundled_names()))
@@ -79,7 +79,7 @@ def is_trusted(scenario: Scenario, *, strict: bool = False) -> bool:
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario with a bundled or imported name, at a folder's path, or at a record's
+    """The scenario with a bundled or imported name, at a folder's path, or at a record's
     address (`<folder of AWM's files>/<name>`, see AwmFolder).
 
     Raises UnknownScenario when there is none, PackageError when it is broken.

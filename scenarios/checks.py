@@ -345,5 +345,5 @@ def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that did not pass."""
+    """The findings that did not pass."""
     return [finding for finding in findings if not finding.passed]

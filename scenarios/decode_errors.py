@@ -25,7 +25,7 @@ _MAX_LISTED = 12  # fields; a longer list would bury the message
 
 
 def field_of(message: str, kind: Any = None) -> tuple[str, str]:
-    """Return the field and the fault of a msgspec.ValidationError; the field is empty at the top.
+    """The field and the fault of a msgspec.ValidationError; the field is empty at the top.
 
     `kind` is the type that was decoded; None: the fault names no allowed words and no fields.
 
@@ -38,7 +38,7 @@ def field_of(message: str, kind: Any = None) -> tuple[str, str]:
 
 
 def field_sentence(message: str, kind: Any = None) -> str:
-    """Return field and fault as one sentence (see `field_of`).
+    """Field and fault as one sentence (see `field_of`).
 
     Example: "Expected `str`, got `int` - at `$.user.id`" -> "user.id: expected `str`, got `int`"
     """
@@ -73,7 +73,7 @@ def _types_at(path: str, kind: Any) -> list[inspect.Type]:
 
 
 def members(type_: inspect.Type) -> Iterator[inspect.Type]:
-    """Return a type itself, or the members of a union; bounds and other metadata are dropped."""
+    """A type itself, or the members of a union; bounds and other metadata are dropped."""
     if isinstance(type_, inspect.Metadata):
         yield from members(type_.type)
     elif isinstance(type_, inspect.UnionType):

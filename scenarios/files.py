@@ -49,7 +49,7 @@ def read_toml(path: Path, *, error: MakeError = PackageError) -> dict[str, Any]:
 
 
 def read_text(path: Path, *, exact: bool = False) -> str:
-    """Return a file's text; `exact` keeps its line ends unchanged, for untrusted code."""
+    """A file's text; `exact` keeps its line ends unchanged, for untrusted code."""
     try:
         with path.open(encoding="utf-8", newline="" if exact else None) as file:
             return file.read()
@@ -60,7 +60,7 @@ def read_text(path: Path, *, exact: bool = False) -> str:
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
-    """Return the tables of a TOML file's text."""
+    """The tables of a TOML file's text."""
     try:
         return tomllib.loads(text)
     except ValueError as exc:  # also an integer of thousands of digits
@@ -70,7 +70,7 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """Return the value of a JSON file's text."""
+    """The value of a JSON file's text."""
     try:
         return json.loads(text)
     except ValueError as exc:  # also an integer of thousands of digits
@@ -80,7 +80,7 @@ def parse_json(path: Path, text: str) -> Any:
 
 
 def convert(path: Path, value: Any, kind: type[T]) -> T:
-    """Return a value that was read from a file as this type, checked."""
+    """A value that was read from a file as this type, checked."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:
@@ -88,7 +88,7 @@ def convert(path: Path, value: Any, kind: type[T]) -> T:
 
 
 def compiled(text: str | bytes, path: str) -> CodeType:
-    """Return the code of a text, which names `path` as its file. That of the latest few texts is
+    """The code of a text, which names `path` as its file. That of the latest few texts is
     kept: a package is checked, and then hosted, often twice in a row. Raises what `compile` raises.
     """
     with _compiled_lock:
@@ -108,7 +108,7 @@ def keep_compiled(text: str | bytes, path: str, code: CodeType) -> None:
 
 
 def python_fault(text: str, path: str = "<package>") -> str | None:
-    """Return why a text is not valid Python, with the line in front; None: it is valid.
+    """Why a text is not valid Python, with the line in front; None: it is valid.
 
     Nothing is executed; `compiled` has the code of a valid text afterwards.
 

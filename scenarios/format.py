@@ -67,7 +67,7 @@ CodeAuthor = Literal["people", "model"]
 
 
 def difficulty_of(points: int) -> Difficulty:
-    """Return the difficulty of a task; `points`: calls of the oracle + tables with changed rows."""
+    """The difficulty of a task; `points`: calls of the oracle + tables with changed rows."""
     if points <= 3:
         return "simple"
     return "medium" if points <= 7 else "hard"
@@ -209,7 +209,7 @@ class Scenario(msgspec.Struct, frozen=True):
         return tuple([task for task in self.tasks if not task.must_be_chosen])
 
     def task(self, task_id: str) -> Task:
-        """Return the task of this id. Raises UnknownScenario."""
+        """The task of this id. Raises UnknownScenario."""
         for task in self.tasks:
             if task.id == task_id:
                 return task
@@ -256,7 +256,7 @@ class PackageTasks(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(folder: Path, *, check_code: bool = True) -> Scenario:
-    """Return a package of either format as a scenario. Raises PackageError.
+    """A package of either format as a scenario. Raises PackageError.
 
     `check_code` False: the syntax of an AWM package's server.py is not checked, which is faster
     for lists of many packages; the worker that hosts it checks it.
@@ -272,7 +272,7 @@ def read(folder: Path, *, check_code: bool = True) -> Scenario:
 
 
 def read_identity(folder: Path) -> Scenario:
-    """Return a package in our format without its tasks, and without a check of its files: who it
+    """A package in our format without its tasks, and without a check of its files: who it
     is and who wrote it, in a twentieth of the time. Raises PackageError."""
     path = folder / "scenario.toml"
     head = convert(path, parse_toml(path, read_text(path)), PackageHead)
@@ -345,7 +345,7 @@ def _json_of(path: Path, kind: type[T]) -> T:
 
 
 def verifier_file(task_id: str, kind: Literal["sql", "code"]) -> str:
-    """Return the name of a verifier's file in an AWM package, below verify/."""
+    """The name of a verifier's file in an AWM package, below verify/."""
     return f"{task_id}_{kind}.py"
 
 
@@ -371,7 +371,7 @@ def _verifiers(folder: Path, num_tasks: int) -> dict[str, AwmVerifier]:
 
 
 def instructions_fault(instructions: tuple[str, ...]) -> str | None:
-    """Return what is wrong with the tasks of an AWM record; None: nothing."""
+    """What is wrong with the tasks of an AWM record; None: nothing."""
     if not instructions:
         return "there is no task"
     for index, instruction in enumerate(instructions):
@@ -383,7 +383,7 @@ def instructions_fault(instructions: tuple[str, ...]) -> str | None:
 def awm_scenario(
     head: AwmHead, instructions: tuple[str, ...], record: AwmRecord, path: Path
 ) -> Scenario:
-    """Return the scenario of an AWM record, the same whether the record was imported or not.
+    """The scenario of an AWM record, the same whether the record was imported or not.
 
     The digest covers the content of the record, not its location.
     """

@@ -79,7 +79,7 @@ class _OpenEnvFile(_Head, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def read_mcp_tasks(path: Path, target: str) -> Scenario:
-    """Return a task file as a scenario for the MCP server `target` (a URL or a command).
+    """A task file as a scenario for the MCP server `target` (a URL or a command).
 
     The digest covers the file and the target. Raises PackageError naming the file, the line and id
     of the task, and the field.
@@ -92,7 +92,7 @@ def read_mcp_tasks(path: Path, target: str) -> Scenario:
 
 
 def read_openenv_tasks(path: Path, target: str) -> Scenario:
-    """Return a task file as a scenario for the OpenEnv environment at the URL `target`.
+    """A task file as a scenario for the OpenEnv environment at the URL `target`.
 
     The digest covers the file and the URL. Raises PackageError as `read_mcp_tasks` does.
     """
@@ -144,7 +144,7 @@ def _scenario(
 
 
 def answer_findings(task: Task, answer: str) -> tuple[Finding, ...]:
-    """Return the finding on the final answer; empty where the task demands no answer."""
+    """The finding on the final answer; empty where the task demands no answer."""
     if not task.answer:
         return ()
     found = " ".join(answer.split())[:200]

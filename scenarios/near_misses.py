@@ -43,7 +43,7 @@ class _NearMisses(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def near_misses_of(scenario: Scenario) -> tuple[NearMiss, ...]:
-    """Return the near misses of a package; none where it has no such file. Raises PackageError."""
+    """The near misses of a package; none where it has no such file. Raises PackageError."""
     path = scenario.path / NEAR_MISSES
     if scenario.awm is not None or not path.exists():
         return ()

@@ -8,7 +8,7 @@ MAX_SUGGESTIONS = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are most like `name`, the best first, at most MAX_SUGGESTIONS.
+    """The known names that are most like `name`, the best first, at most MAX_SUGGESTIONS.
 
     Names that contain `name` come first, then names that are spelt alike.
 
@@ -23,7 +23,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message that suggests names; empty when no name is near.
+    """The end of an error message that suggests names; empty when no name is near.
 
     Example: did_you_mean("shop", ["claims_desk", "shop_support"])
       -> "; did you mean 'shop_support'?"

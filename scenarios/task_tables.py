@@ -39,7 +39,7 @@ class TaskTables:
         self._tables = parse_toml(path, text)
 
     def convert(self, kind: type[T]) -> T:
-        """Return the whole file as a value of this type.
+        """The whole file as a value of this type.
 
         Raises PackageError naming the file, the line and id of the task, and the field.
         """
@@ -52,7 +52,7 @@ class TaskTables:
             raise PackageError(f"{self.path}: {field}{': ' if field else ''}{fault}") from exc
 
     def fault(self, index: int, reason: str) -> PackageError:
-        """Return the error about a task; `index` counts the tasks from 0."""
+        """The error about a task; `index` counts the tasks from 0."""
         return PackageError(f"{self.path}: {self.name(index)}: {reason}")
 
     def check_ids(self, ids: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ class TaskTables:
             seen.add(task_id)
 
     def name(self, index: int) -> str:
-        """Return how an error message names a task; `index` counts the tasks from 0.
+        """How an error message names a task; `index` counts the tasks from 0.
 
         Example: "line 12: task 'cancel-9'", or "task[3]" when neither line nor id is known
         """

@@ -30,12 +30,12 @@ Vector = list[float]
 
 
 def embed(texts: Iterable[str], *, dimensions: int = DIMENSIONS) -> list[Vector]:
-    """Return a vector of length 1 for each text; all zeros for a text without a word."""
+    """A vector of length 1 for each text; all zeros for a text without a word."""
     return [_vector(text, dimensions) for text in texts]
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine between two vectors, -1 to 1; 0 where one of them is all zeros.
+    """The cosine between two vectors, -1 to 1; 0 where one of them is all zeros.
 
     Raises ValueError for vectors of different lengths.
     """

@@ -20,7 +20,7 @@ def is_clock(text: str) -> bool:
 
 
 def json_fault(value: Any) -> str | None:
-    """Return the path to the first part of a TOML value that JSON cannot represent, and the
+    """The path to the first part of a TOML value that JSON cannot represent, and the
     reason; None: there is no such part.
 
     Example: {"days": [datetime.date(2026, 3, 14)]} -> ".days[0]: 2026-03-14 has no form in JSON"

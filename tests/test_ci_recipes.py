@@ -161,15 +161,12 @@ def test_the_output_is_one_block_for_each_recipe(
 @pytest.mark.parametrize(
     ("changed", "recipes"),
     [
-        ("harness/cluster/actor.py", {"test-ray"}),
+        ("tests/ray/test_ray.py", {"test-ray"}),
         ("tests/vllm/conftest.py", {"test-vllm"}),
         ("src/rehearsal_room/viewer/web/src/main.ts", {"test-viewer"}),
-        ("src/rehearsal_room/viewer/server/app.py", {"test-viewer"}),
         ("tests/vllm/anything.json", {"test-vllm"}),
         ("tests/support/promises.py", {"sandbox-table"}),
         ("envpool/store/overlay.py", set(ROOTS)),
-        ("learner/demo/figures.py", set()),
-        ("judge/promotion/decision.py", set()),
         ("docs/runs.md", set()),
         ("README.md", set()),
         ("pyproject.toml", set(ROOTS)),
@@ -181,6 +178,23 @@ def test_the_output_is_one_block_for_each_recipe(
 def test_a_change_runs_what_it_can_break(changed: str, recipes: set[str]) -> None:
     """Through imports for Python files; documents break nothing of these; other files anything."""
     assert {name for name in ROOTS if can_break(name, [changed])} == recipes
+
+
+@pytest.mark.parametrize(
+    ("changed", "runs", "left_out"),
+    [
+        ("harness/cluster/actor.py", {"test-ray"}, {"test-vllm", "test-suites", "sandbox-table"}),
+        ("harness/vllm/server.py", {"test-vllm"}, {"test-suites", "sandbox-table"}),
+        ("src/rehearsal_room/viewer/server/app.py", {"test-viewer"}, {*ROOTS} - {"test-viewer"}),
+        ("judge/promotion/decision.py", set[str](), {*ROOTS} - {"test-viewer"}),
+    ],
+)
+def test_a_module_runs_what_imports_it(changed: str, runs: set[str], left_out: set[str]) -> None:
+    """Recipes whose files reach a module run when it changes; others do not."""
+    assert (ROOT / changed).exists()
+    found = {name for name in ROOTS if can_break(name, [changed])}
+    assert runs <= found
+    assert not found & left_out
 
 
 def test_other_recipes_always_run() -> None:

@@ -82,10 +82,10 @@ def names_in(text: str) -> list[str]:
 
 @cache
 def exists(name: str) -> bool:
-    """Whether a name leads to a module, to a package or to something that a module names. Names of
-    tests for what is missing end in `nothing`."""
+    """Whether a name leads to a module, to a package or to something that a module names. Tests
+    for what is missing have names of their own."""
     parts = re.split(r"[.:]", name.rstrip("."))
-    if parts[-1] == "nothing":
+    if parts[-1] in ("nothing", "broken_module"):
         return True
     for length in range(len(parts), 0, -1):
         path = _path_of(".".join(parts[:length]))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, field
 
-from rehearsal_room.envpool.core.offload import CallOutcome
+from rehearsal_room.envpool.core.remote_states import CallOutcome
 from rehearsal_room.envpool.server import jsonrpc as m
 from rehearsal_room.envpool.server.jsonrpc import CallExtension
 
@@ -14,7 +14,7 @@ _META = {m.VERSION_KEY: m.MODERN[-1], m.CAPABILITIES_KEY: {}}
 _HEADERS = {"MCP-Protocol-Version": m.MODERN[-1], "Mcp-Method": "tools/call"}
 
 
-class Text(msgspec.Struct, frozen=True):
+class ResultText(msgspec.Struct, frozen=True):
     """A part of a result."""
 
     text: str = ""
@@ -26,10 +26,10 @@ class ResultMeta(msgspec.Struct, frozen=True):
     outcome: bytes = field(name=m.OUTCOME_KEY)
 
 
-class Result(msgspec.Struct, frozen=True):
+class RpcResult(msgspec.Struct, frozen=True):
     """The result of a call."""
 
-    content: tuple[Text, ...]
+    content: tuple[ResultText, ...]
     meta: ResultMeta = field(name="_meta")
 
 
@@ -40,15 +40,15 @@ class Error(msgspec.Struct, frozen=True):
     message: str
 
 
-class Response(msgspec.Struct, frozen=True):
+class CallResponse(msgspec.Struct, frozen=True):
     """The answer to a call: a result or an error."""
 
-    result: Result | None = None
+    result: RpcResult | None = None
     error: Error | None = None
 
 
 pack = msgspec.msgpack.Encoder().encode
-read_response = msgspec.json.Decoder(Response).decode
+read_response = msgspec.json.Decoder(CallResponse).decode
 _read_outcome = msgspec.msgpack.Decoder(CallOutcome).decode
 
 
@@ -66,7 +66,7 @@ def request_of(name: str, arguments: Any, extension: CallExtension) -> tuple[byt
     return body, {**_HEADERS, "Mcp-Name": m.header_of(name)}
 
 
-def outcome_of(response: Response) -> CallOutcome:
+def outcome_of(response: CallResponse) -> CallOutcome:
     """The outcome of the call. Raises msgspec.DecodeError for a response without one."""
     if response.result is None:
         raise msgspec.DecodeError("neither a result nor an error")

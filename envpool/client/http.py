@@ -20,7 +20,7 @@ _RETRY_LATER = (429, 503)  # statuses of a busy server
 _MAX_RETRIES = 60  # after such a status
 
 
-class Reply(msgspec.Struct, frozen=True):
+class HttpReply(msgspec.Struct, frozen=True):
     """The answer to a request."""
 
     status: int
@@ -63,7 +63,7 @@ class HttpConnection(AsyncContextManagerMixin):
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    ) -> HttpReply:
         """The reply to a request. Raises NoReply."""
         for _ in range(_MAX_RETRIES):
             reply, wait_s = await self._send(method, path, body, headers)
@@ -74,7 +74,7 @@ class HttpConnection(AsyncContextManagerMixin):
 
     async def _send(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None
-    ) -> tuple[Reply, float]:
+    ) -> tuple[HttpReply, float]:
         assert self._session is not None
         for pause_s in (*_PAUSES_S, None):
             try:
@@ -83,7 +83,7 @@ class HttpConnection(AsyncContextManagerMixin):
                 ) as response:
                     after = response.headers.get("Retry-After", "1")
                     wait_s = float(after) if after.isdecimal() else 1.0
-                    return Reply(response.status, await response.read()), wait_s
+                    return HttpReply(response.status, await response.read()), wait_s
             except TimeoutError as exc:
                 raise NoReply(f"no reply within {self._timeout.sock_read:g} s") from exc
             except (aiohttp.ClientError, OSError) as exc:

@@ -18,20 +18,20 @@ import structlog
 from anyio import AsyncContextManagerMixin
 
 from rehearsal_room.envpool.client.calls import (
-    Response,
+    CallResponse,
     outcome_of,
     pack,
     read_response,
     request_of,
 )
-from rehearsal_room.envpool.client.http import HttpConnection, NoReply, Reply
+from rehearsal_room.envpool.client.http import HttpConnection, HttpReply, NoReply
 from rehearsal_room.envpool.client.url import url_fault
 from rehearsal_room.envpool.core.errors import PoolError, SeedError, WorldError
-from rehearsal_room.envpool.core.offload import CallOutcome, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from rehearsal_room.envpool.offloaded.pool import OffloadedPool
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv, RemoteExecutionScenario
+from rehearsal_room.envpool.remote_execution.pool import RemoteExecutionPool
 from rehearsal_room.envpool.server import jsonrpc as m
 from rehearsal_room.envpool.server.api import ErrorBody, HostedInfo, NewWorld, WorldLease
 from rehearsal_room.envpool.server.jsonrpc import CallExtension
@@ -56,7 +56,7 @@ class _ServerWorld:
         self.holds: tuple[int, int] | None = None
 
 
-class RemotePool(OffloadedPool, AsyncContextManagerMixin):
+class RemotePool(RemoteExecutionPool, AsyncContextManagerMixin):
     """A pool of worlds on another machine. It implements envpool.store.pool_protocol.Pool.
 
     `url` is the server's (`rehearse serve --http`), `token` its bearer token. A reply may take
@@ -131,8 +131,8 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
             )
         return self._verifiers.verify(await self.host(scenario), task, state, answer)
 
-    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
-        """Execute one call on the server (see envpool.offloaded.env.Executor)."""
+    async def execute(self, env: RemoteExecutionEnv, name: str, arguments: Any) -> CallOutcome:
+        """Execute one call on the server (see envpool.remote_execution.env.Executor)."""
         world = self._server_worlds.get(env.number) or await self._fork_world(env)
         needed = (env.number, env.version)
         send_state = world.holds != needed
@@ -155,11 +155,11 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
                 raise WorldError(response.error.message)
         raise WorldError(f"{self.url} lost the world {_MAX_TRIES} times during one call")
 
-    def report_violation(self, env: OffloadedEnv, why: str) -> None:
+    def report_violation(self, env: RemoteExecutionEnv, why: str) -> None:
         """Log that the server sent an impossible outcome; only this world is affected."""
         log.warning("remote_world_broken", server=self.url, why=why)
 
-    async def _build(self, scenario: Scenario) -> OffloadedScenario:
+    async def _build(self, scenario: Scenario) -> RemoteExecutionScenario:
         """The scenario as the server hosts it; both sides must have the same package."""
         path = f"/scenarios/{scenario.name}"
         hosted = _decode(await self._request("GET", path), HostedInfo, self.url)
@@ -170,7 +170,7 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
             )
         image = (await self._request("GET", f"{path}/image")).body
         try:
-            world = OffloadedScenario(
+            world = RemoteExecutionScenario(
                 scenario, image, hosted.tools, module_state=hosted.module_state
             )
         except SeedError as exc:
@@ -197,7 +197,7 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
         except PoolError as exc:
             raise WorldError(f"the world is gone from {self.url}: {exc}") from exc
 
-    async def _fork_world(self, env: OffloadedEnv) -> _ServerWorld:
+    async def _fork_world(self, env: RemoteExecutionEnv) -> _ServerWorld:
         """The server world that executes the forks of a scenario, one after the other."""
         scenario = env.world.scenario
         async with self._fork_lock:
@@ -211,8 +211,14 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
         return world
 
     async def _call(
-        self, world: _ServerWorld, env: OffloadedEnv, name: str, arguments: Any, *, send_state: bool
-    ) -> Response | None:
+        self,
+        world: _ServerWorld,
+        env: RemoteExecutionEnv,
+        name: str,
+        arguments: Any,
+        *,
+        send_state: bool,
+    ) -> CallResponse | None:
         """The response to a call; None: the server does not know the world. Raises WorldError."""
         extension = CallExtension(
             f"{self._nonce}-{env.number}-{env.version}",
@@ -232,7 +238,7 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise WorldError(f"{self.url}: {_describe(reply)}") from exc
 
-    async def _request(self, method: str, path: str, body: bytes | None = None) -> Reply:
+    async def _request(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
         """A reply that is not an error. Raises PoolError."""
         try:
             reply = await self._http.request(method, path, body)
@@ -243,14 +249,14 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
         return reply
 
 
-def _decode(reply: Reply, kind: Any, url: str) -> Any:
+def _decode(reply: HttpReply, kind: Any, url: str) -> Any:
     try:
         return msgspec.json.decode(reply.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise PoolError(f"{url} is not a rehearsal server: its answer is invalid: {exc}") from exc
 
 
-def _error_in(reply: Reply) -> str | None:
+def _error_in(reply: HttpReply) -> str | None:
     """The message of an error that a rehearsal server sent; None: the reply is not one."""
     try:
         return msgspec.json.decode(reply.body, type=ErrorBody).error
@@ -258,6 +264,6 @@ def _error_in(reply: Reply) -> str | None:
         return None
 
 
-def _describe(reply: Reply) -> str:
+def _describe(reply: HttpReply) -> str:
     error = _error_in(reply)
     return f"it answered {reply.status} with {reply.body[:200]!r}" if error is None else error

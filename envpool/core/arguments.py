@@ -8,7 +8,7 @@ _LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
 
 
 def argument_fault(value: Any) -> str | None:
-    """Return the reason why decoded JSON cannot be a call's arguments; None when it can.
+    """The reason why decoded JSON cannot be a call's arguments; None when it can.
 
     The log, SQLite and most servers hold integers of 64 bits, and arguments are nested deeply only
     to break something.

@@ -31,7 +31,7 @@ def is_served(task: Task) -> bool:
     return task.user is None or isinstance(task.user, UserAutomaton)
 
 
-class Talk:
+class LeasedTalk:
     """The talk of one leased world with its user."""
 
     def __init__(self, user: UserAutomaton, state: TalkState = START) -> None:
@@ -41,9 +41,9 @@ class Talk:
     def __repr__(self) -> str:
         return f"<Talk [{len(self._state.used)} of {len(self._user.lines)} lines]>"
 
-    def fork(self) -> "Talk":
+    def fork(self) -> "LeasedTalk":
         """A second talk that goes on from here."""
-        return Talk(self._user, self._state)
+        return LeasedTalk(self._user, self._state)
 
     def reset(self) -> None:
         """Begin again."""

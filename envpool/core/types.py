@@ -18,8 +18,10 @@ from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Task
 
-ToolError = Literal["unknown_tool", "arguments", "refused", "timeout", "internal"]
-WORLD_FAULTS: frozenset[ToolError | None] = frozenset({"timeout", "internal"})  # not the agent's
+ToolErrorKind = Literal["unknown_tool", "arguments", "refused", "timeout", "internal"]
+WORLD_FAULTS: frozenset[ToolErrorKind | None] = frozenset(
+    {"timeout", "internal"}
+)  # not the agent's
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -38,7 +40,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     text: str
-    error: ToolError | None = None  # None: the call succeeded
+    error: ToolErrorKind | None = None  # None: the call succeeded
     changes: tuple[RowChange, ...] = ()
     digest: str = ""
     injected: bool = False  # a fault on purpose answered in the world's place: no tool was executed

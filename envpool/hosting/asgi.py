@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolError
+from rehearsal_room.envpool.core.types import ToolErrorKind
 from rehearsal_room.envpool.hosting.arguments import ArgumentsCheck
 from rehearsal_room.envpool.hosting.determinism.loop import Runner, Stuck
 from rehearsal_room.envpool.hosting.tool_listing import ListedTool, Operation
@@ -51,11 +51,11 @@ _write_arguments = json.JSONEncoder(
 _decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ToolReply(msgspec.Struct, frozen=True):
     """The text that the agent reads, and the kind of error."""
 
     text: str
-    error: ToolError | None = None
+    error: ToolErrorKind | None = None
 
 
 class _AnswerTooLong(BaseException):
@@ -119,7 +119,7 @@ class _WholeApp:
         await self._app(scope, response.receive, response.send)
 
 
-class Request(msgspec.Struct, frozen=True):
+class CheckedCall(msgspec.Struct, frozen=True):
     """A call that has passed the checks of its arguments."""
 
     tool: str
@@ -139,26 +139,28 @@ class Caller:
             tool.spec.name: (ArgumentsCheck(tool.spec.schema), tool.operation) for tool in tools
         }
 
-    def request(self, name: str, arguments: Any) -> Request | Reply:
+    def request(self, name: str, arguments: Any) -> CheckedCall | ToolReply:
         """The request of a call; a reply when the call makes no request. Runs no hosted code."""
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
-            return Reply("Invalid request parameters: the arguments are not an object", "arguments")
+            return ToolReply(
+                "Invalid request parameters: the arguments are not an object", "arguments"
+            )
         tool = self._tools.get(name)
         if tool is None:
-            return Reply(f"Unknown tool: {name}", "unknown_tool")
+            return ToolReply(f"Unknown tool: {name}", "unknown_tool")
         check, operation = tool
         if check.schema_fault:
-            return Reply(check.schema_fault, "internal")
+            return ToolReply(check.schema_fault, "internal")
         if fault := check.fault(arguments):
-            return Reply(fault, "arguments")
+            return ToolReply(fault, "arguments")
         try:
-            return Request(name, *_build_request(operation, dict(arguments)))
+            return CheckedCall(name, *_build_request(operation, dict(arguments)))
         except (InvalidURL, TypeError, ValueError) as exc:
-            return Reply(str(exc), "arguments")
+            return ToolReply(str(exc), "arguments")
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: CheckedCall) -> ToolReply:
         """Run the application on the request. Failures are replies, too.
 
         The caller enters envpool.hosting.determinism.loop.VirtualAsyncio around it.
@@ -167,18 +169,20 @@ class Caller:
         try:
             self._runner.run(self._app(request.scope, response))
         except Stuck as exc:
-            return Reply(f"{request.tool} does not end: {exc}.", "timeout")
+            return ToolReply(f"{request.tool} does not end: {exc}.", "timeout")
         except Exception:  # Starlette sent a 500 before it raised, or could not
             if response.status is None:
                 response.status = 500
         except _AnswerTooLong:
             fault = f"{request.tool} answered with more than {MAX_ANSWER >> 20} MiB."
-            return Reply(fault, "internal")
+            return ToolReply(fault, "internal")
         except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as exc:
-            return Reply(f"{request.tool} ended its own process: {type(exc).__name__}", "internal")
+            return ToolReply(
+                f"{request.tool} ended its own process: {type(exc).__name__}", "internal"
+            )
         else:
             if response.complete is None or not response.complete.is_set():
-                return Reply("", "internal")  # unfinished: the genuine client's assertion
+                return ToolReply("", "internal")  # unfinished: the genuine client's assertion
         return _reply(request.tool, response)
 
 
@@ -239,7 +243,7 @@ def _merge_headers(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[
     return [header for header in raw if header[0] not in names] + added
 
 
-def _reply(name: str, response: _Response) -> Reply:
+def _reply(name: str, response: _Response) -> ToolReply:
     status = response.status
     assert status is not None
     try:
@@ -248,15 +252,15 @@ def _reply(name: str, response: _Response) -> Reply:
         if text is None:
             text = _decode_text(body, response.headers)
     except (ValueError, zlib.error) as exc:  # a body that its headers describe wrongly
-        return Reply(str(exc), "internal")
+        return ToolReply(str(exc), "internal")
     if not text.isascii():  # a lone surrogate from an escape, which no log can hold
         text = text.encode(errors="replace").decode()
     if not 400 <= status < 600:
-        return Reply(text)
-    error: ToolError = "internal" if status >= 500 else "refused"
+        return ToolReply(text)
+    error: ToolErrorKind = "internal" if status >= 500 else "refused"
     if status == 422:
         error = "arguments"
-    return Reply(f"Error calling {name}. Status code: {status}. Response: {text}", error)
+    return ToolReply(f"Error calling {name}. Status code: {status}. Response: {text}", error)
 
 
 def _indent_json(body: bytes) -> str | None:

@@ -11,10 +11,10 @@ to the template. When another worker has built the template already, its image i
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import ToolsetError
-from rehearsal_room.envpool.core.offload import SeedFault
+from rehearsal_room.envpool.core.remote_states import SeedFault
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.envpool.hosting.app_loading import HostedApp, execute
-from rehearsal_room.envpool.hosting.asgi import Caller, Reply
+from rehearsal_room.envpool.hosting.asgi import Caller, ToolReply
 from rehearsal_room.envpool.hosting.dbapi.database import WorldDatabase
 from rehearsal_room.envpool.hosting.dbapi.hooks import Hook
 from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock, random_bytes, seed_random
@@ -84,7 +84,7 @@ class AwmHost:
         num_calls = world.num_calls
         world.num_calls += 1
         request = self._caller.request(name, arguments)
-        if isinstance(request, Reply):
+        if isinstance(request, ToolReply):
             return _result(request, world)
         with frozen_clock(self._scenario.clock, num_calls), self._virtual_asyncio:
             seed_random(self._scenario.digest, num_calls)
@@ -97,7 +97,7 @@ class AwmHost:
                 effects = self._hook.leave()
             world.module_state = self._code_state.capture()
         if effects.stopped and reply.error is not None:
-            reply = Reply(f"{name} took too long and was stopped.", "timeout")
+            reply = ToolReply(f"{name} took too long and was stopped.", "timeout")
         return _result(reply, world, effects.changes)
 
     def close(self) -> None:
@@ -146,5 +146,5 @@ def _pages(image: bytes) -> tuple[bytes, ...]:
     return tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
 
 
-def _result(reply: Reply, world: LiveWorld, changes: tuple[RowChange, ...] = ()) -> ToolResult:
+def _result(reply: ToolReply, world: LiveWorld, changes: tuple[RowChange, ...] = ()) -> ToolResult:
     return ToolResult(reply.text, reply.error, changes, hex_digest(world.overlay.total))

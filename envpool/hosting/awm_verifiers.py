@@ -49,7 +49,7 @@ _DEFAULTS = {"code": "verify_task_completion", "sql": "verify_task"}
 _GUARDED = (builtins, io, json, os, os.path, re, sqlite3, sqlite3.dbapi2)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AwmVerdict(msgspec.Struct, frozen=True):
     """The result of an AWM verifier."""
 
     label: Literal["complete", "others", "incomplete", "judge_error"]
@@ -73,7 +73,7 @@ def verify_awm(
     scratch: Path,
     *,
     clock: str,
-) -> Verdict:
+) -> AwmVerdict:
     """Run a task's verifier on an episode's databases and final answer.
 
     The databases are read-only files in a separate folder inside of `scratch`, written for each run
@@ -83,7 +83,7 @@ def verify_awm(
     code = getattr(verifiers, kind, None)
     if code is None or len(code.strip()) < _MIN_LENGTH:
         why = f"task {task_id!r} has no {kind} verifier"
-        return Verdict("judge_error", {"error": why}, fault=why)
+        return AwmVerdict("judge_error", {"error": why}, fault=why)
     printed = _CapturedOutput()
     with (
         _database_files(scratch, before_image, after_image) as paths,
@@ -96,7 +96,7 @@ def verify_awm(
         seed_random(task_id, 0)
         label, detail, fault = _run_verifier(code, kind, (*paths, answer))
     violation = f"the verifier replaced {', '.join(replaced)[:200]}" if replaced else ""
-    return Verdict(label, detail, printed.text(), fault, violation)
+    return AwmVerdict(label, detail, printed.text(), fault, violation)
 
 
 def _run_verifier(

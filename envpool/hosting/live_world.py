@@ -7,7 +7,7 @@ class LiveWorld:
     """One world of a hosted scenario. Its host reads it and updates it with each call.
 
     `module_state` and `num_calls` travel with the world from worker to worker (see
-    envpool.core.offload.Snapshot), so that it continues in any worker as it would have here.
+    envpool.core.remote_states.Snapshot), so that it continues in any worker as it would have here.
     """
 
     __slots__ = ("module_state", "num_calls", "overlay")

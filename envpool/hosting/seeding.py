@@ -22,7 +22,7 @@ from random import Random
 import msgspec
 
 from rehearsal_room.envpool.core.errors import SeedError
-from rehearsal_room.envpool.core.offload import SeedFault
+from rehearsal_room.envpool.core.remote_states import SeedFault
 from rehearsal_room.envpool.hosting.dbapi.connections import Connection
 from rehearsal_room.envpool.hosting.dbapi.database import WorldDatabase
 from rehearsal_room.envpool.store.overlay import OverlayVFS

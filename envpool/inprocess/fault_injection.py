@@ -24,8 +24,8 @@ from rehearsal_room.envpool.inprocess.toolset import Tool, load
 from rehearsal_room.scenarios.api import Db
 from rehearsal_room.scenarios.format import read
 
-Fault = Literal["raises", "timeout", "locked"]
-FAULTS: tuple[Fault, ...] = get_args(Fault)
+ToolFault = Literal["raises", "timeout", "locked"]
+FAULTS: tuple[ToolFault, ...] = get_args(ToolFault)
 
 _TOOLS_PY = """
 
@@ -37,7 +37,7 @@ from rehearsal_room.envpool.inprocess.fault_injection import with_fault as _with
 """
 
 
-def with_fault(function: Callable[..., Any], fault: Fault) -> Callable[..., Any]:
+def with_fault(function: Callable[..., Any], fault: ToolFault) -> Callable[..., Any]:
     """A tool's function that fails each time before it would have answered."""
     fail = _FAILURES[fault]
 
@@ -64,7 +64,7 @@ class FaultInjector:
         self.tools = {
             name: tool.with_function(self._breakable(name, tool)) for name, tool in tools.items()
         }
-        self._fault: Fault | None = None  # None: no fault is scheduled, or it has happened
+        self._fault: ToolFault | None = None  # None: no fault is scheduled, or it has happened
         self._tool = ""
         self._calls_left = 0  # calls that pass before the fault
 
@@ -79,7 +79,7 @@ class FaultInjector:
         """Whether a scheduled fault has not happened yet."""
         return self._fault is not None
 
-    def schedule(self, fault: Fault, *, tool: str = "", call: int = 0) -> None:
+    def schedule(self, fault: ToolFault, *, tool: str = "", call: int = 0) -> None:
         """Break one call from now on: the call with this index (from 0) among the calls of `tool`,
         or among all calls where `tool` is empty. Calls with bad arguments never reach a tool and do
         not count."""
@@ -94,7 +94,7 @@ class FaultInjector:
 
         return function
 
-    def _next_fault(self, name: str) -> Fault | None:
+    def _next_fault(self, name: str) -> ToolFault | None:
         """The fault of this call of a tool; None: the call does not break."""
         if self._fault is None or (self._tool and self._tool != name):
             return None
@@ -105,7 +105,7 @@ class FaultInjector:
         return fault
 
 
-def copy_with_fault(package: Path, destination: Path, fault: Fault, tool: str) -> Path:
+def copy_with_fault(package: Path, destination: Path, fault: ToolFault, tool: str) -> Path:
     """Copy a package into the folder `destination`, with one tool that always breaks before it
     answers; returns the folder of the copy, which can be run like any other package.
 
@@ -141,7 +141,7 @@ def _raise_locked(db: Db) -> None:
         other.execute("DROP TABLE queue")
 
 
-_FAILURES: dict[Fault, Callable[[Db], None]] = {
+_FAILURES: dict[ToolFault, Callable[[Db], None]] = {
     "raises": _raise,
     "timeout": _run_forever,
     "locked": _raise_locked,

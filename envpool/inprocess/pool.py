@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import ToolsetError
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import StoredState
 from rehearsal_room.envpool.inprocess.toolset import load_module
 from rehearsal_room.envpool.store.states import States

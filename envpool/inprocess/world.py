@@ -14,8 +14,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from rehearsal_room.envpool.core.types import StoredState, ToolResult
-from rehearsal_room.envpool.core.types import ToolError as ToolErrorKind
+from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult
 from rehearsal_room.envpool.inprocess.toolset import BadArguments, Tool, load
 from rehearsal_room.envpool.store.database import Database
 from rehearsal_room.envpool.store.digest import hex_digest

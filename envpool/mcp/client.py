@@ -14,7 +14,7 @@ from fastmcp.client import Client
 from mcp import MCPError
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.content import text_of
 from rehearsal_room.envpool.mcp.process import ServerProcess
 from rehearsal_room.scenarios.core.short_text import shortened
@@ -112,7 +112,7 @@ class ServerConnection:
         if not self.tools:
             raise PoolError(f"the MCP server {name!r} has no tools")
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
+    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not).
 
         Raises WorldError when the server is gone or does not speak MCP.

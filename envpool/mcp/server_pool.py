@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import Env, ToolError, ToolSpec
+from rehearsal_room.envpool.core.types import Env, ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.unknown_env import UnknownEnv
 from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
 from rehearsal_room.envpool.store.states import States
@@ -18,12 +18,12 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
-class Connection(Protocol):
+class WorldConnection(Protocol):
     """A world that runs, and the calls that it carries out."""
 
     tools: tuple[ToolSpec, ...]
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
+    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not). Raises WorldError."""
 
     async def close(self) -> None:
@@ -55,14 +55,14 @@ class ServerPool(UnknownPool):
         """The findings on a task, made in its live world. Raises WorldError."""
 
     @abstractmethod
-    async def _start(self, scenario: Scenario) -> Connection:
+    async def _start(self, scenario: Scenario) -> WorldConnection:
         """Start or reach a world. Raises PoolError."""
 
     def _kind_of(self, scenario: Scenario) -> str:
         """Scenarios of one kind have the same tools."""
         return ""
 
-    async def connect(self, scenario: Scenario) -> Connection:
+    async def connect(self, scenario: Scenario) -> WorldConnection:
         """Start or reach a world; the caller closes the connection. Raises PoolError."""
         connection = await self._start(scenario)
         self._tools.setdefault(self._kind_of(scenario), connection.tools)
@@ -125,7 +125,7 @@ class McpEnv(UnknownEnv):
         self,
         pool: ServerPool,
         scenario: Scenario,
-        connection: Connection | None,
+        connection: WorldConnection | None,
         tools: tuple[ToolSpec, ...],
         broken: str = "",
     ) -> None:
@@ -135,7 +135,7 @@ class McpEnv(UnknownEnv):
         self._restart = False  # the next call starts a new server
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> WorldConnection | None:
         """What carries its calls out; None: there is none, and the world is broken."""
         return self._connection
 
@@ -158,7 +158,9 @@ class McpEnv(UnknownEnv):
         if connection is not None:
             await connection.close()
 
-    async def _execute(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
+    async def _execute(
+        self, name: str, arguments: dict[str, Any]
+    ) -> tuple[str, ToolErrorKind | None]:
         try:
             connection = await self._connected()
             return await connection.call(name, arguments)
@@ -169,7 +171,7 @@ class McpEnv(UnknownEnv):
             self._broken = f"a call of {name} was stopped before the MCP server had answered it"
             raise
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> WorldConnection:
         if self._restart:
             await self.close()
             self._connection = await self._pool.connect(self._scenario)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import StoredState, ToolError, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult, ToolSpec
 from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
 from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
 from rehearsal_room.scenarios.checks import Finding
@@ -47,7 +47,9 @@ class UnknownEnv(ABC):
         """Return to the start. Raises WorldError where that cannot be."""
 
     @abstractmethod
-    async def _execute(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
+    async def _execute(
+        self, name: str, arguments: dict[str, Any]
+    ) -> tuple[str, ToolErrorKind | None]:
         """The text of a call of a known tool, and why it failed (None: it did not). Raises
         WorldError."""
 
@@ -81,7 +83,7 @@ class UnknownEnv(ABC):
         if self._broken:
             raise WorldError(self._broken)
 
-    def _refused(self, name: str, arguments: Any) -> tuple[str, ToolError] | None:
+    def _refused(self, name: str, arguments: Any) -> tuple[str, ToolErrorKind] | None:
         """What a call gets that never reaches the server."""
         if all(tool.name != name for tool in self._tools):
             known = ", ".join(tool.name for tool in self._tools)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolSpec
 from rehearsal_room.envpool.mcp.unknown_states import UnknownStates
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind

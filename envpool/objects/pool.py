@@ -25,12 +25,12 @@ from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.toolset import Tool
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
 from rehearsal_room.envpool.objects.process import ProgramSettings, SuiteProcess
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.api import Db
@@ -46,7 +46,7 @@ _INSERT = (
     " ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
 )
 _DELETE = "DELETE FROM records WHERE kind = ? AND key = ?"
-Talk = list[dict[str, Any]]  # of an episode: its turns as JSON (see judge.suites.talk)
+TalkMessages = list[dict[str, Any]]  # of an episode: its turns as JSON (see judge.suites.talk)
 
 
 class _Writes(msgspec.Struct):
@@ -288,7 +288,9 @@ class ObjectPool(AsyncContextManagerMixin):
             f"scenario {scenario.name!r} is scored by its suite, from the whole episode"
         )
 
-    async def score(self, scenario: Scenario, task: Task, talk: Talk) -> tuple[Finding, ...]:
+    async def score(
+        self, scenario: Scenario, task: Task, talk: TalkMessages
+    ) -> tuple[Finding, ...]:
         """The suite's own scoring of an episode, as findings. Raises PoolError."""
         assert scenario.suite is not None
         process = await self._running()

@@ -35,7 +35,7 @@ from typing import Any
 _REMEMBERED = 1_024  # starts of worlds
 
 
-class Worlds:
+class ProgramWorlds:
     """The live worlds, and the start of each kind."""
 
     def __init__(self, adapter: Any) -> None:
@@ -129,7 +129,7 @@ def main() -> None:
         return
     answers.write(json.dumps({"version": adapter.version, "pid": os.getpid()}) + "\n")
     answers.flush()
-    worlds = Worlds(adapter)
+    worlds = ProgramWorlds(adapter)
     for line in sys.stdin:
         try:
             answer = worlds.answer(json.loads(line))

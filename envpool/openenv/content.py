@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
 
 STEP = "step"
 _NOT_SHOWN = ("metadata", "done", "reward")
-_ERRORS: dict[str, ToolError] = {
+_ERRORS: dict[str, ToolErrorKind] = {
     "tool_not_found": "unknown_tool",
     "invalid_args": "arguments",
     "invalid_action": "arguments",
@@ -55,7 +55,7 @@ def step_tool(action: dict[str, Any], description: str) -> ToolSpec:
     return ToolSpec(STEP, about, {"type": "object", **shown})
 
 
-def read_observation(observation: dict[str, Any]) -> tuple[str, ToolError | None]:
+def read_observation(observation: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
     """The text of an observation, and which kind of error it reports.
 
     Example: {"tool_name": "add", "result": 5} -> ("5", None)

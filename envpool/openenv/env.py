@@ -3,7 +3,7 @@
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.checks import verify_by_calls
 from rehearsal_room.envpool.mcp.unknown_env import UnknownEnv
 from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
@@ -51,7 +51,9 @@ class OpenEnvWorld(UnknownEnv):
         self._answered.clear()
         self._total, self._is_done, self._restart = 0.0, False, True
 
-    async def _execute(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
+    async def _execute(
+        self, name: str, arguments: dict[str, Any]
+    ) -> tuple[str, ToolErrorKind | None]:
         if self._is_done:
             return _ENDED, "refused"
         try:

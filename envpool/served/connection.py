@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
 from rehearsal_room.envpool.served.checks import Made, checked, clean
 from rehearsal_room.envpool.served.needs import ServedSettings, command_of
@@ -61,8 +61,8 @@ class ServedConnection:
             if spec.name == bare
         )
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
-        """See envpool.mcp.server_pool.Connection."""
+    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
+        """See envpool.mcp.server_pool.WorldConnection."""
         server, connection, bare = self._routes[name]
         text, error = await connection.call(bare, arguments)
         if self._has_cleanups and error is None:

@@ -70,7 +70,9 @@ class HostedInfo(msgspec.Struct, frozen=True):
     digest: str  # of its package
     template: str  # digest of the template's pages
     tools: tuple[ToolSpec, ...]
-    module_state: bytes = b""  # at the start of every world (see envpool.core.offload.Snapshot)
+    module_state: bytes = (
+        b""  # at the start of every world (see envpool.core.remote_states.Snapshot)
+    )
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -38,7 +38,7 @@ from rehearsal_room.envpool.server.guard import (
     owner_of,
 )
 from rehearsal_room.envpool.server.jsonrpc import INVALID_JSON
-from rehearsal_room.envpool.server.lease import Lease
+from rehearsal_room.envpool.server.lease import ClientLease
 from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
 from rehearsal_room.envpool.server.mcp_endpoint import post
 from rehearsal_room.scenarios.errors import UnknownScenario
@@ -46,7 +46,7 @@ from rehearsal_room.scenarios.errors import UnknownScenario
 _JSON = b"application/json"
 
 
-class Wires(Protocol):
+class Protocols(Protocol):
     """The protocols beside MCP, as an ASGI application of what they claim."""
 
     @property
@@ -67,24 +67,24 @@ class Wires(Protocol):
 class App:
     """The ASGI application of a server's leases. `wires` None: MCP is the only protocol."""
 
-    def __init__(self, leases: Leases, wires: Wires | None = None) -> None:
+    def __init__(self, leases: Leases, protocols: Protocols | None = None) -> None:
         settings = leases.settings
         access = AccessCheck(settings)
         in_flight = InFlight(settings.calls_per_client)
         self._leases = leases
-        self._wires = wires
+        self._protocols = protocols
         self._api = Guard(
-            _LeaseApi(leases, access, in_flight, wires).app(),
+            _LeaseApi(leases, access, in_flight, protocols).app(),
             access,
             max_body=settings.max_body,
             refusal=error,
             open_paths=("/health",),
         )
-        self._guarded_wires = wires and Guard(
-            wires,
+        self._guarded_wires = protocols and Guard(
+            protocols,
             access,
             max_body=settings.max_body,
-            refusal=wires.refusal,
+            refusal=protocols.refusal,
             in_flight=in_flight,
         )
 
@@ -93,10 +93,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or one WebSocket."""
-        wires, guarded = self._wires, self._guarded_wires
-        if wires is None or guarded is None:
+        protocols, guarded = self._protocols, self._guarded_wires
+        if protocols is None or guarded is None:
             await self._api(scope, receive, send)
-        elif scope["type"] == "websocket" or wires.claims(scope["path"], headers_of(scope)):
+        elif scope["type"] == "websocket" or protocols.claims(scope["path"], headers_of(scope)):
             await guarded(scope, receive, send)
         else:
             await self._api(scope, receive, send)
@@ -106,12 +106,12 @@ class _LeaseApi:
     """The routes of the lease API."""
 
     def __init__(
-        self, leases: Leases, access: AccessCheck, in_flight: InFlight, wires: Wires | None
+        self, leases: Leases, access: AccessCheck, in_flight: InFlight, protocols: Protocols | None
     ) -> None:
         self._leases = leases
         self._access = access
         self._in_flight = in_flight
-        self._wires = wires
+        self._protocols = protocols
 
     def app(self) -> Starlette:
         """The routes as an application, with its errors."""
@@ -198,11 +198,11 @@ class _LeaseApi:
     async def _health(self, request: Request) -> Response:
         leases = self._leases
         status = "draining" if leases.draining else "ok"
-        sessions = None if self._wires is None else self._wires.num_sessions
+        sessions = None if self._protocols is None else self._protocols.num_sessions
         health = Health(status, leases.num_live, leases.num_leases, leases.calls, sessions)
         return json(health, 503 if leases.draining else 200)
 
-    def _world(self, request: Request) -> Lease:
+    def _world(self, request: Request) -> ClientLease:
         lease = self._leases.get(request.path_params["id"])
         if lease is None or lease.owner != owner_of(request):
             raise HTTPException(
@@ -211,7 +211,7 @@ class _LeaseApi:
         return lease
 
 
-def _leased(lease: Lease, request: Request) -> Response:
+def _leased(lease: ClientLease, request: Request) -> Response:
     path = f"/worlds/{lease.id}"
     url = f"http://{request.headers['host']}{path}/mcp"
     return json(WorldLease(lease.id, url), 201, {"Location": path})

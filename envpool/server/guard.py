@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.server.answers import Refusal, retry
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 
 Headers = dict[bytes, bytes]
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -35,7 +35,7 @@ _ANY = ("", "0.0.0.0", "::", "[::]")  # nosec B104 # compared with, not bound
 class AccessCheck:
     """Decides whether a request is allowed. Making one raises PoolError for a bad token file."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: WorldServerSettings) -> None:
         host = settings.host
         own = () if host in _ANY else (f"[{host}]" if ":" in host and host[0] != "[" else host,)
         self._hosts = {_name_in(name) for name in (*_LOOPBACK, *own, *settings.allow_hosts)}
@@ -83,7 +83,7 @@ class AccessCheck:
         return parts.scheme in ("http", "https") and _name_in(parts.netloc) in self._hosts
 
 
-def tokens_of(settings: ServeSettings) -> tuple[str, ...]:
+def tokens_of(settings: WorldServerSettings) -> tuple[str, ...]:
     """The tokens of a server: the one of the settings, then those of the file. Empty lines and
     lines that begin with # are skipped. Raises PoolError."""
     tokens = [settings.token] if settings.token else []

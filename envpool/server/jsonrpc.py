@@ -70,7 +70,7 @@ class RpcError(Exception):
         self.data = data  # None: the error has no data
 
 
-class Message(msgspec.Struct):
+class RpcMessage(msgspec.Struct):
     """A request (method and id), a notification (method only) or a response (neither)."""
 
     jsonrpc: Literal["2.0"]
@@ -134,7 +134,7 @@ P = TypeVar("P")
 
 encode = msgspec.json.Encoder().encode
 read_batch = msgspec.json.Decoder(list[Raw]).decode
-_read_message = msgspec.json.Decoder(Message).decode
+_read_message = msgspec.json.Decoder(RpcMessage).decode
 
 
 def _reader_of(kind: type[P]) -> Callable[[Raw], P]:
@@ -158,7 +158,7 @@ read_list = _reader_of(ListParams)
 read_initialize = _reader_of(InitializeParams)
 
 
-def parse_message(body: bytes | Raw) -> Message:
+def parse_message(body: bytes | Raw) -> RpcMessage:
     """The message in a body, all of which is UTF-8. Raises RpcError."""
     try:
         str(body, "utf-8")  # msgspec does not look into what it leaves raw

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, structs
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.offload import CallOutcome, Snapshot
-from rehearsal_room.envpool.core.talks import TALK, Talk
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Snapshot
+from rehearsal_room.envpool.core.talks import TALK, LeasedTalk
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult
 from rehearsal_room.envpool.server import jsonrpc as m
 from rehearsal_room.envpool.server.api import NewWorld, WorldStatus
@@ -58,7 +58,7 @@ class Family:
             self.ended.set()
 
 
-class Origin(msgspec.Struct, frozen=True):
+class LeaseOrigin(msgspec.Struct, frozen=True):
     """Which states a leased world may be put in."""
 
     scenario: str  # the digest of its package
@@ -66,7 +66,7 @@ class Origin(msgspec.Struct, frozen=True):
     key: bytes  # that signs the states of this server
 
 
-class Lease:
+class ClientLease:
     """A world that is leased to a client."""
 
     def __init__(
@@ -78,8 +78,8 @@ class Lease:
         owner: int | None,
         mcp: McpMethods,
         family: Family,
-        origin: Origin,
-        talk: Talk | None = None,
+        origin: LeaseOrigin,
+        talk: LeasedTalk | None = None,
     ) -> None:
         self.id = secrets.token_urlsafe(24)  # 192 random bits: it cannot be guessed
         self.new = new
@@ -106,9 +106,9 @@ class Lease:
     def __repr__(self) -> str:
         return f"<Lease of {self.new.scenario!r} [{self.num_calls} calls]>"
 
-    def sibling(self, env: Env, client: str) -> "Lease":
+    def sibling(self, env: Env, client: str) -> "ClientLease":
         """The lease of a fork of this world."""
-        return Lease(
+        return ClientLease(
             self.new,
             client,
             env,

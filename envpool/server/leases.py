@@ -15,13 +15,13 @@ from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskStatus
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.talks import TALK, Talk, is_served
+from rehearsal_room.envpool.core.talks import TALK, LeasedTalk, is_served
 from rehearsal_room.envpool.core.types import Env, ToolSpec
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.server.api import HostedInfo, NewWorld
-from rehearsal_room.envpool.server.lease import Family, Lease, Origin
+from rehearsal_room.envpool.server.lease import ClientLease, Family, LeaseOrigin
 from rehearsal_room.envpool.server.mcp_methods import McpMethods
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.signed_states import key_of
 from rehearsal_room.envpool.server.state_transfer import transfer_of
 from rehearsal_room.envpool.store.pool_protocol import Pool
@@ -50,10 +50,10 @@ class Leases(AsyncContextManagerMixin):
         self,
         pool: Pool,
         scenarios: Iterable[Scenario],
-        settings: ServeSettings | None = None,
+        settings: WorldServerSettings | None = None,
     ) -> None:
         self.scenarios: dict[str, Scenario] = {each.name: each for each in scenarios}
-        self.settings = settings or ServeSettings()
+        self.settings = settings or WorldServerSettings()
         self.draining = False
         self.num_leases = 0
         self.num_calls = 0  # of released worlds; live worlds count their own
@@ -62,7 +62,7 @@ class Leases(AsyncContextManagerMixin):
         self._mcp: dict[tuple[str, bool], McpMethods] = {}  # by package digest
         self._hosted: dict[str, HostedInfo] = {}  # by package digest
         self._hosting_locks: dict[str, anyio.Lock] = {}  # by package digest
-        self._live: dict[str, Lease] = {}
+        self._live: dict[str, ClientLease] = {}
         self._per_client: Counter[str] = Counter()
         self._empty = anyio.Event()
 
@@ -89,15 +89,15 @@ class Leases(AsyncContextManagerMixin):
         """Calls executed so far."""
         return self.num_calls + sum(lease.num_calls for lease in self._live.values())
 
-    def get(self, lease_id: str) -> Lease | None:
+    def get(self, lease_id: str) -> ClientLease | None:
         """The live world of this id."""
         return self._live.get(lease_id)
 
-    def all(self) -> list[Lease]:
+    def all(self) -> list[ClientLease]:
         """Every live world, in the order in which they were leased."""
         return list(self._live.values())
 
-    async def lease(self, new: NewWorld, client: str, *, owner: int | None = None) -> Lease:
+    async def lease(self, new: NewWorld, client: str, *, owner: int | None = None) -> ClientLease:
         """Lease a fresh world to a client, for the owner of a token (None: there are no tokens).
         Raises LeaseRefused, UnknownScenario and PoolError."""
         scenario = self._scenario(new.scenario)
@@ -115,22 +115,22 @@ class Leases(AsyncContextManagerMixin):
             self._uncount(client)
             raise
         user = None if task is None else task.user
-        talk = Talk(user) if isinstance(user, UserAutomaton) else None
+        talk = LeasedTalk(user) if isinstance(user, UserAutomaton) else None
         transfer = transfer_of(env)
         start = None if transfer is None else transfer.snapshot()
-        lease = Lease(
+        lease = ClientLease(
             new,
             client,
             env,
             owner=owner,
             mcp=self._mcp_methods(states, has_talk=talk is not None),
             family=family,
-            origin=Origin(scenario.digest, start, self._state_key),
+            origin=LeaseOrigin(scenario.digest, start, self._state_key),
             talk=talk,
         )
         return self._add(lease)
 
-    async def fork(self, parent: Lease, client: str) -> Lease:
+    async def fork(self, parent: ClientLease, client: str) -> ClientLease:
         """Lease a world that continues from another. Raises LeaseRefused."""
         self._admit(client)
         try:
@@ -141,7 +141,7 @@ class Leases(AsyncContextManagerMixin):
         parent.family.join()
         return self._add(parent.sibling(env, client))
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: ClientLease) -> None:
         """Release a world, after its running call is done."""
         if self._live.pop(lease.id, None) is None:
             return
@@ -230,7 +230,7 @@ class Leases(AsyncContextManagerMixin):
             mcp = self._mcp[key] = McpMethods(scenario, tools)
         return mcp
 
-    def _add(self, lease: Lease) -> Lease:
+    def _add(self, lease: ClientLease) -> ClientLease:
         self._live[lease.id] = lease
         self.num_leases += 1
         return lease

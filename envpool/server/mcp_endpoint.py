@@ -17,10 +17,10 @@ import msgspec
 from msgspec import UNSET
 
 from rehearsal_room.envpool.server import jsonrpc as m
-from rehearsal_room.envpool.server.jsonrpc import Era, Message, RpcError
+from rehearsal_room.envpool.server.jsonrpc import Era, RpcError, RpcMessage
 from rehearsal_room.envpool.server.mcp_methods import ExecuteCall, McpMethods
 
-Headers = Mapping[
+HeaderMapping = Mapping[
     bytes, bytes
 ]  # lower-case names; the values of a repeated header are joined by a line feed
 _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
@@ -29,7 +29,7 @@ _WRAPPED = (b"=?base64?", b"?=")  # around the value of a header that is not pla
 
 
 async def post(
-    mcp: McpMethods, execute: ExecuteCall, headers: Headers, body: bytes
+    mcp: McpMethods, execute: ExecuteCall, headers: HeaderMapping, body: bytes
 ) -> tuple[int, bytes]:
     """Status and body (JSON, or empty) of the answer to a POST."""
     version = headers.get(b"mcp-protocol-version", b"").decode("latin-1")
@@ -91,14 +91,14 @@ def _id_in(body: bytes) -> int | str | None:
     return message_id if type(message_id) in (int, str) else None
 
 
-def _answer_notification(message: Message, version: str) -> tuple[int, bytes]:
+def _answer_notification(message: RpcMessage, version: str) -> tuple[int, bytes]:
     """The answer to a notification or a response: accepted and ignored."""
     if version and version not in m.HANDSHAKE and version not in m.MODERN:
         return 400, m.error_response(None, unsupported(version))
     return 202, b""
 
 
-def meta_of(message: Message) -> dict[str, Any] | None:
+def meta_of(message: RpcMessage) -> dict[str, Any] | None:
     """`params._meta` of a request; None: it has none."""
     try:
         meta = m.read_envelope(message.params).meta
@@ -107,7 +107,7 @@ def meta_of(message: Message) -> dict[str, Any] | None:
     return None if meta is UNSET else meta
 
 
-def is_modern(message: Message, version: str, meta: dict[str, Any] | None) -> bool:
+def is_modern(message: RpcMessage, version: str, meta: dict[str, Any] | None) -> bool:
     """Whether a request is of the modern era, by its header and its envelope."""
     if version and version not in m.HANDSHAKE:
         return True
@@ -136,7 +136,9 @@ def unsupported(version: str) -> RpcError:
     )
 
 
-def _check_envelope(message: Message, meta: dict[str, Any] | None, headers: Headers) -> None:
+def _check_envelope(
+    message: RpcMessage, meta: dict[str, Any] | None, headers: HeaderMapping
+) -> None:
     """Check that a modern request is complete, that its headers match its body, and that its
     revision is supported. Raises RpcError."""
     for name in _ROUTING:
@@ -151,7 +153,7 @@ def _check_envelope(message: Message, meta: dict[str, Any] | None, headers: Head
         raise unsupported(version)
 
 
-def _check_header(headers: Headers, name: bytes, expected: str) -> None:
+def _check_header(headers: HeaderMapping, name: bytes, expected: str) -> None:
     value = headers.get(name)
     if value is None:
         raise RpcError(m.HEADER_MISMATCH, f"The header {name.decode()} is missing")

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.server import jsonrpc as m
-from rehearsal_room.envpool.server.jsonrpc import CallExtension, Era, Message, RpcError
+from rehearsal_room.envpool.server.jsonrpc import CallExtension, Era, RpcError, RpcMessage
 from rehearsal_room.scenarios.format import Scenario
 
 _BRACE = ord("{")
@@ -64,7 +64,7 @@ class McpMethods:
         )
         self._stamp = m.encode(self._info)
 
-    async def answer(self, message: Message, era: Era, execute: ExecuteCall) -> bytes:
+    async def answer(self, message: RpcMessage, era: Era, execute: ExecuteCall) -> bytes:
         """The result of a request, as JSON. Raises RpcError."""
         match message.method:
             case "tools/call":

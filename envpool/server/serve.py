@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import structlog
 
-from rehearsal_room.envpool.server.app import App, Wires
+from rehearsal_room.envpool.server.app import App, Protocols
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.envpool.server.leases import Leases
 
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def serving(leases: Leases, wires: Wires | None = None) -> AsyncIterator[str]:
+async def serving(leases: Leases, protocols: Protocols | None = None) -> AsyncIterator[str]:
     """Serve the leases over HTTP for the duration of the block; yields the base URL. `wires` are
     the protocols beside MCP (None: there are none).
 
@@ -24,12 +24,12 @@ async def serving(leases: Leases, wires: Wires | None = None) -> AsyncIterator[s
     """
     settings = leases.settings
     server = listening(
-        App(leases, wires),
+        App(leases, protocols),
         host=settings.host,
         port=settings.port,
         drain_s=settings.drain_s,
         limits=settings.http_limits,
-        max_message=None if wires is None else settings.max_body,
+        max_message=None if protocols is None else settings.max_body,
     )
     async with server as url:
         if not (settings.token or settings.token_file) and settings.host not in (
@@ -41,14 +41,16 @@ async def serving(leases: Leases, wires: Wires | None = None) -> AsyncIterator[s
         yield url
 
 
-async def serve(leases: Leases, ready: Callable[[str], None], wires: Wires | None = None) -> None:
+async def serve(
+    leases: Leases, ready: Callable[[str], None], protocols: Protocols | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT, then drain: lease no new worlds, and wait up to `drain_s`
     seconds until the live ones are released. A second signal ends that wait.
 
     `ready` is called with the base URL. Raises PoolError where the address is not available.
     """
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with serving(leases, wires) as url, anyio.create_task_group() as group:
+        async with serving(leases, protocols) as url, anyio.create_task_group() as group:
             ready(url)
             async for _ in signals:
                 if leases.draining:

@@ -15,7 +15,7 @@ class HttpLimits(msgspec.Struct, frozen=True):
     body_s: float = 30.0  # seconds without a byte of an incomplete body
 
 
-class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorldServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How worlds are served over HTTP. A client is an address."""
 
     host: Annotated[str, Meta(description="Address to listen on.", extra={"flag": ""})] = (

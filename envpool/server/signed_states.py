@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.remote_states import Snapshot
 
 _KEY = 32  # bytes
 _MODULUS = 2**256

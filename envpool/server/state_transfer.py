@@ -9,10 +9,14 @@ import re
 from typing import Protocol
 
 from rehearsal_room.envpool.core.errors import StateError
-from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.remote_states import Snapshot
 from rehearsal_room.envpool.core.types import Env
 from rehearsal_room.envpool.inprocess.pool import LocalEnv
-from rehearsal_room.envpool.offloaded.env import MAX_MODULE_STATE, MAX_PAGES, OffloadedEnv
+from rehearsal_room.envpool.remote_execution.env import (
+    MAX_MODULE_STATE,
+    MAX_PAGES,
+    RemoteExecutionEnv,
+)
 from rehearsal_room.envpool.store.overlay import PAGE, Overlay
 
 _DIGEST = re.compile("[0-9a-f]{32}")
@@ -33,7 +37,7 @@ def transfer_of(env: Env) -> StateTransfer | None:
     """Access to the state of a world; None: its state cannot be transferred."""
     if isinstance(env, LocalEnv):
         return _LocalTransfer(env)
-    return _OffloadedTransfer(env) if isinstance(env, OffloadedEnv) else None
+    return _RemoteExecutionTransfer(env) if isinstance(env, RemoteExecutionEnv) else None
 
 
 class _LocalTransfer:
@@ -50,8 +54,8 @@ class _LocalTransfer:
         self._lease.overlay = overlay
 
 
-class _OffloadedTransfer:
-    def __init__(self, env: OffloadedEnv) -> None:
+class _RemoteExecutionTransfer:
+    def __init__(self, env: RemoteExecutionEnv) -> None:
         self._env = env
 
     def snapshot(self) -> Snapshot:

@@ -27,7 +27,7 @@ from rehearsal_room.envpool.server.mcp_endpoint import (
 )
 from rehearsal_room.envpool.server.mcp_methods import ExecuteCall, McpMethods
 
-Write = Callable[[bytes], Awaitable[Any]]
+WriteBytes = Callable[[bytes], Awaitable[Any]]
 
 
 async def serve_stdio(leases: Leases, new: NewWorld) -> None:
@@ -47,7 +47,7 @@ async def serve_stdio(leases: Leases, new: NewWorld) -> None:
 
 
 async def converse(
-    lines: AsyncIterable[bytes], write: Write, mcp: McpMethods, execute: ExecuteCall
+    lines: AsyncIterable[bytes], write: WriteBytes, mcp: McpMethods, execute: ExecuteCall
 ) -> None:
     """Answer every line until the input ends."""
     era: Era | None = None  # None: no request has come yet

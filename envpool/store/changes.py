@@ -7,7 +7,7 @@ from rehearsal_room.scenarios.api import Row, RowChange
 
 
 def net_changes(changes: Iterable[Iterable[RowChange]]) -> tuple[RowChange, ...]:
-    """Return one change for each row that differs between start and end, by table and key.
+    """One change for each row that differs between start and end, by table and key.
 
     `changes` holds the changes of each call, in the order of the calls. The result leaves out a
     row whose value changed and changed back, and a row that was created and then deleted.

@@ -6,20 +6,20 @@ import apsw
 import msgspec
 
 from rehearsal_room.envpool.store.changes import change_order
-from rehearsal_room.envpool.store.template import Table, Values
+from rehearsal_room.envpool.store.template import RowValues, TableSchema
 from rehearsal_room.scenarios.api import RowChange
 
-Rows = dict[Values, Values]
+RowsByKey = dict[RowValues, RowValues]
 _encode = msgspec.msgpack.Encoder().encode  # 1, 1.0 and True are equal, but not their bytes
 
 
 def changes_between(
     before: apsw.Connection,
     after: apsw.Connection,
-    tables: Mapping[str, Table],
-    tables_after: Mapping[str, Table] | None = None,
+    tables: Mapping[str, TableSchema],
+    tables_after: Mapping[str, TableSchema] | None = None,
 ) -> tuple[RowChange, ...]:
-    """Return the rows that differ, ordered by table and key; both states are read completely.
+    """The rows that differ, ordered by table and key; both states are read completely.
 
     `tables_after` are the tables of the second state, where its schema may differ: all rows of a
     created or dropped table count as changed, and so do those of a table with other columns.
@@ -36,8 +36,8 @@ def changes_between(
     return tuple(sorted(changes, key=change_order))
 
 
-def _rows(connection: apsw.Connection, table: Table) -> Rows:
-    rows: Rows = {}
+def _rows(connection: apsw.Connection, table: TableSchema) -> RowsByKey:
+    rows: RowsByKey = {}
     for rowid, *values in connection.execute(table.select_identified):
         row = tuple(values)
         rows[table.key_of(rowid, row)] = row
@@ -45,7 +45,12 @@ def _rows(connection: apsw.Connection, table: Table) -> Rows:
 
 
 def _row_changes(
-    name: str, first: Table | None, second: Table | None, old: Rows, new: Rows, same_columns: bool
+    name: str,
+    first: TableSchema | None,
+    second: TableSchema | None,
+    old: RowsByKey,
+    new: RowsByKey,
+    same_columns: bool,
 ) -> list[RowChange]:
     changes = []
     for key in old.keys() | new.keys():

@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.format import Scenario, Task

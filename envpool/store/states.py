@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import StateError
-from rehearsal_room.envpool.core.offload import Loaded
+from rehearsal_room.envpool.core.remote_states import Loaded
 from rehearsal_room.envpool.core.types import StoredState, ToolSpec
 from rehearsal_room.envpool.store.database import StateView
 from rehearsal_room.envpool.store.diff import changes_between
 from rehearsal_room.envpool.store.digest import hex_digest
 from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
 from rehearsal_room.envpool.store.template import (
-    Table,
+    TableSchema,
     Template,
     make_vfs,
     same_schema,
@@ -107,14 +107,14 @@ class States:
         return before, after
 
     def diff(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
-        """Return the rows that differ between any two states of this scenario."""
+        """The rows that differ between any two states of this scenario."""
         (before_file, _), (after_file, _) = self._view_pair(first, second)
         before_file.reload(first)
         after_file.reload(second)
         return self._changes(first, second)
 
     def dump(self, overlay: Overlay) -> dict[str, list[dict[str, Any]]]:
-        """Return every row of every table, ordered by rowid or key."""
+        """Every row of every table, ordered by rowid or key."""
         (file, view), _ = self._view_pair(overlay)
         file.reload(overlay)
         return {
@@ -133,7 +133,7 @@ class States:
         tables = self._tables(0, first), self._tables(1, second)
         return changes_between(before, after, *tables)
 
-    def _tables(self, view: int, overlay: Overlay) -> Mapping[str, Table]:
+    def _tables(self, view: int, overlay: Overlay) -> Mapping[str, TableSchema]:
         """The tables of the state that a view shows: the template's, unless a tool has changed the
         schema."""
         if self._has_changed_schema(overlay):

@@ -18,7 +18,7 @@ from rehearsal_room.envpool.store.overlay import PAGE, Overlay, OverlayFile, Ove
 from rehearsal_room.scenarios.api import Row, RowChange
 from rehearsal_room.scenarios.format import Scenario
 
-Values = tuple[Any, ...]  # one row, in column order
+RowValues = tuple[Any, ...]  # one row, in column order
 
 _HIDDEN = 1  # table_xinfo's code for a column that SELECT * leaves out; 2 and 3 are generated ones
 
@@ -33,7 +33,7 @@ _NOT_IN_SCRIPTS = {
 }
 
 
-class Table(msgspec.Struct, frozen=True):
+class TableSchema(msgspec.Struct, frozen=True):
     """The schema of one table, and the SQL to read it."""
 
     name: str
@@ -48,7 +48,7 @@ class Table(msgspec.Struct, frozen=True):
     tracked: bool = True  # SQLite's pre-update hook reports its rows (see envpool.store.tracking)
     shadows: tuple[str, ...] = ()  # of a virtual table: the tables that store its rows
 
-    def key_of(self, rowid: Any, row: Values) -> Values:
+    def key_of(self, rowid: Any, row: RowValues) -> RowValues:
         """The identity of a row: its primary key, or the rowid where there is no key.
 
         SQLite allows NULL in the key of a table with rowids, even repeatedly; such a key gets the
@@ -59,11 +59,13 @@ class Table(msgspec.Struct, frozen=True):
         key = tuple([row[position] for position in self.key])
         return (*key, rowid) if None in key else key
 
-    def change(self, key: Values, before: Values | None, after: Values | None) -> RowChange:
+    def change(
+        self, key: RowValues, before: RowValues | None, after: RowValues | None
+    ) -> RowChange:
         """The change of the row with this key."""
         return RowChange(self.name, key, self.as_dict(before), self.as_dict(after))
 
-    def as_dict(self, values: Values | None) -> Row | None:
+    def as_dict(self, values: RowValues | None) -> Row | None:
         """A row as column name -> value; None (the row does not exist) stays None."""
         return None if values is None else dict(zip(self.columns, values, strict=True))
 
@@ -79,7 +81,7 @@ class Template(msgspec.Struct, frozen=True):
 
     pages: tuple[bytes, ...]
     digest: str  # of the pages, 32 hexadecimal digits
-    tables: dict[str, Table]
+    tables: dict[str, TableSchema]
     total: int  # the start state's row sum (see envpool.store.digest)
 
     @property
@@ -154,7 +156,7 @@ def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Templa
     return Template(pages, digest, tables, total)
 
 
-def sum_of(connection: apsw.Connection, tables: Mapping[str, Table]) -> int:
+def sum_of(connection: apsw.Connection, tables: Mapping[str, TableSchema]) -> int:
     """The row sum of a whole state, from all its rows."""
     total = 0
     for table in tables.values():
@@ -213,7 +215,7 @@ def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
         raise SeedError(f"{folder / 'data.sql'}: {orphans}")
 
 
-def _describe_orphan(found: Values) -> str:
+def _describe_orphan(found: RowValues) -> str:
     table, rowid, parent, _ = found
     row = "a row" if rowid is None else f"row {rowid}"
     return f"{row} of {table} references a row of {parent} that does not exist"
@@ -229,7 +231,7 @@ def _check_columns(connection: apsw.Connection, path: Path) -> None:
         raise SeedError(f"{path}: table {table}: generated column {column} is not supported")
 
 
-def tables_of(connection: apsw.Connection, path: Path) -> dict[str, Table]:
+def tables_of(connection: apsw.Connection, path: Path) -> dict[str, TableSchema]:
     """The tables of a database, by name. Shadow tables are left out: the virtual table itself shows
     their rows. Raises SeedError, naming `path`, for a table whose rows have no usable identity."""
     kinds = connection.execute(
@@ -252,7 +254,7 @@ def _table(
     without_rowid: bool,
     shadows: tuple[str, ...],
     kind: str,
-) -> Table:
+) -> TableSchema:
     columns: list[str] = []
     keyed = []
     generated = False
@@ -280,7 +282,7 @@ def _table(
     indexes = connection.execute(f"PRAGMA index_list({_quoted(name)})").fetchall()
     has_key_index = any(origin == "pk" for _, _, _, origin, _ in indexes)
     listed = ", ".join(map(_quoted, columns))
-    return Table(
+    return TableSchema(
         name=name,
         columns=tuple(columns),
         key=key,

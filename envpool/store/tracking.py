@@ -19,7 +19,7 @@ import apsw
 
 from rehearsal_room.envpool.store.changes import change_order
 from rehearsal_room.envpool.store.digest import sum_after_change
-from rehearsal_room.envpool.store.template import Table, Values
+from rehearsal_room.envpool.store.template import RowValues, TableSchema
 from rehearsal_room.scenarios.api import RowChange
 
 
@@ -29,14 +29,16 @@ class Tracker:
     `untracked` holds the names of the touched tables that are not among the changes.
     """
 
-    def __init__(self, connection: apsw.Connection, tables: dict[str, Table]) -> None:
+    def __init__(self, connection: apsw.Connection, tables: dict[str, TableSchema]) -> None:
         self.untracked: set[str] = set()
-        self._touched: dict[tuple[str, Any], Values | None] = {}  # (table, rowid or key) -> before
+        self._touched: dict[
+            tuple[str, Any], RowValues | None
+        ] = {}  # (table, rowid or key) -> before
         self.set_tables(tables)
         self.read_with(connection)
         self.attach(connection)
 
-    def set_tables(self, tables: dict[str, Table]) -> None:
+    def set_tables(self, tables: dict[str, TableSchema]) -> None:
         """Track these tables from now on."""
         self._tables = {name: table for name, table in tables.items() if table.tracked}
         self._untracked = {
@@ -67,7 +69,7 @@ class Tracker:
             return (), total
         touched, self._touched = self._touched, {}
         changes = []
-        keyed: dict[tuple[str, Values], tuple[Values | None, Values | None]] = {}
+        keyed: dict[tuple[str, RowValues], tuple[RowValues | None, RowValues | None]] = {}
         for (name, where), before in touched.items():
             table = self._tables[name]
             if table.without_rowid:
@@ -121,5 +123,5 @@ class Tracker:
             self._touched.setdefault((name, update.rowid_new), None)
 
 
-def _types(row: Values | None) -> list[type] | None:
+def _types(row: RowValues | None) -> list[type] | None:
     return None if row is None else [type(value) for value in row]

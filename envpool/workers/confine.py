@@ -23,7 +23,7 @@ from rehearsal_room.envpool.workers.sandbox import (
     MAX_DESCRIPTORS,
     MAX_FILE,
     MAX_SIGNALS,
-    Limits,
+    WorkerLimits,
     layers_of,
     lower,
     readable,
@@ -94,7 +94,7 @@ class Privileges:
         prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def ceilings_of(limits: Limits, alone: bool) -> list[tuple[int, tuple[int, int]]]:
+def ceilings_of(limits: WorkerLimits, alone: bool) -> list[tuple[int, tuple[int, int]]]:
     """The resource limits of a worker, each not above this process's own. `alone`: they are the
     only layer of the sandbox."""
     memory = (LIBRARIES_MB + limits.memory_mb) * 2**20
@@ -153,7 +153,7 @@ class Confinement:
     Raises OSError and PoolError where a layer is not available.
     """
 
-    def __init__(self, level: str, limits: Limits) -> None:
+    def __init__(self, level: str, limits: WorkerLimits) -> None:
         layers = layers_of(level)
         self._ceilings = ceilings_of(limits, alone=level == LOWEST)
         self._privileges = Privileges()
@@ -182,6 +182,6 @@ class Confinement:
         sys.dont_write_bytecode = True
 
 
-def confine(level: str, scratch: str, limits: Limits) -> None:
+def confine(level: str, scratch: str, limits: WorkerLimits) -> None:
     """Apply the layers of a level to this process. Raises OSError where one fails."""
     Confinement(level, limits).apply(scratch)

@@ -1,10 +1,10 @@
 """Which worker gets which request, and what happens to it when the worker does not answer.
 
-A worker works for one scenario until it ends (envpool.workers.lineage). It starts blank: confined,
+A worker works for one scenario until it ends (envpool.workers.lineage). It starts empty: confined,
 with no hosted code executed. The first call of a scenario that no worker hosts loads it into a
-blank; each verdict takes a blank of its own. A scenario whose calls queue gets more workers. Only
-so many workers execute at a time (envpool.workers.turns); idle ones stay loaded while there is
-memory, and the least recently used ends first.
+blank; each verdict takes an empty worker of its own. A scenario whose calls queue gets more
+workers. Only so many workers execute at a time (envpool.workers.turns); idle ones stay loaded while
+there is memory, and the least recently used ends first.
 
 No request waits behind a slow call of another task. When the request in flight at a worker takes
 longer than `slow_after`, the requests behind it go to other workers with their states. A suspect
@@ -29,19 +29,19 @@ from typing import Protocol
 import structlog
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Verified
 from rehearsal_room.envpool.kernel.thread_count import THREADS
 from rehearsal_room.envpool.workers.lineage import Lineage
 from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
 from rehearsal_room.envpool.workers.messages.jobs import CallJob, Job, SentJob
 from rehearsal_room.envpool.workers.messages.wire import (
-    Failed,
+    HostingRefused,
     Load,
-    Ready,
-    Refused,
     Replayed,
-    Reply,
     Stale,
+    WorkerFailed,
+    WorkerReady,
+    WorkerReply,
 )
 from rehearsal_room.envpool.workers.supervisor import Rules, Supervisor
 from rehearsal_room.envpool.workers.turns import Turns
@@ -149,7 +149,7 @@ class Dispatcher:
         """Give a job to a worker, now or as soon as one can take it."""
         if not self.supervisor.is_open:
             job.fail(PoolError(self.supervisor.fault or "the pool is not open"))
-        elif job.needs_blank:
+        elif job.needs_empty:
             self._put_fresh(job)
         else:
             self._put_call(job, self._lineages.setdefault(job.scenario_digest, Lineage()))
@@ -188,13 +188,13 @@ class Dispatcher:
     def _give_turns(self) -> None:
         """Let those execute that wait for a turn, while turns are free."""
         while self._turns.has_waiting:
-            blank = self.supervisor.blank()
-            asked = self._turns.next(has_blank=blank is not None)
+            empty = self.supervisor.empty()
+            asked = self._turns.next(has_empty=empty is not None)
             if asked is None:
                 return
             if isinstance(asked, Job):
-                assert blank is not None
-                worker = blank
+                assert empty is not None
+                worker = empty
                 worker.put(asked)
                 if asked.load is not None:
                     lineage = self._lineages.setdefault(asked.scenario_digest, Lineage())
@@ -249,9 +249,9 @@ class Dispatcher:
 
     # Events of connections
 
-    def on_reply(self, worker: WorkerConnection, reply: Reply) -> None:
+    def on_reply(self, worker: WorkerConnection, reply: WorkerReply) -> None:
         """Handle a worker's reply."""
-        if isinstance(reply, Ready):
+        if isinstance(reply, WorkerReady):
             self._set_ready(worker, reply)
             return
         sent = worker.take_answered(reply.id) if worker.ready else None
@@ -294,7 +294,7 @@ class Dispatcher:
                 self._answered(worker, sent, reply)
         self._give_turns()
 
-    def _answered(self, worker: WorkerConnection, sent: SentJob, reply: Reply) -> None:
+    def _answered(self, worker: WorkerConnection, sent: SentJob, reply: WorkerReply) -> None:
         awaited, job = sent.is_awaited, sent.job
         self.num_dropped += not awaited
         if type(reply) is CallOutcome and type(job) is CallJob and not reply.violation:
@@ -302,18 +302,18 @@ class Dispatcher:
                 job.settle(reply)
             self._give_more(worker)
             return
-        if isinstance(reply, Loaded | Refused) and job.load is not None:
+        if isinstance(reply, Loaded | HostingRefused) and job.load is not None:
             self._load_answered(worker, job, reply)
         elif isinstance(reply, Stale) and isinstance(job, CallJob) and not job.with_state:
             if awaited:
                 job.forget_worker()
                 self._send_again(worker, job)
-        elif not isinstance(reply, Failed) and not isinstance(reply, job.expects):
+        elif not isinstance(reply, WorkerFailed) and not isinstance(reply, job.expects):
             self._replace(
                 worker, job if awaited else None, f"it answered with {type(reply).__name__}"
             )
             return
-        if isinstance(reply, Failed):
+        if isinstance(reply, WorkerFailed):
             self._replace(worker, None, reply.why)
             self.report_death(job if awaited else None, reply.why)
             return
@@ -321,7 +321,7 @@ class Dispatcher:
             job.settle(reply)
         if violation := _violation(reply):
             self._replace(worker, None, violation)
-        elif isinstance(reply, Verified | Refused):
+        elif isinstance(reply, Verified | HostingRefused):
             self.supervisor.reset_failures()
             self._end(worker, None, _DONE)
         else:
@@ -345,7 +345,7 @@ class Dispatcher:
             _log.info("worker_gone", why=why)
         if job is None:
             return
-        job.settle(Failed(0, why))
+        job.settle(WorkerFailed(0, why))
         lineage = self._lineages.get(job.scenario_digest)
         if job.load is None or lineage is None:
             return
@@ -357,7 +357,9 @@ class Dispatcher:
             _fail(_taken(lineage), WorldError(why))
         self._ensure_hosted(job.scenario_digest)
 
-    def _load_answered(self, worker: WorkerConnection, job: Job, reply: Loaded | Refused) -> None:
+    def _load_answered(
+        self, worker: WorkerConnection, job: Job, reply: Loaded | HostingRefused
+    ) -> None:
         lineage = self._lineages.get(job.scenario_digest)
         if lineage is None or worker not in lineage.workers:
             return  # it was dropped
@@ -410,7 +412,7 @@ class Dispatcher:
         self.supervisor.start_failed(why)
         self._fail_if_given_up()
 
-    def _set_ready(self, worker: WorkerConnection, reply: Ready) -> None:
+    def _set_ready(self, worker: WorkerConnection, reply: WorkerReady) -> None:
         if worker.ready:
             self.on_invalid_data(worker, "it reported twice that it was ready")
             return
@@ -511,13 +513,13 @@ def _unfinished(worker: WorkerConnection) -> list[Job]:
     return [sent.job for sent in worker.sent if sent.is_awaited] + list(worker.queue)
 
 
-def _is_last(reply: Reply) -> bool:
+def _is_last(reply: WorkerReply) -> bool:
     """Whether the worker ends itself after this reply, and its threads with it."""
-    return isinstance(reply, Failed | Verified) or bool(_violation(reply))
+    return isinstance(reply, WorkerFailed | Verified) or bool(_violation(reply))
 
 
-def _violation(reply: Reply) -> str:
+def _violation(reply: WorkerReply) -> str:
     """The forbidden action after which a worker is not trusted any more; empty: none."""
     if isinstance(reply, Replayed):
         return reply.fault
-    return reply.violation if isinstance(reply, CallOutcome | Verified | Refused) else ""
+    return reply.violation if isinstance(reply, CallOutcome | Verified | HostingRefused) else ""

@@ -42,7 +42,7 @@ from rehearsal_room.envpool.workers.fork_wire import (
     Up,
 )
 from rehearsal_room.envpool.workers.sandbox import (
-    Limits,
+    WorkerLimits,
     bubblewrap,
     environment,
     require,
@@ -80,7 +80,7 @@ class ForkServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """How workers are confined."""
 
     sandbox: str = "best"  # best, off, required or a level: see envpool.workers.sandbox.require
-    limits: Limits = Limits()
+    limits: WorkerLimits = WorkerLimits()
 
 
 class WorkerProcess:

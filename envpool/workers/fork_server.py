@@ -40,10 +40,10 @@ from rehearsal_room.envpool.workers.fork_wire import (
 from rehearsal_room.envpool.workers.heap import fill_free_blocks
 from rehearsal_room.envpool.workers.integrity import IntegrityCheck
 from rehearsal_room.envpool.workers.messages.codec import frame
-from rehearsal_room.envpool.workers.messages.wire import Failed
+from rehearsal_room.envpool.workers.messages.wire import WorkerFailed
 from rehearsal_room.envpool.workers.sandbox import LOWEST, environment
 from rehearsal_room.envpool.workers.scenario_hosts import ScenarioHosts
-from rehearsal_room.envpool.workers.worker import EXIT_UNCONFINED, Worker, describe, serve
+from rehearsal_room.envpool.workers.worker import EXIT_UNCONFINED, ToolWorker, describe, serve
 
 _read_message = msgspec.msgpack.Decoder(ClientMessage).decode
 _WORKER_SOCKET = 3  # the descriptor of its socket in a worker
@@ -151,10 +151,10 @@ class _Server:
             self._integrity.changed_name()
         except Exception as exc:
             why = f"a worker cannot be confined: {describe(exc)}"
-            connection.sendall(frame(Failed(0, why)))
+            connection.sendall(frame(WorkerFailed(0, why)))
             return EXIT_UNCONFINED
         limits = self._settings.limits
-        worker = Worker(hosts, audit_hook, self._integrity, limits, self._huge_pages)
+        worker = ToolWorker(hosts, audit_hook, self._integrity, limits, self._huge_pages)
         return serve(connection, worker, self._level)
 
     def _reap(self, pidfd: int) -> None:

@@ -6,7 +6,7 @@ carries the worker's end of a socket pair; the `Spawned` that answers it carries
 
 import msgspec
 
-from rehearsal_room.envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers.sandbox import WorkerLimits
 
 MAX_PACKET = 64 * 1024  # bytes
 
@@ -17,7 +17,7 @@ class Configure(msgspec.Struct, frozen=True, tag=True):
     sandbox: str  # as in envpool.workers.sandbox.require
     wrapped: bool  # bubblewrap runs the fork server
     scratch: str  # the folder of the workers' scratch folders
-    limits: Limits
+    limits: WorkerLimits
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):

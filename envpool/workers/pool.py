@@ -5,8 +5,8 @@
         async with pool.lease(scenario, None) as env:
             result = await env.call("get_cart", {"user_id": 1}, "c0-0")
 
-The states are held here (envpool.offloaded.env), so a worker may die at any moment: the call in
-flight ends its episode with a WorldError, and all others continue on other workers
+The states are held here (envpool.remote_execution.env), so a worker may die at any moment: the call
+in flight ends its episode with a WorldError, and all others continue on other workers
 (envpool.workers.dispatch). Where the worker was killed from outside, that call is made again.
 
 It runs on asyncio only, and the task that entered it must leave it.
@@ -26,27 +26,27 @@ import msgspec
 from anyio import AsyncContextManagerMixin
 
 from rehearsal_room.envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.kernel.thread_count import surplus_threads
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
-from rehearsal_room.envpool.offloaded.pool import OffloadedPool
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv, RemoteExecutionScenario
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.pool import RemoteExecutionPool
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
 from rehearsal_room.envpool.workers.dispatch import Dispatcher
 from rehearsal_room.envpool.workers.fork_client import KILLED, ForkServerClient, ForkServerSettings
-from rehearsal_room.envpool.workers.messages.connection import WorkerConnection, WorkerProcess
+from rehearsal_room.envpool.workers.messages.connection import ProcessHandle, WorkerConnection
 from rehearsal_room.envpool.workers.messages.jobs import CallJob, Job
 from rehearsal_room.envpool.workers.messages.wire import (
-    Failed,
+    HostingRefused,
     Load,
-    Refused,
     Replay,
     Replayed,
-    Reply,
     Verify,
+    WorkerFailed,
+    WorkerReply,
 )
-from rehearsal_room.envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers.sandbox import WorkerLimits
 from rehearsal_room.envpool.workers.supervisor import SLOW_TICKS, Rules
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task, read
@@ -54,7 +54,7 @@ from rehearsal_room.scenarios.format import Scenario, Task, read
 MAX_WORKERS = 256  # executing; more than any machine's cores would only use up resources
 _MAX_TRIES = 3  # of a request whose workers were killed from outside
 _PLAIN = frozenset((str, int, bool, type(None)))  # what all writers of JSON write equally
-_MAX_BLANKS = 8  # kept ready, so that a verdict or a new scenario does not wait for a fork
+_MAX_EMPTY = 8  # kept ready, so that a verdict or a new scenario does not wait for a fork
 _encode = msgspec.json.Encoder().encode
 
 
@@ -101,7 +101,7 @@ class WorkerSpawner(Protocol):
     def level(self) -> str:
         """The sandbox level of the workers."""
 
-    async def spawn(self) -> WorkerProcess:
+    async def spawn(self) -> ProcessHandle:
         """Start a worker, whose first frame is Ready. Raises PoolError."""
 
 
@@ -110,7 +110,7 @@ OpenSpawner = Callable[[WorkerSettings], AbstractAsyncContextManager[WorkerSpawn
 
 def open_fork_server(settings: WorkerSettings) -> AbstractAsyncContextManager[WorkerSpawner]:
     """The spawner of real worker processes."""
-    limits = Limits(memory_mb=settings.memory_mb)
+    limits = WorkerLimits(memory_mb=settings.memory_mb)
     return ForkServerClient(ForkServerSettings(settings.sandbox, limits))
 
 
@@ -143,9 +143,9 @@ class _LeaseBlock:
             worker.forget(self._env.number)
 
 
-class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
+class WorkerPool(RemoteExecutionPool, AsyncContextManagerMixin):
     """Leases worlds whose tools run in worker processes. It implements
-    envpool.store.pool_protocol.Pool, envpool.offloaded.env.Executor and
+    envpool.store.pool_protocol.Pool, envpool.remote_execution.env.Executor and
     envpool.workers.dispatch.WorkerOwner. `open_spawner` returns the spawner of its workers.
 
     Entering it raises PoolError when no worker can be started.
@@ -247,7 +247,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             self._sources[scenario.digest].get("verify.py", ""),
         )
         reply, pid = await self._request(lambda: Job(scenario.digest, request))
-        if isinstance(reply, Failed):
+        if isinstance(reply, WorkerFailed):
             reply = Verified(0, fault=f"it ended its worker: {reply.why}")
         assert isinstance(reply, Verified)
         return msgspec.structs.replace(reply, pid=pid, sandbox=self.level)
@@ -263,7 +263,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         )
         request = Replay(0, scenario.digest, encoded)
         reply, _ = await self._request(lambda: Job(scenario.digest, request))
-        fault = reply.why if isinstance(reply, Failed) else ""
+        fault = reply.why if isinstance(reply, WorkerFailed) else ""
         if isinstance(reply, Replayed):
             fault = reply.fault
             if not fault:
@@ -291,19 +291,19 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             "replies_dropped": dispatcher.num_dropped,
         }
 
-    # envpool.offloaded.env.Executor
+    # envpool.remote_execution.env.Executor
 
-    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
+    async def execute(self, env: RemoteExecutionEnv, name: str, arguments: Any) -> CallOutcome:
         if not name.isascii():
             name = name.encode(errors="replace").decode()
         encoded = _json(arguments)
         reply, _ = await self._request(lambda: CallJob(env, name, encoded))
-        if isinstance(reply, Failed):
+        if isinstance(reply, WorkerFailed):
             raise WorldError(f"{name} ended its worker: {reply.why}")
         assert isinstance(reply, CallOutcome)
         return reply
 
-    def report_violation(self, env: OffloadedEnv, why: str) -> None:
+    def report_violation(self, env: RemoteExecutionEnv, why: str) -> None:
         worker: WorkerConnection | None = env.last_worker
         if worker is not None:
             self._dispatcher.report_violation(worker, why)
@@ -322,7 +322,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
 
     def worker_ready(self, worker: WorkerConnection) -> None:
         num_ready = sum(each.ready for each in self._dispatcher.supervisor.workers)
-        if num_ready >= self._dispatcher.supervisor.rules.blanks:
+        if num_ready >= self._dispatcher.supervisor.rules.empties:
             self._started.set()
 
     def await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
@@ -333,7 +333,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
 
     # Tasks and their helpers
 
-    async def _request(self, make: Callable[[], Job]) -> tuple[Reply, int]:
+    async def _request(self, make: Callable[[], Job]) -> tuple[WorkerReply, int]:
         """The reply to a request, and the id of the process that received it.
 
         A request whose worker was killed from outside is made again. Nothing that it did remains:
@@ -348,12 +348,12 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             job.alone = num_tries > 1
             self._dispatcher.put(job)
             reply = await job.reply()
-            was_killed = isinstance(reply, Failed) and reply.why in KILLED
+            was_killed = isinstance(reply, WorkerFailed) and reply.why in KILLED
             if not was_killed or num_tries == _MAX_TRIES:
                 return reply, job.ran_in
             self._num_repeated += 1
 
-    async def _build(self, scenario: Scenario) -> OffloadedScenario:
+    async def _build(self, scenario: Scenario) -> RemoteExecutionScenario:
         """The world as a worker built it. Raises SeedError and ToolsetError, and PoolError when
         building it ended the worker."""
         sources: dict[str, str] = {}
@@ -361,13 +361,13 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             sources = await anyio.to_thread.run_sync(sources_of, scenario)
         request = Load(0, for_tools(scenario), sources.get("tools.py", ""))
         reply, _ = await self._request(lambda: Job(scenario.digest, request))
-        if isinstance(reply, Refused):
+        if isinstance(reply, HostingRefused):
             raise (SeedError if reply.kind == "seed" else ToolsetError)(reply.reason)
-        if isinstance(reply, Failed):
+        if isinstance(reply, WorkerFailed):
             raise PoolError(f"{scenario.path}: hosting it ended its worker: {reply.why}")
         assert isinstance(reply, Loaded)
         loaded = msgspec.structs.replace(reply, image=b"")  # the template has the image
-        world = OffloadedScenario(
+        world = RemoteExecutionScenario(
             scenario, reply.image, reply.tools, module_state=reply.module_state, loaded=loaded
         )
         self._sources[scenario.digest] = sources
@@ -467,7 +467,7 @@ def _rules(settings: WorkerSettings) -> Rules:
         tick_seconds=settings.tick_seconds,
         workers=settings.num_workers,
         spare=settings.spare,
-        blanks=min(settings.num_workers, _MAX_BLANKS),
+        empties=min(settings.num_workers, _MAX_EMPTY),
         deadline=ticks(settings.call_deadline),
         start=ticks(settings.start_deadline),
         too_long=f"it ran longer than {settings.call_deadline:g} s",

@@ -92,7 +92,7 @@ _SYSTEM = (
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkerLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one worker."""
 
     memory_mb: int = 1024  # address space beyond what the libraries map, in MiB

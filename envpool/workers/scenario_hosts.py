@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from rehearsal_room.envpool.core.offload import Snapshot, Verified
+from rehearsal_room.envpool.core.remote_states import Snapshot, Verified
 from rehearsal_room.envpool.hosting.awm_host import AwmHost
 from rehearsal_room.envpool.hosting.awm_verifiers import verify_awm
 from rehearsal_room.envpool.hosting.package_host import PackageHost
@@ -100,8 +100,8 @@ def _verify_package(request: Verify) -> Verified:
 
 def _image(start: bytes, state: Snapshot) -> bytes:
     """A state as a database file. `start` is the template's."""
-    blank = b"\0" * PAGE
+    empty = b"\0" * PAGE
     return b"".join(
-        state.pages.get(number) or start[number * PAGE : (number + 1) * PAGE] or blank
+        state.pages.get(number) or start[number * PAGE : (number + 1) * PAGE] or empty
         for number in range(state.num_pages)
     )

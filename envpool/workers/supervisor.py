@@ -22,7 +22,7 @@ _MEMORY_CHECK_TICKS = 10  # between two checks of the workers' memory
 _MAX_PROCESSES = 224  # each needs three descriptors here, of 1,024 that a process usually has
 # Pages of the fork server that a worker copies by writing to them (a reference count is enough), as
 # a share of its resident memory before it executes anything. Measured with /proc/PID/smaps_rollup.
-_COPIED_SHARE, _COPIED_SHARE_OF_BLANK, _COPIED_SHARE_OF_HOT = 0.26, 0.07, 0.6
+_COPIED_SHARE, _COPIED_SHARE_OF_EMPTY, _COPIED_SHARE_OF_HOT = 0.26, 0.07, 0.6
 _log = structlog.get_logger(__name__)
 
 # What is wrong with a worker. not_ready: it did not start in time; slow: its current request takes
@@ -36,7 +36,7 @@ class Rules(msgspec.Struct, frozen=True):
     tick_seconds: float
     workers: int  # that execute at a time
     spare: int  # additional workers that execute while others are suspect
-    blanks: int  # workers that have executed nothing, kept ready
+    empties: int  # workers that have executed nothing, kept ready
     deadline: int  # for a request
     start: int  # for a worker to be ready
     too_long: str  # the message about a request past its deadline
@@ -57,14 +57,14 @@ class Supervisor:
         self._num_failures = 0  # consecutive
         self._ticks = 0
 
-    def blank(self) -> WorkerConnection | None:
+    def empty(self) -> WorkerConnection | None:
         """A worker that has executed nothing and takes requests."""
-        return next((worker for worker in self.workers if worker.is_blank), None)
+        return next((worker for worker in self.workers if worker.is_empty), None)
 
     @property
     def has_given_up(self) -> bool:
         """Whether no worker can take the code of another scenario, now or later."""
-        return bool(self.fault) and self.blank() is None
+        return bool(self.fault) and self.empty() is None
 
     @property
     def checks_memory(self) -> bool:
@@ -72,9 +72,9 @@ class Supervisor:
         return self._ticks % _MEMORY_CHECK_TICKS == 0
 
     def start_missing(self) -> None:
-        """Start workers, until as many are blank as there should be."""
-        blanks = sum(worker.is_blank for worker in self.workers)
-        while self.is_open and not self.fault and blanks + self._num_starting < self.rules.blanks:
+        """Start workers, until as many are empty as there should be."""
+        empties = sum(worker.is_empty for worker in self.workers)
+        while self.is_open and not self.fault and empties + self._num_starting < self.rules.empties:
             self._num_starting += 1
             self._start()
 
@@ -133,7 +133,7 @@ class Supervisor:
         return shared + sum(map(_own_memory, self.workers))
 
     def tick(self) -> list[tuple[WorkerConnection, Problem]]:
-        """Return the workers with problems; called at even intervals."""
+        """The workers with problems; called at even intervals."""
         self._ticks += 1
         found = list(self._full_workers()) if self.checks_memory else []
         for worker in self.workers:
@@ -173,7 +173,7 @@ class Supervisor:
 def _own_memory(worker: WorkerConnection) -> int:
     """Bytes that a worker does not share with the fork server. Resident memory does not show which
     pages it has copied, so their share is a constant. (Huge pages are a worker's own.)"""
-    copied = _COPIED_SHARE if worker.hosting else _COPIED_SHARE_OF_BLANK
+    copied = _COPIED_SHARE if worker.hosting else _COPIED_SHARE_OF_EMPTY
     if worker.num_replies > HOT:
         copied = _COPIED_SHARE_OF_HOT
     return max(0, worker.rss - worker.rss_ready) + int(copied * worker.rss_ready)

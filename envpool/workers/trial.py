@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.workers.confine import Confinement
-from rehearsal_room.envpool.workers.sandbox import Limits, bubblewrap, environment, layers_of
+from rehearsal_room.envpool.workers.sandbox import WorkerLimits, bubblewrap, environment, layers_of
 
 ACTS: dict[str, Callable[[str], object]] = {
     "read a file outside": lambda outside: Path(outside).read_bytes(),
@@ -93,7 +93,7 @@ def _is_refused(confinement: Confinement, scratch: str, act: Callable[[], object
 
 def main(level: str, scratch: str, outside: str) -> None:
     """Try all acts and print what came of them as JSON."""
-    confinement = Confinement(level, Limits())
+    confinement = Confinement(level, WorkerLimits())
     refused = {
         name: _is_refused(confinement, scratch, partial(act, outside)) for name, act in ACTS.items()
     }

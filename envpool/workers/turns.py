@@ -57,10 +57,10 @@ class Turns:
         self._last += 1
         self._fresh.append((self._last, job))
 
-    def next(self, *, has_blank: bool) -> WorkerConnection | Job | None:
+    def next(self, *, has_empty: bool) -> WorkerConnection | Job | None:
         """Remove and return what asked first and can have its turn now; None: nothing.
 
-        A job is returned only with `has_blank`; workers behind it do not wait for its process.
+        A job is returned only with `has_empty`; workers behind it do not wait for its process.
         """
         while self._asking and not (self._asking[0][1].usable and self._asking[0][1].queue):
             self._asking.popleft()[1].has_asked = False
@@ -69,8 +69,8 @@ class Turns:
         if self.num_free <= 0:
             return None
         if not self._asking:
-            return self._fresh.popleft()[1] if self._fresh and has_blank else None
-        if self._fresh and has_blank and self._fresh[0][0] < self._asking[0][0]:
+            return self._fresh.popleft()[1] if self._fresh and has_empty else None
+        if self._fresh and has_empty and self._fresh[0][0] < self._asking[0][0]:
             return self._fresh.popleft()[1]
         worker = self._asking.popleft()[1]
         worker.has_asked = False

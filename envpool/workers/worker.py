@@ -23,7 +23,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError, SeedError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, SeedFault, Snapshot, Verified
+from rehearsal_room.envpool.core.remote_states import (
+    CallOutcome,
+    Loaded,
+    SeedFault,
+    Snapshot,
+    Verified,
+)
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.envpool.hosting.live_world import LiveWorld
 from rehearsal_room.envpool.kernel.huge_pages import HugePages
@@ -31,23 +37,23 @@ from rehearsal_room.envpool.store.overlay import Overlay
 from rehearsal_room.envpool.store.template import Template
 from rehearsal_room.envpool.workers.audit_hook import AuditHook
 from rehearsal_room.envpool.workers.integrity import IntegrityCheck
-from rehearsal_room.envpool.workers.messages.codec import Frames, frame, request_of
+from rehearsal_room.envpool.workers.messages.codec import WorkerFrames, frame, request_of
 from rehearsal_room.envpool.workers.messages.wire import (
     HOT,
-    Call,
-    Failed,
     Forget,
+    HostingRefused,
     Load,
-    Ready,
-    Refused,
     Replay,
     Replayed,
-    Reply,
-    Request,
     Stale,
     Verify,
+    WorkerCall,
+    WorkerFailed,
+    WorkerReady,
+    WorkerReply,
+    WorkerRequest,
 )
-from rehearsal_room.envpool.workers.sandbox import MAX_TEXT, Limits
+from rehearsal_room.envpool.workers.sandbox import MAX_TEXT, WorkerLimits
 
 _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as long
 MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds
@@ -127,7 +133,7 @@ class Cache:
             self._size -= self._worlds.popitem(last=False)[1][2]
 
 
-class Worker:
+class ToolWorker:
     """Executes requests. `tainted`: hosted code did something forbidden. `must_end`: that, or it
     has run a verifier; the worker ends after its answer."""
 
@@ -136,7 +142,7 @@ class Worker:
         hosts: HostFactory,
         audit_hook: AuditHook,
         integrity: IntegrityCheck,
-        limits: Limits,
+        limits: WorkerLimits,
         huge_pages: HugePages,
     ) -> None:
         self._hosts = hosts
@@ -153,7 +159,7 @@ class Worker:
         self.tainted = False
         self.must_end = False
 
-    def execute(self, request: Request) -> Reply | None:
+    def execute(self, request: WorkerRequest) -> WorkerReply | None:
         """Execute a request; None: this request has no answer."""
         self._peak_kb = _usage().ru_maxrss
         try:
@@ -161,7 +167,7 @@ class Worker:
         except BaseException as exc:  # hosted code also raises SystemExit and KeyboardInterrupt
             why = self._violation() or describe(exc)
             self._taint()
-            return Failed(getattr(request, "id", 0), why)
+            return WorkerFailed(getattr(request, "id", 0), why)
 
     def rest(self) -> None:
         """Do what can wait until an answer is sent."""
@@ -169,9 +175,9 @@ class Worker:
             self._is_hot = True
             self._huge_pages.collapse()
 
-    def _reply(self, request: Request) -> Reply | None:
+    def _reply(self, request: WorkerRequest) -> WorkerReply | None:
         match request:
-            case Call():
+            case WorkerCall():
                 return self._call(request)
             case Load():
                 return self._load(request)
@@ -198,7 +204,7 @@ class Worker:
             raise PoolError(f"scenario {scenario_digest} is not hosted in this process")
         return self._host
 
-    def _load(self, request: Load) -> Loaded | Refused:
+    def _load(self, request: Load) -> Loaded | HostingRefused:
         self._bind(request.scenario.digest)
         gc.disable()  # what is made now is to stay: searching it for garbage costs a twentieth
         try:
@@ -209,12 +215,12 @@ class Worker:
             violation = self._violation()
             reason = f"{exc} ({violation})" if violation else str(exc)
             kind: Literal["seed", "toolset"] = "seed" if isinstance(exc, SeedError) else "toolset"
-            return Refused(request.id, _encodable(reason), kind, violation)
+            return HostingRefused(request.id, _encodable(reason), kind, violation)
         finally:
             gc.enable()
         if violation := self._violation():
             reason = f"{request.scenario.path}: {violation}"
-            return Refused(request.id, reason, violation=violation)
+            return HostingRefused(request.id, reason, violation=violation)
         return Loaded(
             request.id,
             host.template.image,
@@ -226,7 +232,7 @@ class Worker:
             _usage().ru_maxrss * 1024,
         )
 
-    def _call(self, request: Call) -> CallOutcome | Stale:
+    def _call(self, request: WorkerCall) -> CallOutcome | Stale:
         host = self._hosted(request.scenario_digest)
         self._num_calls += 1
         live = self._cache.take(request.world, request.version)
@@ -301,11 +307,13 @@ class Worker:
         self.tainted = self.must_end = True
 
 
-def serve(connection: socket.socket, worker: Worker, level: str) -> int:
+def serve(connection: socket.socket, worker: ToolWorker, level: str) -> int:
     """Answer requests until the pool closes the connection; returns the exit status."""
-    frames = Frames()
+    frames = WorkerFrames()
     try:
-        connection.sendall(frame(Ready(_thread.get_native_id(), level, _usage().ru_maxrss * 1024)))
+        connection.sendall(
+            frame(WorkerReady(_thread.get_native_id(), level, _usage().ru_maxrss * 1024))
+        )
         while data := connection.recv(_READ_BYTES):
             for body in frames.feed(data):
                 reply = worker.execute(request_of(body))
@@ -341,11 +349,13 @@ def describe(exc: BaseException) -> str:
         return "an exception that cannot be shown as text"
 
 
-def _frame_reply(reply: Reply) -> bytes:
+def _frame_reply(reply: WorkerReply) -> bytes:
     try:
         return frame(reply)
     except (PoolError, UnicodeEncodeError, TypeError, ValueError, NotImplementedError) as exc:
-        return frame(Failed(getattr(reply, "id", 0), f"its answer cannot be sent: {describe(exc)}"))
+        return frame(
+            WorkerFailed(getattr(reply, "id", 0), f"its answer cannot be sent: {describe(exc)}")
+        )
 
 
 def _encodable(text: str) -> str:

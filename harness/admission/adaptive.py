@@ -1,7 +1,7 @@
 """Adaptive admission of a run: what the control decides, applied to the run's slots.
 
 The control is fed by the requests of this process and by the server's metrics; it has no clock and
-waits for nothing. Its limit is that of the slots: episodes begin, go on or park.
+waits for nothing. Its limit is that of the slots: episodes begin, go on or pause.
 """
 
 import time
@@ -34,7 +34,7 @@ class MetricsReader(Protocol):
         """The metrics now; None: there are none that can be read."""
 
 
-class Slots(Protocol):
+class ResizableSlots(Protocol):
     """The slots of a run (harness.rollout.slots)."""
 
     @property
@@ -59,7 +59,7 @@ class AdaptiveAdmission:
         self._control = control
         self._reader = reader
         self._now = now
-        self._slots: Slots | None = None  # None: no episode runs yet
+        self._slots: ResizableSlots | None = None  # None: no episode runs yet
         self._applied = control.limit
         self._began = self._last = now()
         self._changes: list[tuple[float, int]] = [(self._began, control.limit)]
@@ -83,8 +83,8 @@ class AdaptiveAdmission:
                 return Settled(limit, self._control.reason)
         return Settled(self.limit, self._control.reason)
 
-    def attach(self, slots: Slots) -> int:
-        """Return the number of slots to begin with; they follow every change of the limit."""
+    def attach(self, slots: ResizableSlots) -> int:
+        """The number of slots to begin with; they follow every change of the limit."""
         self._slots, self._applied = slots, self._control.limit
         self._began = self._last = self._now()
         self._changes = [(self._began, self._applied)]

@@ -8,14 +8,14 @@ It is fed with events and their times, and says a limit and its reason. Signals 
 
 A limit is measured once the requests of the earlier limit are over, which takes about one latency.
 In all of this nothing is cancelled: the limit says how many episodes should go on, and those above
-it park before they ask again.
+it pause before they ask again.
 """
 
 from rehearsal_room.harness.admission.climber import Climber
 from rehearsal_room.harness.admission.limits import FIRST_AT_ONCE, MOST_AT_ONCE
 from rehearsal_room.harness.admission.metrics_rule import MetricsRule
 from rehearsal_room.harness.admission.signals import ServerMetrics
-from rehearsal_room.harness.admission.throughput import Window
+from rehearsal_room.harness.admission.throughput import ThroughputWindow
 
 _MANY_REFUSED = 0.08  # share of the requests
 _STORM = 0.3  # share of the requests
@@ -39,7 +39,7 @@ class AdmissionControl:
         self._replies = 0  # since the limit changed
         self._settled_at = float("-inf")
         self._check_at = 0.0
-        self._window: Window | None = None
+        self._window: ThroughputWindow | None = None
         self._reason = ""
 
     @property
@@ -61,7 +61,7 @@ class AdmissionControl:
         if now < self._settled_at:
             return
         if self._window is None:
-            self._window = Window(now)
+            self._window = ThroughputWindow(now)
         self._window.refused += 1
         self._window.repeated += attempt >= _LATE_ATTEMPT
         self._cut_after_refusals(now)
@@ -103,7 +103,7 @@ class AdmissionControl:
             self._climber.hold(forget=not is_small)
             self._set(limit, now, is_small=is_small)
 
-    def _decide(self, now: float, window: Window) -> None:
+    def _decide(self, now: float, window: ThroughputWindow) -> None:
         if self._cut_after_refusals(now):
             return
         rate = window.rate(now)
@@ -159,5 +159,5 @@ class AdmissionControl:
             self._settled_at = now + self._latency
 
     def _begin_window(self, now: float) -> None:
-        self._window = Window(now)
+        self._window = ThroughputWindow(now)
         self._check_at = now + self._latency

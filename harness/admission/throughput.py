@@ -34,7 +34,7 @@ class Rate(NamedTuple):
         return Rate(kept * self.replies + later.replies, kept * self.seconds + later.seconds)
 
 
-class Window:
+class ThroughputWindow:
     """The replies and refusals since a moment at which a reply came."""
 
     __slots__ = ("_began", "refused", "repeated", "replies")

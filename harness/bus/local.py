@@ -20,10 +20,10 @@ from typing import Protocol, get_args
 
 import anyio
 
-from rehearsal_room.harness.core.events import Event, Kind, Record
+from rehearsal_room.harness.core.events import Event, EventKind, Record
 
 DEPTH = 4096  # records in a subscriber's queue before its publishers wait
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
 _EVENT_OF_KIND: dict[str, type] = {
     str(event.__struct_config__.tag): event for event in get_args(Event)
 }
@@ -48,13 +48,13 @@ class Bus(Protocol):
         that wait is cancelled."""
 
     def subscribe(
-        self, *, kinds: Collection[Kind] | None = None, depth: int = DEPTH
+        self, *, kinds: Collection[EventKind] | None = None, depth: int = DEPTH
     ) -> AbstractAsyncContextManager[Subscription]:
         """Receive records of these kinds (None: of all) until the block is left."""
 
 
-def check_kinds(kinds: Collection[Kind] | None) -> tuple[Kind, ...]:
-    """Return the kinds in the order of an episode; None: all. Raises ValueError."""
+def check_kinds(kinds: Collection[EventKind] | None) -> tuple[EventKind, ...]:
+    """The kinds in the order of an episode; None: all. Raises ValueError."""
     if kinds is None:
         return KINDS
     for kind in kinds:
@@ -142,7 +142,7 @@ class _LocalInbox(Inbox):
 
     __slots__ = ("events",)
 
-    def __init__(self, kinds: Collection[Kind] | None, depth: int) -> None:
+    def __init__(self, kinds: Collection[EventKind] | None, depth: int) -> None:
         super().__init__(depth)
         self.events = (
             None
@@ -195,7 +195,7 @@ class LocalBus:
 
     @asynccontextmanager
     async def subscribe(
-        self, *, kinds: Collection[Kind] | None = None, depth: int = DEPTH
+        self, *, kinds: Collection[EventKind] | None = None, depth: int = DEPTH
     ) -> AsyncIterator[Subscription]:
         """See Bus.subscribe."""
         inbox = _LocalInbox(kinds, depth)
@@ -215,7 +215,7 @@ class LocalBus:
             inbox.close()
 
     def statistics(self) -> dict[str, int]:
-        """Return counts of published records, of records in queues, and of waiting publishers."""
+        """Counts of published records, of records in queues, and of waiting publishers."""
         return {
             "published": self._num_published,
             "subscribers": len(self._inboxes),

@@ -7,11 +7,11 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.local import DEPTH, check_kinds
 from rehearsal_room.harness.bus.mqtt_follower import Follower
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
-from rehearsal_room.harness.core.events import Kind
+from rehearsal_room.harness.core.events import EventKind
 
 
 class MqttBus(anyio.AsyncContextManagerMixin):
@@ -35,7 +35,7 @@ class MqttBus(anyio.AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def subscribe(
-        self, *, kinds: Collection[Kind] | None = None, depth: int = DEPTH
+        self, *, kinds: Collection[EventKind] | None = None, depth: int = DEPTH
     ) -> AsyncIterator[Follower]:
         """See Bus.subscribe; the subscriber gets what the run has published so far, too.
 

@@ -31,7 +31,7 @@ from rehearsal_room.harness.core.errors import BusError
 
 E = TypeVar("E", bound=Exception)
 
-Message = aiomqtt.Message
+MqttMessage = aiomqtt.Message
 MqttError = aiomqtt.MqttError  # the connection is lost, or an answer is overdue
 Will = aiomqtt.Will
 
@@ -53,7 +53,7 @@ class Client(aiomqtt.Client):
 
     refusal: str | None = None  # why the broker refused a publication; None: it accepted all
 
-    def ack(self, message: Message) -> None:
+    def ack(self, message: MqttMessage) -> None:
         """Acknowledge a message after its use; the broker may then send another."""
         self._client.ack(message.mid, message.qos)
 
@@ -113,8 +113,8 @@ class Client(aiomqtt.Client):
             self._disconnected.exception()
 
 
-def mark_on(message: Message) -> str | None:
-    """Return the mark of a message (harness.bus.mqtt_wire.Mark); None: it has none."""
+def mark_on(message: MqttMessage) -> str | None:
+    """The mark of a message (harness.bus.mqtt_wire.Mark); None: it has none."""
     for name, value in getattr(message.properties, "UserProperty", ()):
         if name == "mark":
             return str(value)
@@ -122,7 +122,7 @@ def mark_on(message: Message) -> str | None:
 
 
 def will_of(topic: str, payload: bytes, *, mark: str = "") -> Will:
-    """Return a retained message that the broker publishes when this client is lost."""
+    """A retained message that the broker publishes when this client is lost."""
     properties = _properties(PacketTypes.WILLMESSAGE)
     properties.WillDelayInterval = _WILL_DELAY_S
     if mark:
@@ -223,21 +223,21 @@ class BrokerConnection:
         return client
 
     def _describe(self, failure: BaseException) -> str:
-        """Return the message for the user; the library's messages contain no password."""
+        """The message for the user; the library's messages contain no password."""
         if isinstance(failure, MqttConnectError):
             return f"the broker at {self._broker} refused the connection: {failure}"
         return f"the broker at {self._broker} cannot be reached: {failure}"
 
 
 def _backoff(attempt: int, longest: float) -> float:
-    """Return the seconds to wait: they double up to `longest`, less a random share of up to a half,
+    """The seconds to wait: they double up to `longest`, less a random share of up to a half,
     so that many clients do not reconnect in one moment."""
     ceiling = min(longest, _FIRST_BACKOFF_S * 2.0 ** min(attempt, 20))
     return float(ceiling * random.uniform(0.5, 1.0))
 
 
 def first_of(group: BaseExceptionGroup[E]) -> E:
-    """Return the first error of a group."""
+    """The first error of a group."""
     failure = group.exceptions[0]
     return first_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
 

@@ -22,7 +22,7 @@ from rehearsal_room.harness.bus.local import Inbox
 from rehearsal_room.harness.bus.mqtt_client import (
     BrokerConnection,
     Client,
-    Message,
+    MqttMessage,
     Will,
     first_of,
     mark_on,
@@ -33,11 +33,11 @@ from rehearsal_room.harness.bus.mqtt_settings import Broker, MqttSettings
 from rehearsal_room.harness.bus.mqtt_wire import (
     LOST,
     UNREADABLE,
+    FollowedPositions,
     Heads,
-    Ledger,
-    Page,
     Presence,
-    Status,
+    RecordsPage,
+    RunStatus,
     decode_page,
     decode_records,
     decode_status,
@@ -46,7 +46,7 @@ from rehearsal_room.harness.bus.mqtt_wire import (
     topic,
 )
 from rehearsal_room.harness.core.errors import BusError
-from rehearsal_room.harness.core.events import Kind, Record
+from rehearsal_room.harness.core.events import EventKind, Record
 
 _MAX_UNANSWERED = 3  # requests without an answer after which an ended run is given up
 
@@ -65,19 +65,19 @@ class Follower:
         settings: MqttSettings,
         run: str,
         *,
-        kinds: Sequence[Kind],
+        kinds: Sequence[EventKind],
         depth: int,
         have: tuple[str, Heads] | None = None,
         presence: Presence | None = None,
     ) -> None:
         """`have`: a log, and up to where the subscriber has its records; None: it has none.
         `presence`: which copy it keeps; None: it keeps none, and is not awaited when it is lost."""
-        self.status: Status | None = None
+        self.status: RunStatus | None = None
         self.name = f"rehearse-{secrets.token_hex(8)}"
         self._run_name = run
         self._answer_s = settings.answer_s
         self._inbox = Inbox(depth)
-        self._ledger = Ledger(kinds)
+        self._ledger = FollowedPositions(kinds)
         if have is not None:
             self._ledger.resume(*have)
         self._connection = BrokerConnection(
@@ -110,7 +110,7 @@ class Follower:
         return self._ledger.have(log)
 
     def statistics(self) -> dict[str, int]:
-        """Return counts: records in the queue, messages that wait behind them, connections made,
+        """Counts: records in the queue, messages that wait behind them, connections made,
         and requests sent."""
         return {
             "queued": len(self._inbox),
@@ -167,7 +167,7 @@ class Follower:
     def _has_ended(self) -> bool:
         return self.status is not None and self.status.state == "ended"
 
-    async def _handle(self, message: Message) -> None:
+    async def _handle(self, message: MqttMessage) -> None:
         name, payload = message.topic.value, message.payload
         level = name.split("/")[2]
         try:
@@ -199,7 +199,7 @@ class Follower:
             self.status = status
         self._ledger.note_published(status.log, status.heads)
 
-    async def _handle_records(self, kind: str, message: Message) -> None:
+    async def _handle_records(self, kind: str, message: MqttMessage) -> None:
         text = mark_on(message)
         if text is None:
             _log.warning("mqtt_message_without_mark", topic=message.topic.value)
@@ -210,7 +210,7 @@ class Follower:
             self._inbox.put_all(records)
             await self._inbox.wait_for_room()
 
-    def _handle_page(self, page: Page) -> None:
+    def _handle_page(self, page: RecordsPage) -> None:
         self._inbox.put_all(self._ledger.accept_page(page))  # there was room at its request
         self._answered.set()
 

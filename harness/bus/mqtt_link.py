@@ -26,12 +26,12 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.mqtt_awaited import Awaited
 from rehearsal_room.harness.bus.mqtt_client import (
     BrokerConnection,
     Client,
-    Message,
+    MqttMessage,
     first_of,
     mark_on,
     will_of,
@@ -42,10 +42,10 @@ from rehearsal_room.harness.bus.mqtt_wire import (
     UNREADABLE,
     Packer,
     Parcel,
-    Part,
     Position,
-    State,
-    Status,
+    RunPart,
+    RunState,
+    RunStatus,
     decode_part_request,
     decode_presence,
     decode_request,
@@ -107,7 +107,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         self._outbox: deque[tuple[Position, Record]] = deque()
         self._parcels: deque[Parcel] = deque()  # to be sent
         self._unacknowledged: dict[int, Parcel] = {}  # sent, but perhaps not received by the broker
-        self._state: State = "live"
+        self._state: RunState = "live"
         self._ended = anyio.Event()  # set: the broker has the state "ended"
         self._filled = anyio.Event()  # replaced when the outbox has been seen empty
         self._room = anyio.Event()  # replaced when a publisher begins to wait
@@ -169,7 +169,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         return len(self._outbox) + sum(parcel.num_records for parcel in packed)
 
     def statistics(self) -> dict[str, int]:
-        """Return counts of what was sent and what waits."""
+        """Counts of what was sent and what waits."""
         return {
             "unsent": self.num_unsent,
             "sent": self._counters["records"],
@@ -263,9 +263,9 @@ class MqttLink(anyio.AsyncContextManagerMixin):
             if state == "ended":
                 self._ended.set()
 
-    def _status(self, state: State) -> bytes:
+    def _status(self, state: RunState) -> bytes:
         return encode(
-            Status(
+            RunStatus(
                 self._run_name,
                 state,
                 self._log_name,
@@ -295,7 +295,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
             if is_awaited:
                 self._activity.set()
 
-    def _note_presence(self, follower: str, message: Message) -> bool:
+    def _note_presence(self, follower: str, message: MqttMessage) -> bool:
         """Note that a follower comes, leaves or is lost; return whether it is, or was, awaited."""
         now = anyio.current_time()
         if message.payload:
@@ -304,7 +304,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
             return self._followers.lose(follower, now)
         return self._followers.leave(follower)
 
-    async def _answer(self, client: Client, follower: str, message: Message) -> None:
+    async def _answer(self, client: Client, follower: str, message: MqttMessage) -> None:
         try:
             request = decode_request(message.payload)
         except UNREADABLE as exc:
@@ -318,7 +318,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         self._counters["pages"] += 1
         await client.send(topic(self._run_name, "catchup", follower, "answer"), page)
 
-    async def _send_part(self, client: Client, follower: str, message: Message) -> None:
+    async def _send_part(self, client: Client, follower: str, message: MqttMessage) -> None:
         try:
             request = decode_part_request(message.payload)
         except UNREADABLE as exc:
@@ -326,7 +326,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
             return
         if request.log != self._log_name or self._read_part is None:
             return
-        part = Part(request.log, request.part, await self._read_part(request.part))
+        part = RunPart(request.log, request.part, await self._read_part(request.part))
         await client.send(topic(self._run_name, "catchup", follower, "part"), encode(part))
 
     async def close(self, *, hurry: bool = False) -> None:

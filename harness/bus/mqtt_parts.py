@@ -9,7 +9,7 @@ from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
 from rehearsal_room.harness.bus.mqtt_wire import (
     UNREADABLE,
     PartRequest,
-    Status,
+    RunStatus,
     decode_part,
     encode,
     topic,
@@ -19,8 +19,8 @@ from rehearsal_room.harness.core.errors import BusError
 _NUM_REQUESTS = 5
 
 
-async def part_of(settings: MqttSettings, status: Status, part: str) -> bytes:
-    """Return a part of the run with this status (see mqtt_wire.PartRequest).
+async def part_of(settings: MqttSettings, status: RunStatus, part: str) -> bytes:
+    """A part of the run with this status (see mqtt_wire.PartRequest).
 
     Raises BusError where its publisher does not answer, or does not have the part.
     """

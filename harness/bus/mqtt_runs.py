@@ -6,20 +6,20 @@ import structlog
 
 from rehearsal_room.harness.bus.mqtt_client import BrokerConnection, Client
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
-from rehearsal_room.harness.bus.mqtt_wire import ROOT, UNREADABLE, Status, decode_status
+from rehearsal_room.harness.bus.mqtt_wire import ROOT, UNREADABLE, RunStatus, decode_status
 from rehearsal_room.harness.core.errors import BusError
 
 _log = structlog.get_logger(__name__)
 
 
-async def runs_on(settings: MqttSettings) -> list[Status]:
-    """Return the runs that are announced on a broker, the latest first.
+async def runs_on(settings: MqttSettings) -> list[RunStatus]:
+    """The runs that are announced on a broker, the latest first.
 
     Raises BusError and SettingsError.
     """
     name = f"rehearse-{secrets.token_hex(8)}"
     probe = f"{ROOT}/_probe/{name}"
-    found: dict[str, Status] = {}
+    found: dict[str, RunStatus] = {}
 
     async def work(client: Client) -> None:
         # The broker sends retained messages when the client subscribes, so before its own probe.
@@ -39,8 +39,8 @@ async def runs_on(settings: MqttSettings) -> list[Status]:
     return sorted(found.values(), key=lambda status: -status.at)
 
 
-async def status_of(settings: MqttSettings, run: str | None = None) -> Status:
-    """Return the run of this name, or the only live run. Raises BusError where there is none, or
+async def status_of(settings: MqttSettings, run: str | None = None) -> RunStatus:
+    """The run of this name, or the only live run. Raises BusError where there is none, or
     where several runs are live."""
     runs = await runs_on(settings)
     broker = broker_of(settings)

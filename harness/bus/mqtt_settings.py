@@ -145,7 +145,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return list(fields.items())
 
     def public(self) -> "MqttSettings":
-        """Return the settings without the password: they can be stored, and read again where the
+        """The settings without the password: they can be stored, and read again where the
         password comes from the environment."""
         return msgspec.structs.replace(self, url=_with_password(self.url, ""), password="")
 
@@ -159,7 +159,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text; only the code that connects needs it."""
+        """The text; only the code that connects needs it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 def broker_of(settings: MqttSettings, *, environ: Mapping[str, str] = os.environ) -> Broker:
-    """Return the broker that the settings name. Reads certificates. Raises SettingsError."""
+    """The broker that the settings name. Reads certificates. Raises SettingsError."""
     try:
         url = urlsplit(settings.url)
         host, port = url.hostname, url.port
@@ -242,7 +242,7 @@ def _tls(settings: MqttSettings) -> ssl.SSLContext:
 
 
 def _with_password(url: str, password: str) -> str:
-    """Return the URL with another password, if it has one; an empty password removes it.
+    """The URL with another password, if it has one; an empty password removes it.
 
     Example: mqtt://ada:secret@host:1883 -> mqtt://ada:***@host:1883 or mqtt://ada@host:1883
     """

@@ -37,7 +37,7 @@ from urllib.parse import quote
 import msgspec
 
 from rehearsal_room.harness.bus.local import KINDS
-from rehearsal_room.harness.core.events import Kind, Record, kind_of
+from rehearsal_room.harness.core.events import EventKind, Record, kind_of
 from rehearsal_room.harness.log.schema import record_of, row_of
 
 ROOT = "rehearse"
@@ -48,8 +48,8 @@ Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Heads = Annotated[  # one position for each of KINDS
     tuple[Position, ...], msgspec.Meta(min_length=len(KINDS), max_length=len(KINDS))
 ]
-SomeKinds = Annotated[tuple[Kind, ...], msgspec.Meta(min_length=1)]
-State = Literal["live", "ended", "lost"]
+SomeKinds = Annotated[tuple[EventKind, ...], msgspec.Meta(min_length=1)]
+RunState = Literal["live", "ended", "lost"]
 
 _INDEX: dict[str, int] = {kind: index for index, kind in enumerate(KINDS)}
 _ARRAY = b"\xdd\0\0\0\0"  # head of a MessagePack array; its length, 32 bits, is filled in later
@@ -69,7 +69,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 def mark_of(text: str) -> Mark:
-    """Return the mark in a text made by `str(mark)`. Raises ValueError.
+    """The mark in a text made by `str(mark)`. Raises ValueError.
 
     Example: "9f3a 190 200 190 187 0 0 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 0, 0, 0, 0, 0))
     """
@@ -82,11 +82,11 @@ def mark_of(text: str) -> Mark:
     return Mark(log, since, upto, tuple(heads))
 
 
-class Status(msgspec.Struct, frozen=True):
+class RunStatus(msgspec.Struct, frozen=True):
     """The state of a run, which its publisher sends every second."""
 
     run: str
-    state: State
+    state: RunState
     log: str
     heads: Heads  # up to where each kind has been sent
     owner: bool = True  # whether the run ends with this publisher
@@ -107,7 +107,7 @@ class Presence(msgspec.Struct, frozen=True):
     life: int = 0  # of how many followers of this copy it is the last
 
 
-class Request(msgspec.Struct, frozen=True):
+class RecordsRequest(msgspec.Struct, frozen=True):
     """A follower's request for the records of these kinds in a log, each after its position."""
 
     log: str
@@ -120,7 +120,7 @@ class Request(msgspec.Struct, frozen=True):
         return min(self.after[_INDEX[kind]] for kind in self.kinds)
 
 
-class Page(msgspec.Struct, frozen=True):
+class RecordsPage(msgspec.Struct, frozen=True):
     """All records of the requested kinds that a log has in (after, upto]."""
 
     log: str
@@ -140,7 +140,7 @@ class PartRequest(msgspec.Struct, frozen=True):
     part: str  # RUN_TOML, or the digest of a scenario package
 
 
-class Part(msgspec.Struct, frozen=True):
+class RunPart(msgspec.Struct, frozen=True):
     """A part of a run."""
 
     log: str
@@ -164,9 +164,9 @@ UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 _MAX_POSITION = 2**63 - 1
 
 _encoder = msgspec.msgpack.Encoder()
-_status_decoder: msgspec.msgpack.Decoder[Status] = msgspec.msgpack.Decoder(Status)
-_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_page_decoder: msgspec.msgpack.Decoder[Page] = msgspec.msgpack.Decoder(Page)
+_status_decoder: msgspec.msgpack.Decoder[RunStatus] = msgspec.msgpack.Decoder(RunStatus)
+_request_decoder: msgspec.msgpack.Decoder[RecordsRequest] = msgspec.msgpack.Decoder(RecordsRequest)
+_page_decoder: msgspec.msgpack.Decoder[RecordsPage] = msgspec.msgpack.Decoder(RecordsPage)
 _records_decoder: msgspec.msgpack.Decoder[Record | list[Record]] = msgspec.msgpack.Decoder(
     Record | list[Record]
 )
@@ -176,11 +176,11 @@ decode_request = _request_decoder.decode
 decode_page = _page_decoder.decode
 _presence_decoder: msgspec.msgpack.Decoder[Presence] = msgspec.msgpack.Decoder(Presence)
 decode_part_request = msgspec.msgpack.Decoder(PartRequest).decode
-decode_part = msgspec.msgpack.Decoder(Part).decode
+decode_part = msgspec.msgpack.Decoder(RunPart).decode
 
 
 def decode_presence(payload: bytes) -> Presence:
-    """Return what a follower says of itself; one that can be read in no other way is a visitor.
+    """What a follower says of itself; one that can be read in no other way is a visitor.
 
     Example: b"here" -> Presence()
     """
@@ -191,20 +191,20 @@ def decode_presence(payload: bytes) -> Presence:
 
 
 def decode_records(payload: bytes) -> Sequence[Record]:
-    """Return the records of a message. Raises msgspec.DecodeError."""
+    """The records of a message. Raises msgspec.DecodeError."""
     records = _records_decoder.decode(payload)
     return (records,) if isinstance(records, Record) else records
 
 
 def topic(run: str, *levels: str) -> str:
-    """Return a topic of a run; characters that MQTT does not allow in a level become %XX.
+    """A topic of a run; characters that MQTT does not allow in a level become %XX.
 
     Example: ("night", "step", "shop/1") -> "rehearse/night/step/shop%2F1"
     """
     return "/".join((ROOT, quote(run, safe=""), *(quote(level, safe="") for level in levels)))
 
 
-def is_behind(have: Heads, heads: Heads, kinds: Sequence[Kind]) -> bool:
+def is_behind(have: Heads, heads: Heads, kinds: Sequence[EventKind]) -> bool:
     """Whether records of these kinds are missing that `heads` covers."""
     return any(heads[_INDEX[kind]] > have[_INDEX[kind]] for kind in kinds)
 
@@ -278,8 +278,10 @@ def append_record(payload: bytearray, position: Position, record: Record) -> Non
         _encoder.encode_into(record_of(row_of(position, record)), payload, -1)
 
 
-def page_of(request: Request, rows: Sequence[tuple[Position, Record]], boundary: Position) -> bytes:
-    """Return the encoded answer to a request: the part of `rows` that is published and fits.
+def page_of(
+    request: RecordsRequest, rows: Sequence[tuple[Position, Record]], boundary: Position
+) -> bytes:
+    """The encoded answer to a request: the part of `rows` that is published and fits.
 
     `rows` are the log's next records after the request's lowest position; `boundary` was read
     before them.
@@ -294,7 +296,7 @@ def page_of(request: Request, rows: Sequence[tuple[Position, Record]], boundary:
             if (kind := kind_of(record.event)) in request.kinds
             and position > request.after[_INDEX[kind]]
         ]
-        page = Page(request.log, request.after, max(upto, request.lowest), end, requested)
+        page = RecordsPage(request.log, request.after, max(upto, request.lowest), end, requested)
         try:
             payload = _encoder.encode(page)
         except (OverflowError, UnicodeEncodeError):
@@ -305,10 +307,10 @@ def page_of(request: Request, rows: Sequence[tuple[Position, Record]], boundary:
         rows = rows[: len(rows) // 2]
 
 
-class Ledger:
+class FollowedPositions:
     """How far a follower has got in each log, which it follows from the beginning."""
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    def __init__(self, kinds: Sequence[EventKind]) -> None:
         self.kinds = tuple(kinds)
         self._have: dict[str, Heads] = {}  # up to where each kind has been received, by log
         self._published: dict[str, Heads] = {}  # up to where each kind is known to be published
@@ -328,7 +330,7 @@ class Ledger:
         self._published[log] = tuple(map(max, before, heads))
 
     def incomplete_logs(self) -> list[str]:
-        """Return the logs of which records are missing."""
+        """The logs of which records are missing."""
         return [
             log
             for log, heads in self._published.items()
@@ -336,7 +338,7 @@ class Ledger:
         ]
 
     def accept(self, kind: str, mark: Mark) -> bool:
-        """Return whether the records of a message are the next ones, neither known nor after a gap;
+        """Whether the records of a message are the next ones, neither known nor after a gap;
         then count them as received."""
         index = _INDEX[kind]
         heads = (*mark.heads[:index], mark.upto, *mark.heads[index + 1 :])
@@ -353,12 +355,12 @@ class Ledger:
         self._have.pop(log, None)
         self._published.pop(log, None)
 
-    def request(self, log: str) -> Request:
-        """Return the request for the missing records of a log."""
-        return Request(log, self._have[log], self.kinds)
+    def request(self, log: str) -> RecordsRequest:
+        """The request for the missing records of a log."""
+        return RecordsRequest(log, self._have[log], self.kinds)
 
-    def accept_page(self, page: Page) -> list[Record]:
-        """Return the new records of a page and count them as received; none where there is a gap
+    def accept_page(self, page: RecordsPage) -> list[Record]:
+        """The new records of a page, which count as received then; none where there is a gap
         before the page."""
         have = self._have.get(page.log)
         if have is None or is_behind(have, page.after, self.kinds):

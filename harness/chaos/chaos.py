@@ -33,8 +33,8 @@ from rehearsal_room.harness.settings.run import Settings
 
 Opener = TypeVar("Opener")
 Parts = TypeVar("Parts", bound=SessionParts)
-Part = Literal["run", "coordinator", "process"]
-_TABLES: dict[Part, tuple[str, ...]] = {
+ChaosPart = Literal["run", "coordinator", "process"]
+_TABLES: dict[ChaosPart, tuple[str, ...]] = {
     "run": ("policy", "tools", "workers", "bus", "disk"),
     "coordinator": ("processes.kill", "processes.hang", "bus", "disk"),
     "process": ("policy", "tools", "workers", "processes.memory"),
@@ -57,7 +57,7 @@ class Chaos:
     a rollout process. Each injects what happens in it. `model` has the limits of requests.
     """
 
-    def __init__(self, file: ChaosFile, model: ModelSettings, part: Part = "run") -> None:
+    def __init__(self, file: ChaosFile, model: ModelSettings, part: ChaosPart = "run") -> None:
         faults = {
             name: fault for name, fault in file.faults().items() if name.startswith(_TABLES[part])
         }
@@ -138,6 +138,6 @@ class Chaos:
         return link
 
 
-def chaos_of(settings: Settings, part: Part = "run") -> Chaos:
+def chaos_of(settings: Settings, part: ChaosPart = "run") -> Chaos:
     """The faults of the file that the settings name, or none. Raises SettingsError."""
     return Chaos(read_chaos(settings) or ChaosFile(), settings.model, part)

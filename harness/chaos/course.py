@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from rehearsal_room.harness.core.events import FaultInjected
 
 
-class Request:
+class ReplyAttempts:
     """The attempts at one reply, and the faults that hit them."""
 
     def __init__(self, course: "Course", number: int) -> None:
@@ -41,10 +41,10 @@ class Course:
     __slots__ = ("attempt", "episode", "request", "turn")
 
     def __init__(self) -> None:
-        self.episode = ""  # empty: the episode has not begun, or its kept turns are made again
+        self.episode = ""  # empty: the episode has not begun, or its resumed turns are made again
         self.attempt = 0
         self.turn = 0  # of the reply that was asked for last
-        self.request: Request | None = None  # None: no reply is waited for
+        self.request: ReplyAttempts | None = None  # None: no reply is waited for
 
 
 CURRENT: ContextVar[Course | None] = ContextVar("chaos_course", default=None)

@@ -8,24 +8,24 @@ from typing import Any
 import anyio
 
 from rehearsal_room.harness.chaos.injector import Injector
-from rehearsal_room.harness.chaos.settings import Delay, Full
+from rehearsal_room.harness.chaos.settings import Delay, DiskFull
 from rehearsal_room.harness.core.events import FaultInjected
-from rehearsal_room.harness.log.writer import Database, OpenDatabase
+from rehearsal_room.harness.log.writer import LogConnection, OpenDatabase
 
 
 def faulty_database(open_database: OpenDatabase, injector: Injector) -> OpenDatabase:
     """A function that opens a log's database, whose disk is hit by faults."""
 
-    async def opened(path: Path) -> Database:
+    async def opened(path: Path) -> LogConnection:
         return FaultyDatabase(await open_database(path), injector)
 
     return opened
 
 
 class FaultyDatabase:
-    """A log's database on a faulty disk. It implements harness.log.writer.Database."""
+    """A log's database on a faulty disk. It implements harness.log.writer.LogConnection."""
 
-    def __init__(self, inner: Database, injector: Injector) -> None:
+    def __init__(self, inner: LogConnection, injector: Injector) -> None:
         self._inner = inner
         self._injector = injector
         self._num_commits = 0
@@ -37,7 +37,7 @@ class FaultyDatabase:
         slow, full = self._injector.fault("disk.slow"), self._injector.fault("disk.full")
         self._raise_while_full()
         self._num_commits += 1
-        if isinstance(full, Full) and self._injector.hits("disk.full", self._num_commits):
+        if isinstance(full, DiskFull) and self._injector.hits("disk.full", self._num_commits):
             self._full_until = anyio.current_time() + full.seconds
             self._full_for = full.seconds
             self._raise_while_full()

@@ -2,7 +2,7 @@
 
 Each wrapper of this package asks the `Injector` whether a fault hits, and reports what came of it.
 Faults that come by the clock are injected by tasks of `run`. Nothing is injected before `run` has
-begun and after it has ended, so hosting, kept turns and the end of a run are undisturbed.
+begun and after it has ended, so hosting, resumed turns and the end of a run are undisturbed.
 """
 
 import secrets

@@ -14,11 +14,11 @@ from typing import Protocol, Self, runtime_checkable
 import anyio
 import msgspec
 
-from rehearsal_room.harness.chaos.course import CURRENT, Course, Request
+from rehearsal_room.harness.chaos.course import CURRENT, Course, ReplyAttempts
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.chaos.settings import Stall, Storm
-from rehearsal_room.harness.chat.retry import Backoff, Failure, wait_before_retry
-from rehearsal_room.harness.chat.transport import HttpResponse, Transport, TransportError
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
+from rehearsal_room.harness.chat.transport import HttpResponse, ModelTransport, TransportError
 from rehearsal_room.harness.chat.wire import read_error
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import StepTaken
@@ -35,7 +35,7 @@ _DELIVERED = b"{}"  # the body of an answer whose reply is passed beside it
 class OverHttp(Protocol):
     """A policy whose requests go through a transport."""
 
-    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+    def wrap_transport(self, wrap: Callable[[ModelTransport], ModelTransport]) -> None:
         """Send all requests through what `wrap` makes of the transport; before it is open."""
 
 
@@ -43,7 +43,7 @@ class FaultyTransport(anyio.AsyncContextManagerMixin):
     """A Transport whose requests are hit by faults. `timeout_s` is the time limit of one request,
     in seconds."""
 
-    def __init__(self, inner: Transport, injector: Injector, *, timeout_s: float) -> None:
+    def __init__(self, inner: ModelTransport, injector: Injector, *, timeout_s: float) -> None:
         self._inner = inner
         self._injector = injector
         self._timeout_s = timeout_s
@@ -66,7 +66,7 @@ class FaultyTransport(anyio.AsyncContextManagerMixin):
 
 async def faulty_attempt(
     post: Callable[[], Awaitable[HttpResponse]],
-    request: Request,
+    request: ReplyAttempts,
     injector: Injector,
     *,
     timeout_s: float,
@@ -139,7 +139,7 @@ class _FaultyAgent:
 
     async def reply(self, window: Window) -> Reply:
         course = self._course
-        request = course.request = Request(course, self._num_replies)
+        request = course.request = ReplyAttempts(course, self._num_replies)
         course.turn = self._num_steps
         self._num_replies += 1
         self._num_steps += not window.asks_for_summary
@@ -189,17 +189,17 @@ class _DeliveredAgent:
         return msgspec.structs.replace(made[0], attempts=request.num_attempts)
 
     async def _failure(
-        self, post: Callable[[], Awaitable[HttpResponse]], request: Request
-    ) -> Failure | None:
+        self, post: Callable[[], Awaitable[HttpResponse]], request: ReplyAttempts
+    ) -> AttemptFailure | None:
         """Why an attempt failed; None: the reply was delivered."""
         try:
             response = await faulty_attempt(
                 post, request, self._injector, timeout_s=self._timeout_s
             )
         except TransportError as exc:
-            return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+            return AttemptFailure(exc.kind, str(exc), was_sent=exc.was_sent)
         if response.status != 200:
             return read_error(response.status, response.headers, response.body)
         if response.body != _DELIVERED:
-            return Failure("malformed", "the answer is not JSON")
+            return AttemptFailure("malformed", "the answer is not JSON")
         return None

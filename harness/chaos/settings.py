@@ -108,7 +108,7 @@ class Partition(Timed, frozen=True, kw_only=True):
     seconds: _Seconds = 5.0
 
 
-class Full(Fault, frozen=True, kw_only=True):
+class DiskFull(Fault, frozen=True, kw_only=True):
     """`disk.full`: for `seconds` nothing can be written."""
 
     seconds: _Seconds = 1.0
@@ -160,7 +160,7 @@ class BusFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DiskFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Faults of the disk under the log; a share is one of the commits."""
 
-    full: Full | None = None
+    full: DiskFull | None = None
     slow: Delay | None = None
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import anyio
 
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.chaos.course import CURRENT, Course
@@ -126,7 +126,7 @@ class FaultyEnv:
         return self._inner.digest
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
-        """Execute one call, which faults may hit. Kept turns are made again undisturbed."""
+        """Execute one call, which faults may hit. Resumed turns are made again undisturbed."""
         if not self._course.episode:
             return await self._inner.call(name, arguments, call_id)
         delay = self._injector.fault("tools.delay")
@@ -157,7 +157,7 @@ class FaultyEnv:
 
     async def _execute(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         """The call's result, while a fault may hit the worker that executes it."""
-        if not isinstance(self._inner, OffloadedEnv):
+        if not isinstance(self._inner, RemoteExecutionEnv):
             return await self._execute_maybe_hit(name, arguments, call_id)
         calls, number = self._workers.calls, self._inner.number
         calls[number] = (self._course, call_id)

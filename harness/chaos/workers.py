@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 
 from rehearsal_room.envpool.core.types import Env
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
-from rehearsal_room.envpool.workers.messages.connection import WorkerConnection, WorkerProcess
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
+from rehearsal_room.envpool.workers.messages.connection import ProcessHandle, WorkerConnection
 from rehearsal_room.envpool.workers.messages.jobs import CallJob
 from rehearsal_room.envpool.workers.pool import WorkerSettings, WorkerSpawner, open_fork_server
 from rehearsal_room.harness.chaos.course import Course
@@ -55,7 +55,7 @@ class FaultyWorkers:
 
     def note(self, env: Env) -> None:
         """A call of this world was executed."""
-        if isinstance(env, OffloadedEnv) and isinstance(env.last_worker, WorkerConnection):
+        if isinstance(env, RemoteExecutionEnv) and isinstance(env.last_worker, WorkerConnection):
             self._used[env.last_worker.process.pid] = env.last_worker
             noted, self._noted = self._noted, anyio.Event()
             noted.set()
@@ -152,12 +152,12 @@ class CallStrike:
     @property
     def was_replaced(self) -> bool:
         """Whether another worker has answered the call."""
-        worker = self._env.last_worker if isinstance(self._env, OffloadedEnv) else None
+        worker = self._env.last_worker if isinstance(self._env, RemoteExecutionEnv) else None
         return isinstance(worker, WorkerConnection) and worker.process.pid != self._pid
 
     async def run(self) -> None:
         """Wait until a worker executes the call, and hit it."""
-        if not isinstance(self._env, OffloadedEnv):
+        if not isinstance(self._env, RemoteExecutionEnv):
             return
         turns = 0
         while (worker := _executing(self._env)) is None:
@@ -171,7 +171,7 @@ class CallStrike:
                 os.kill(self._pid, signal.SIGKILL)
 
 
-def _executing(env: OffloadedEnv) -> WorkerConnection | None:
+def _executing(env: RemoteExecutionEnv) -> WorkerConnection | None:
     """The worker that has received a call of this world and not answered; None: there is none."""
     worker = env.last_worker
     if not isinstance(worker, WorkerConnection) or worker.dead:
@@ -216,7 +216,7 @@ class _FaultySpawner:
     def level(self) -> str:
         return self._inner.level
 
-    async def spawn(self) -> WorkerProcess:
+    async def spawn(self) -> ProcessHandle:
         process = FaultyWorkerProcess(await self._inner.spawn())
         self._processes[process.pid] = process
         return process
@@ -224,9 +224,9 @@ class _FaultySpawner:
 
 class FaultyWorkerProcess:
     """A worker's process that may report too much memory. It implements
-    envpool.workers.messages.connection.WorkerProcess."""
+    envpool.workers.messages.connection.ProcessHandle."""
 
-    def __init__(self, inner: WorkerProcess) -> None:
+    def __init__(self, inner: ProcessHandle) -> None:
         self._inner = inner
         self.pid = inner.pid
         self.is_full = False

@@ -23,11 +23,11 @@ import structlog
 from rehearsal_room.harness.chat.in_flight import InFlightLimit
 from rehearsal_room.harness.chat.outage import OutageDetector
 from rehearsal_room.harness.chat.request_metrics import RequestMetrics, RequestObserver
-from rehearsal_room.harness.chat.retry import Backoff, Failure, wait_before_retry
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
     LeanTransport,
-    Transport,
+    ModelTransport,
     TransportError,
     proxy_for,
 )
@@ -53,7 +53,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ModelTransport,
         backoff: Backoff,
         *,
         rng: Random,
@@ -84,12 +84,12 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         refusals no longer lower the number of requests in flight."""
         self._observer = observer
 
-    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+    def wrap_transport(self, wrap: Callable[[ModelTransport], ModelTransport]) -> None:
         """Send all requests through what `wrap` makes of the transport; before it is open."""
         self._transport = wrap(self._transport)
 
     def statistics(self) -> dict[str, float]:
-        """Return counts since the start: requests, retries, rate_limited, failed, waited_s (all
+        """Counts since the start: requests, retries, rate_limited, failed, waited_s (all
         waits before retries, summed over callers), prompt_tokens, completion_tokens, paused_s (the
         part of waited_s after rate limits), lowest_limit (the fewest requests that overload left to
         be in flight at once), and those of `RequestMetrics.statistics`."""
@@ -99,18 +99,18 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             **self._metrics.statistics(),
         }
 
-    async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
+    async def ask(self, body: bytes, attempt: int) -> Reply | AttemptFailure:
         """Make one attempt and return the reply; `attempt` counts from 1. Raises
         ModelOutageError."""
         content = await self.post(body, attempt)
-        if isinstance(content, Failure):
+        if isinstance(content, AttemptFailure):
             return content
         outcome = read_completion(content, attempts=attempt)
         if isinstance(outcome, Reply):
             self.count(outcome.usage)
         return outcome
 
-    async def post(self, body: bytes, attempt: int) -> bytes | Failure:
+    async def post(self, body: bytes, attempt: int) -> bytes | AttemptFailure:
         """Make one attempt, once there is room for it, and return the body of a response of status
         200; `attempt` counts from 1. Raises ModelOutageError."""
         observer = self._observer
@@ -118,7 +118,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             return await self._post(body)
         observer.asked()
         began = time.perf_counter()
-        content: bytes | Failure | None = None
+        content: bytes | AttemptFailure | None = None
         try:
             content = await self._post(body)
         finally:
@@ -130,7 +130,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
                 observer.failed()
         return content
 
-    async def _post(self, body: bytes) -> bytes | Failure:
+    async def _post(self, body: bytes) -> bytes | AttemptFailure:
         limit = self._limit
         if limit.is_full or self._waiting:
             generation = await self._wait_for_room()
@@ -141,7 +141,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         try:
             response = await self._transport.post(body)
         except TransportError as exc:
-            failure = Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+            failure = AttemptFailure(exc.kind, str(exc), was_sent=exc.was_sent)
             self._detect_outage(failure)
             return failure
         finally:
@@ -164,8 +164,8 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         self._counts.prompt_tokens += usage.prompt_tokens
         self._counts.completion_tokens += usage.completion_tokens
 
-    async def wait_to_retry(self, failure: Failure, attempt: int) -> bool:
-        """Return whether to make another attempt, after the wait before it."""
+    async def wait_to_retry(self, failure: AttemptFailure, attempt: int) -> bool:
+        """Whether to make another attempt, after the wait before it."""
         counts = self._counts
         counts.rate_limited += failure.is_rate_limit
         wait = wait_before_retry(
@@ -186,7 +186,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         counts.retries += 1
         return True
 
-    def _detect_outage(self, failure: Failure) -> None:
+    def _detect_outage(self, failure: AttemptFailure) -> None:
         """Raise ModelOutageError when this is one connection failure too many."""
         if failure.is_connection and self._outage.failed(anyio.current_time()):
             raise ModelOutageError(
@@ -239,8 +239,8 @@ class _Counts(msgspec.Struct):
     completion_tokens: int = 0
 
 
-def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
-    """Return the transport that a setting names. Raises SettingsError."""
+def transport_of(client: ClientName, endpoint: Endpoint) -> ModelTransport:
+    """The transport that a setting names. Raises SettingsError."""
     if client == "lean" and not proxy_for(endpoint.url):
         return LeanTransport(endpoint)
     if client == "lean":

@@ -17,7 +17,7 @@ class BadResponse(Exception):
     """The bytes are not an HTTP/1.1 response that this client can read."""
 
 
-class Response(msgspec.Struct, frozen=True, gc=False):
+class ModelResponse(msgspec.Struct, frozen=True, gc=False):
     """One whole response."""
 
     status: int
@@ -53,7 +53,7 @@ class ResponseReader:
         self._keep_alive = False
         self._is_in_body = False  # whether the head is complete
         self._ends_with_connection = False  # whether only the connection's end ends the body
-        self._response: Response | None = None  # complete, but not yet returned by `feed`
+        self._response: ModelResponse | None = None  # complete, but not yet returned by `feed`
         self._has_surplus = False  # whether bytes followed the response
         self._num_received = 0  # bytes of the response so far
         self._fault = ""  # why a callback refused the response
@@ -63,7 +63,7 @@ class ResponseReader:
         """Whether no byte of the next response has arrived."""
         return self._num_received == 0
 
-    def feed(self, data: bytes) -> Response | None:
+    def feed(self, data: bytes) -> ModelResponse | None:
         """Take the next bytes; return the response once it is complete. Raises BadResponse."""
         self._num_received += len(data)
         try:
@@ -83,11 +83,11 @@ class ResponseReader:
             return msgspec.structs.replace(response, keep_alive=False)
         return response
 
-    def end(self) -> Response | None:
-        """Return the response that the end of the connection completes, if there is one."""
+    def end(self) -> ModelResponse | None:
+        """The response that the end of the connection completes, if there is one."""
         if not self._is_in_body or not self._ends_with_connection:
             return None
-        return Response(self._status, self._headers, bytes(self._body), False)
+        return ModelResponse(self._status, self._headers, bytes(self._body), False)
 
     def close(self) -> None:
         """Give back what the budget holds for an answer that is not complete."""
@@ -132,7 +132,7 @@ class ResponseReader:
         body, headers = self._body, self._headers
         self._body, self._headers, self._is_in_body = b"", {}, False
         if self._status >= 200 and self._response is None:
-            self._response = Response(self._status, headers, bytes(body), self._keep_alive)
+            self._response = ModelResponse(self._status, headers, bytes(body), self._keep_alive)
 
     def _check_size(self) -> None:
         received = self._num_received

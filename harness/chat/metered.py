@@ -24,9 +24,9 @@ from anyio import AsyncContextManagerMixin
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.client import ChatClient
 from rehearsal_room.harness.chat.prices import Prices
-from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.server_features import ServerFeatures
-from rehearsal_room.harness.chat.transport import Transport
+from rehearsal_room.harness.chat.transport import ModelTransport
 from rehearsal_room.harness.core.messages import Reply, Usage
 from rehearsal_room.harness.history.token_budget import ByteCounter
 
@@ -49,7 +49,7 @@ class Charge(msgspec.Struct, frozen=True):
 RecordCharge = Callable[[Charge], None]  # called once for each request
 
 
-class Request(msgspec.Struct, frozen=True):
+class ModelRequest(msgspec.Struct, frozen=True):
     """One request's body, and the most tokens that its answer may have."""
 
     body: bytes
@@ -59,21 +59,21 @@ class Request(msgspec.Struct, frozen=True):
 class Question(Protocol[T_co]):
     """What is asked of a model, in as many requests as it takes."""
 
-    def request(self, features: ServerFeatures) -> Request:
+    def request(self, features: ServerFeatures) -> ModelRequest:
         """The next request, with what the server accepts."""
 
-    def read(self, reply: Reply) -> T_co | Failure:
+    def read(self, reply: Reply) -> T_co | AttemptFailure:
         """The answer, or the reason why the reply is not one; then the next request is made at
         once."""
 
-    def is_hopeless(self, failure: Failure) -> bool:
+    def is_hopeless(self, failure: AttemptFailure) -> bool:
         """Whether no other request could end better."""
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
     """Why there is no answer, and after how many attempts."""
 
-    failure: Failure
+    failure: AttemptFailure
     attempts: int
 
 
@@ -88,7 +88,7 @@ class MeteredClient(AsyncContextManagerMixin):
     def __init__(
         self,
         model: str,
-        transport: Transport,
+        transport: ModelTransport,
         backoff: Backoff,
         *,
         prices: Prices,
@@ -128,7 +128,7 @@ class MeteredClient(AsyncContextManagerMixin):
             outcome = await self._complete(request, attempt, record, num_tokens)
             if isinstance(outcome, Reply):
                 answer = question.read(outcome)
-                if not isinstance(answer, Failure):
+                if not isinstance(answer, AttemptFailure):
                     return answer
                 if attempt >= self._max_attempts:
                     return NoAnswer(answer, attempt)
@@ -144,7 +144,7 @@ class MeteredClient(AsyncContextManagerMixin):
     async def post(
         self,
         body: bytes,
-        read: Callable[[bytes], T | Failure],
+        read: Callable[[bytes], T | AttemptFailure],
         record: RecordCharge,
         *,
         usage_of: Callable[[bytes], Usage],
@@ -159,16 +159,16 @@ class MeteredClient(AsyncContextManagerMixin):
             found = await self._pay(
                 at_most, partial(self._client.post, body, attempt), usage_of, record
             )
-            outcome = found if isinstance(found, Failure) else read(found)
-            if not isinstance(outcome, Failure):
+            outcome = found if isinstance(found, AttemptFailure) else read(found)
+            if not isinstance(outcome, AttemptFailure):
                 return outcome
             if not await self._client.wait_to_retry(outcome, attempt):
                 return NoAnswer(outcome, attempt)
             attempt += 1
 
     async def _complete(
-        self, request: Request, attempt: int, record: RecordCharge, num_tokens: int | None
-    ) -> Reply | Failure:
+        self, request: ModelRequest, attempt: int, record: RecordCharge, num_tokens: int | None
+    ) -> Reply | AttemptFailure:
         def usage_of(reply: Reply) -> Usage:
             if reply.usage.prompt_tokens or reply.usage.completion_tokens:
                 return reply.usage
@@ -184,10 +184,10 @@ class MeteredClient(AsyncContextManagerMixin):
     async def _pay(
         self,
         at_most: float,
-        send: Callable[[], Awaitable[A | Failure]],
+        send: Callable[[], Awaitable[A | AttemptFailure]],
         usage_of: Callable[[A], Usage],
         record: RecordCharge,
-    ) -> A | Failure:
+    ) -> A | AttemptFailure:
         """Send one request, and pay for it. Raises BudgetExhausted."""
         async with self._budget.reserve(at_most) as reservation:
             charge = Charge("lost", _NO_USAGE, at_most)
@@ -199,8 +199,10 @@ class MeteredClient(AsyncContextManagerMixin):
                 record(charge)
         return outcome
 
-    def _charge(self, outcome: A | Failure, usage_of: Callable[[A], Usage], lost: Charge) -> Charge:
-        if isinstance(outcome, Failure):
+    def _charge(
+        self, outcome: A | AttemptFailure, usage_of: Callable[[A], Usage], lost: Charge
+    ) -> Charge:
+        if isinstance(outcome, AttemptFailure):
             refused = outcome.kind == "status" or not outcome.was_sent
             return Charge("refused", _NO_USAGE, 0.0) if refused else lost
         used = usage_of(outcome)
@@ -209,7 +211,9 @@ class MeteredClient(AsyncContextManagerMixin):
         )
         return Charge("answered", used, cost)
 
-    def _drop_feature(self, asked: ServerFeatures, fewer: ServerFeatures, refusal: Failure) -> None:
+    def _drop_feature(
+        self, asked: ServerFeatures, fewer: ServerFeatures, refusal: AttemptFailure
+    ) -> None:
         if self._features == asked:  # else another request has found the same
             self._features = fewer
             _log.info("server_feature_dropped", model=self.model, refusal=refusal.message)

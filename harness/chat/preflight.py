@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from rehearsal_room.harness.chat.retry import Failure, is_retried
-from rehearsal_room.harness.chat.transport import Endpoint, Transport, TransportError
+from rehearsal_room.harness.chat.retry import AttemptFailure, is_retried
+from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport, TransportError
 from rehearsal_room.harness.chat.wire import read_error
 from rehearsal_room.harness.core.errors import ModelServerError
 
@@ -51,7 +51,7 @@ def models_endpoint(endpoint: Endpoint) -> ModelsEndpoint:
 
 
 async def require_model(
-    name: str, url: str, models: Transport, completions: Transport, probe: bytes
+    name: str, url: str, models: ModelTransport, completions: ModelTransport, probe: bytes
 ) -> None:
     """Check that the server at `url` answers, accepts the key and has the model `name`.
 
@@ -66,7 +66,7 @@ async def require_model(
             return
     if isinstance(outcome, bytes) or not outcome.is_connection:
         outcome = await _sent(completions, probe)
-    if isinstance(outcome, Failure) and (cause := cause_of(outcome, listed)) is not None:
+    if isinstance(outcome, AttemptFailure) and (cause := cause_of(outcome, listed)) is not None:
         raise ModelServerError(f"model {name!r} at {url}: {cause}")
 
 
@@ -81,7 +81,7 @@ def names_in(body: bytes) -> tuple[str, ...]:
         return ()
 
 
-def cause_of(failure: Failure, listed: Sequence[str] = ()) -> str | None:
+def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
     """Why a run cannot begin after this failure, and what to do; None: it can.
 
     Example: Failure("status", "no such key", 401) -> "the server refuses the API key (status 401:
@@ -105,12 +105,12 @@ def cause_of(failure: Failure, listed: Sequence[str] = ()) -> str | None:
     return None
 
 
-async def _sent(transport: Transport, body: bytes) -> bytes | Failure:
+async def _sent(transport: ModelTransport, body: bytes) -> bytes | AttemptFailure:
     """The answer to one request of status 200, or its failure."""
     try:
         response = await transport.post(body)
     except TransportError as exc:
-        return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+        return AttemptFailure(exc.kind, str(exc), was_sent=exc.was_sent)
     if response.status == 200:
         return response.body
     return read_error(response.status, response.headers, response.body)

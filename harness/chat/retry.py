@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-FailureKind = Literal["status", "connection", "timeout", "malformed"]
+AttemptFailureKind = Literal["status", "connection", "timeout", "malformed"]
 _RETRIED = frozenset({408, 409, 429})
 _OVERLOADED = frozenset({429, 503, 529})  # 529: Anthropic's word for 503
 _PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
@@ -32,14 +32,14 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_requested_wait_s: float = 120.0  # if a server asks for a longer wait, the request fails
 
     def ceiling(self, attempt: int) -> float:
-        """Return the upper bound of the wait after this attempt (from 1), in seconds."""
+        """The upper bound of the wait after this attempt (from 1), in seconds."""
         return min(self.max_wait_s, self.first_s * 2.0 ** min(attempt - 1, 64))
 
 
-class Failure(msgspec.Struct, frozen=True):
+class AttemptFailure(msgspec.Struct, frozen=True):
     """The reason why one attempt gave no reply."""
 
-    kind: FailureKind
+    kind: AttemptFailureKind
     message: str  # the server's message, or the fault of the connection
     status: int = 0  # HTTP status; 0: there was no response
     code: str = ""  # the server's error code, as in `insufficient_quota`
@@ -68,9 +68,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def wait_before_retry(
-    failure: Failure, attempt: int, *, backoff: Backoff, rng: Random, now: float
+    failure: AttemptFailure, attempt: int, *, backoff: Backoff, rng: Random, now: float
 ) -> float | None:
-    """Return the seconds to wait before the next attempt; None: make no other attempt.
+    """The seconds to wait before the next attempt; None: make no other attempt.
 
     `attempt` counts the attempts made, from 1; `now` is in Unix seconds, for a `Retry-After` date.
     From the third attempt on, a wait that the server asked for is lengthened by a random part: many
@@ -91,7 +91,7 @@ def wait_before_retry(
     return requested + rng.uniform(0.0, backoff.ceiling(attempt - _SPREAD_FROM + 1))
 
 
-def is_retried(failure: Failure) -> bool:
+def is_retried(failure: AttemptFailure) -> bool:
     """Whether another attempt could succeed."""
     if failure.kind != "status":
         return True
@@ -104,7 +104,7 @@ def is_retried(failure: Failure) -> bool:
 
 
 def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the wait that a server asks for, in seconds; None: it asks for none, or in a form that
+    """The wait that a server asks for, in seconds; None: it asks for none, or in a form that
     cannot be read.
 
     Example: {"retry-after-ms": "250"} -> 0.25

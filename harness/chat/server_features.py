@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import is_context_overflow
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
@@ -23,7 +23,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     seed: bool = True  # some gateways refuse fields that they do not know
     max_tokens: bool = True  # False: the server calls it `max_completion_tokens`
 
-    def after_refusal(self, failure: Failure) -> "ServerFeatures | None":
+    def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
         """The features that a refusal leaves; None: the refusal is not about a feature.
 
         Example: 400 "response_format of type json_schema is not supported" -> json_object

@@ -21,7 +21,7 @@ import anyio
 import msgspec
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits
-from rehearsal_room.harness.chat.http1 import BadResponse, Response, ResponseReader
+from rehearsal_room.harness.chat.http1 import BadResponse, ModelResponse, ResponseReader
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"  # asyncio joins the faults of a host's addresses
 
@@ -80,7 +80,7 @@ class TransportError(Exception):
         self.was_sent = was_sent
 
 
-class Transport(AbstractAsyncContextManager[Any], Protocol):
+class ModelTransport(AbstractAsyncContextManager[Any], Protocol):
     """Sends requests to one endpoint. An async context manager that owns its connections."""
 
     async def post(self, body: bytes) -> HttpResponse:
@@ -185,7 +185,7 @@ class _Connection(asyncio.Protocol):
         self._register = register
         self._reader = ResponseReader(budget)
         self._transport: asyncio.Transport | None = None  # None: not open
-        self._waiter: asyncio.Future[Response] | None = None  # None: no request is in flight
+        self._waiter: asyncio.Future[ModelResponse] | None = None  # None: no request is in flight
         self._was_used = False  # whether a response has arrived on it
 
     @property
@@ -193,14 +193,14 @@ class _Connection(asyncio.Protocol):
         """Whether a request can be sent on it."""
         return self._transport is not None
 
-    async def request(self, head: bytes, body: bytes, deadline: float) -> Response:
+    async def request(self, head: bytes, body: bytes, deadline: float) -> ModelResponse:
         """Send a request and return its response. Raises TransportError and _DeadlinePassedError.
 
         Any outcome other than a response closes the connection, cancellation included.
         """
         assert self._transport is not None and self._waiter is None
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Response] = loop.create_future()
+        waiter: asyncio.Future[ModelResponse] = loop.create_future()
         self._waiter = waiter
         timer = loop.call_at(deadline, self._fail, _DeadlinePassedError())
         try:
@@ -282,7 +282,7 @@ def connection_fault(exc: BaseException) -> str:
 
 
 def _request_head(endpoint: Endpoint) -> bytes:
-    """Return a request's head, up to the value of Content-Length."""
+    """A request's head, up to the value of Content-Length."""
     parts = urlsplit(endpoint.url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     headers = {"Host": parts.netloc, "User-Agent": "rehearsal", **endpoint.headers}
@@ -291,7 +291,7 @@ def _request_head(endpoint: Endpoint) -> bytes:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL (`HTTPS_PROXY`, `NO_PROXY`, ...)."""
+    """The proxy that the environment names for a URL (`HTTPS_PROXY`, `NO_PROXY`, ...)."""
     parts = urlsplit(url)
     if not parts.hostname or proxy_bypass(parts.hostname):
         return None

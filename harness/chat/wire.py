@@ -15,7 +15,7 @@ import msgspec
 
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Usage, Window
 from rehearsal_room.scenarios.core.short_text import one_line
 
@@ -79,7 +79,7 @@ class RequestWriter:
         self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
 
     def body(self, window: Window, *, seed: int | None = None) -> bytes:
-        """Return the request's body; `seed` None: the server chooses the seed.
+        """The request's body; `seed` None: the server chooses the seed.
 
         Example: a window of one user message "Hi" ->
             {"model":"m","messages":[{"role":"user","content":"Hi"}]}
@@ -106,7 +106,7 @@ class RequestWriter:
 
 
 def wire_message(message: Message) -> _Wire:
-    """Return a message in the form of the chat API."""
+    """A message in the form of the chat API."""
     if message.call_id is not None:
         return _Result(message.role, message.content, message.call_id)
     if message.calls:
@@ -123,7 +123,7 @@ def _wire_call(call: AgentCall) -> _ToolCall:
 
 
 def wire_tool(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool in the form of the chat API."""
+    """A tool in the form of the chat API."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
     return {"type": "function", "function": function}
 
@@ -172,20 +172,20 @@ _decode = msgspec.json.Decoder(_Completion).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
-def read_completion(body: bytes, *, attempts: int = 1) -> Reply | Failure:
-    """Return the reply in a response of status 200, or the reason why there is none."""
+def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure:
+    """The reply in a response of status 200, or the reason why there is none."""
     try:
         completion = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         repaired = _replace_half_characters(body)
         if repaired != body:
             return read_completion(repaired, attempts=attempts)
-        return Failure("malformed", f"the answer is not a chat completion: {exc}")
+        return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     choices = completion.choices
     if not choices or choices[0].message is None:
         if completion.error is not None:
             return _failure_of_error(completion.error)
-        return Failure("malformed", "the answer contains no choice")
+        return AttemptFailure("malformed", "the answer contains no choice")
     choice = choices[0]
     message = choice.message
     assert message is not None
@@ -205,7 +205,7 @@ def _usage_of(usage: _Usage) -> Usage:
 
 
 def _num_tokens(value: Any) -> int:
-    """Return a reported count of tokens; 0 for a value that cannot be one: a negative count would
+    """A reported count of tokens; 0 for a value that cannot be one: a negative count would
     return money to a budget, and the log cannot hold a huge one."""
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 
@@ -214,7 +214,7 @@ _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..(?:\\u[dD][c-fC-F]..)?|u[dD][c-fC-F]
 
 
 def _replace_half_characters(body: bytes) -> bytes:
-    """Return JSON with U+FFFD for every half of a surrogate pair and every byte that is not UTF-8.
+    """JSON with U+FFFD for every half of a surrogate pair and every byte that is not UTF-8.
 
     Example: b'"\\ud83d\\ude00 \\ud83d"' -> b'"\\ud83d\\ude00 \\ufffd"'
     """
@@ -241,7 +241,7 @@ def _agent_call(call: _ReplyCall) -> AgentCall:
 
 
 def read_arguments(sent: Any) -> Any:
-    """Return a call's arguments, decoded; the text itself where it is not JSON, or the log cannot
+    """A call's arguments, decoded; the text itself where it is not JSON, or the log cannot
     hold its value.
 
     An empty text means no arguments: several servers write it so for tools without parameters.
@@ -266,8 +266,8 @@ def _encode_as_text(value: Any) -> str:
         return repr(type(value))
 
 
-def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """Return the failure that a response of a status other than 200 reports.
+def read_error(status: int, headers: Mapping[str, str], body: bytes) -> AttemptFailure:
+    """The failure that a response of a status other than 200 reports.
 
     Example: 404 {"error": {"message": "no such model", "code": "model_not_found"}} ->
         Failure("status", "no such model", 404, "model_not_found")
@@ -279,14 +279,16 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     if isinstance(error, dict) and error.get("error"):
         error = error["error"]
     message, code = _message_and_code(error)
-    return Failure("status", message, status, code, headers)
+    return AttemptFailure("status", message, status, code, headers)
 
 
-def _failure_of_error(error: Any) -> Failure:
+def _failure_of_error(error: Any) -> AttemptFailure:
     message, code = _message_and_code(error)
     if code.isdecimal() and 400 <= int(code) <= 599:
-        return Failure("status", message, int(code))
-    return Failure("malformed", f"the answer contains an error and no choice: {message}", 0, code)
+        return AttemptFailure("status", message, int(code))
+    return AttemptFailure(
+        "malformed", f"the answer contains an error and no choice: {message}", 0, code
+    )
 
 
 def _message_and_code(error: Any) -> tuple[str, str]:
@@ -297,7 +299,7 @@ def _message_and_code(error: Any) -> tuple[str, str]:
     return one_line(message if isinstance(message, str) else repr(message), MAX_MESSAGE), str(code)
 
 
-def is_context_overflow(failure: Failure) -> bool:
+def is_context_overflow(failure: AttemptFailure) -> bool:
     """Whether the server refused a request because it is too long for the model's context."""
     if failure.status not in (400, 413, 422):
         return False

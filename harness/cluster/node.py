@@ -18,7 +18,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.harness.core.errors import HarnessError, ProcessError
 from rehearsal_room.harness.fleet.faults import failed_of
 from rehearsal_room.harness.fleet.transport import CarriedTransport
-from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
+from rehearsal_room.harness.fleet.worker import RolloutWorker, WorkerSpec
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
 from rehearsal_room.harness.rollout.process import configure_logging, raise_file_limit
@@ -129,4 +129,4 @@ class Playing:
             return
         raise_file_limit(spec.settings.max_concurrency + 256)
         tune_garbage_collector()
-        await Worker(spec, self._transport).serve()
+        await RolloutWorker(spec, self._transport).serve()

@@ -21,8 +21,8 @@ from rehearsal_room.harness.core.errors import ProcessError
 from rehearsal_room.harness.fleet.carried import with_logged
 from rehearsal_room.harness.fleet.faults import failed_of
 from rehearsal_room.harness.fleet.messages import (
+    EpisodeAssignments,
     FromWorker,
-    Leases,
     Stored,
     ToWorker,
     content_of,
@@ -39,7 +39,7 @@ _CALLS = 8  # of an actor at a time: its stream, and messages to it
 class RayWorker:
     """A WorkerHandle of an actor."""
 
-    ahead = 4  # what it reports is a quarter of a second old, and so are the leases
+    ahead = 4  # what it reports is a quarter of a second old, and so are the assignments
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class RayWorker:
     ) -> None:
         """Ask Ray for the actor, which may wait up to `patience` seconds for free resources.
         `actor_class` is the remote class of RolloutActor, `arguments` are what it is made with; the
-        log in `folder` has what leases must carry. Raises OSError when Ray takes no request."""
+        log in `folder` has what assignments must carry. Raises OSError when Ray takes no
+        request."""
         self.number = number
         self._patience = patience
         self._folder = folder
@@ -112,7 +113,7 @@ class RayWorker:
                 self._lose(reason_of(exc))
 
     async def _with_logged(self, message: ToWorker) -> ToWorker:
-        if not isinstance(message, Leases):
+        if not isinstance(message, EpisodeAssignments):
             return message
         return await anyio.to_thread.run_sync(with_logged, message, self._folder, self._plans)
 

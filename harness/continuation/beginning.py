@@ -34,7 +34,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> list[StepTaken]:
-        """The kept turns."""
+        """The resumed turns."""
         return [event for event in self.kept if isinstance(event, StepTaken)]
 
     @property
@@ -68,7 +68,7 @@ async def rebuild(
     dialect: Dialect,
     briefing: Briefing,
 ) -> None:
-    """Bring a fresh world, which has this start digest, into the state after the kept turns.
+    """Bring a fresh world, which has this start digest, into the state after the resumed turns.
 
     Raises KeptTurnsDiffer, and what `call_tool` raises; the world is then in some other state.
     """

@@ -1,6 +1,6 @@
 """`--from RUN/EPISODE@TURN`: episodes that begin with the first turns of a logged episode.
 
-The kept turns are copied into the new run's log, so nothing reads the old folder later; a forked
+The resumed turns are copied into the new run's log, so nothing reads the old folder later; a forked
 run that is resumed takes them from its own log where that has them.
 """
 
@@ -36,7 +36,7 @@ _NO_STATE = (
 
 
 def parse_fork(text: str) -> ForkedFrom:
-    """The run, the episode and the number of kept turns in `RUN/EPISODE@TURN`. Raises
+    """The run, the episode and the number of resumed turns in `RUN/EPISODE@TURN`. Raises
     SettingsError.
 
     Example: "runs/mine/e000003@5" -> ForkedFrom("runs/mine", "e000003", 5)
@@ -122,7 +122,7 @@ def _package_of(
 
 
 def _in_own_log(folder: Path, source: ForkedFrom) -> Trajectory | None:
-    """An episode of the forked run itself that has all the kept turns; None: there is none."""
+    """An episode of the forked run itself that has all the resumed turns; None: there is none."""
     if not (folder / LOG_NAME).exists():
         return None
     with open_reader(folder) as reader:

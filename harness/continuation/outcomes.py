@@ -10,7 +10,9 @@ from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings
 from rehearsal_room.harness.settings.limits import Limits
 
-Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs a sentence
+EpisodeOutcome = tuple[
+    Ending, str | None
+]  # how an episode ended, and why where that needs a sentence
 _MAX_ERROR_TEXT = 1_000  # characters of a broken tool's text; a server's page of HTML is longer
 
 
@@ -48,7 +50,7 @@ def world_failure_in(step: StepTaken, limits: Limits) -> str | None:
 
 def outcome_of(
     step: StepTaken, fault: str | None, format: FormatSettings, limits: Limits
-) -> Outcome | None:
+) -> EpisodeOutcome | None:
     """How an episode ends with a step that breaks this format rule (None: none), limits on the
     whole episode aside; None: it goes on."""
     if step.reply.was_cut:

@@ -2,7 +2,7 @@
 from them.
 
 The facts of an episode are `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`;
-its verdicts follow as `Judged`. Where the history policy asks the agent for a summary, the summary
+its verdicts follow as `Judged`. Where the history window asks the agent for a summary, the summary
 is a `HistorySummarized` between two steps. A Record stamps a fact with its episode, attempt,
 sequence number and time. The key (episode, attempt, seq) is unique: a key that arrives twice is the
 same fact, delivered twice.
@@ -70,8 +70,8 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     seed: int
     policy: str
     dialect: str
-    history: str  # the history policy, as in `last:3`
-    fingerprint: str  # of the history policy
+    history: str  # the history window, as in `last:3`
+    fingerprint: str  # of the history window
     scenario_digest: str  # of the scenario package
     start_digest: str  # of the world's start state
     seeding: str = ""  # how an AWM record was seeded; empty: a package in our own format
@@ -225,7 +225,7 @@ Event = (
     | WeightsPublished
     | FaultInjected
 )
-Kind = Literal["started", "step", "summary", "ended", "judged", "weights", "fault"]
+EventKind = Literal["started", "step", "summary", "ended", "judged", "weights", "fault"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -257,17 +257,17 @@ class _Tagged(msgspec.Struct):
     type: str
 
 
-_KINDS = frozenset(get_args(Kind))
+_KINDS = frozenset(get_args(EventKind))
 _tag_decoder: msgspec.msgpack.Decoder[_Tagged] = msgspec.msgpack.Decoder(_Tagged)
 
 
 def encode(value: Any) -> bytes:
-    """Return a record, an event or any other struct as MessagePack."""
+    """A record, an event or any other struct as MessagePack."""
     return _encoder.encode(value)
 
 
 def decode_event(data: bytes) -> Event:
-    """Return the event in MessagePack bytes. Raises msgspec.DecodeError."""
+    """The event in MessagePack bytes. Raises msgspec.DecodeError."""
     return _event_decoder.decode(data)
 
 
@@ -283,5 +283,5 @@ def is_of_unknown_kind(kind: str, data: bytes) -> bool:
 
 
 def kind_of(event: Event) -> str:
-    """Return the event's tag: the word for its kind in topics and tables."""
+    """The event's tag: the word for its kind in topics and tables."""
     return str(event.__struct_config__.tag)

@@ -1,7 +1,7 @@
-"""The model card of a checkpoint: the history policy and the dialect that it was trained under.
+"""The model card of a checkpoint: the history window and the dialect that it was trained under.
 
 The card is the file `rehearsal.json` beside the weights. A run of the checkpoint under another
-history policy or dialect prints a warning: a model that was trained on truncated histories
+history window or dialect prints a warning: a model that was trained on truncated histories
 collapses on full ones, and the other way round (AWM, arXiv:2602.10090).
 """
 
@@ -19,8 +19,8 @@ class PolicyCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a checkpoint was trained."""
 
     version: str  # of the weights; `Reply.weights` has the same text
-    history: str  # the history policy, as in `last:3`
-    fingerprint: str  # of the history policy
+    history: str  # the history window, as in `last:3`
+    fingerprint: str  # of the history window
     dialect: str
     step: int = 0  # optimiser steps
     temperature: float = 1.0  # sampling temperature during training
@@ -29,7 +29,7 @@ class PolicyCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_card(folder: Path) -> PolicyCard | None:
-    """Return the card of a checkpoint; None: it has none. Raises SettingsError naming the file."""
+    """The card of a checkpoint; None: it has none. Raises SettingsError naming the file."""
     path = folder / CARD_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=PolicyCard)
@@ -46,15 +46,15 @@ def write_card(folder: Path, card: PolicyCard) -> None:
 
 
 def card_mismatches(card: PolicyCard, *, history: str, fingerprint: str, dialect: str) -> list[str]:
-    """Return one sentence for each way in which a use of the checkpoint differs from its training.
+    """One sentence for each way in which a use of the checkpoint differs from its training.
 
     Example: trained under last:3, run under full ->
-        ["it was trained under the history policy last:3 and is run under full"]
+        ["it was trained under the history window last:3 and is run under full"]
     """
     found = []
     if card.fingerprint != fingerprint:
         found.append(
-            f"it was trained under the history policy {card.history} and is run under {history}"
+            f"it was trained under the history window {card.history} and is run under {history}"
         )
     if card.dialect != dialect:
         found.append(f"it was trained in the dialect {card.dialect} and is run in {dialect}")

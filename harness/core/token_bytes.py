@@ -15,7 +15,7 @@ _IDS, _FLOATS = "i", "f"
 
 
 def encode_ids(ids: Iterable[int]) -> bytes:
-    """Return token ids as bytes. Raises OverflowError for an id that does not fit 32 bits.
+    """Token ids as bytes. Raises OverflowError for an id that does not fit 32 bits.
 
     Example: encode_ids([1, 258]) -> b"\\x01\\x00\\x00\\x00\\x02\\x01\\x00\\x00"
     """
@@ -23,17 +23,17 @@ def encode_ids(ids: Iterable[int]) -> bytes:
 
 
 def decode_ids(data: bytes) -> "array[int]":
-    """Return the token ids in some bytes. Raises ValueError when the last id is incomplete."""
+    """The token ids in some bytes. Raises ValueError when the last id is incomplete."""
     return _little_endian(array(_IDS, data))
 
 
 def encode_logprobs(values: Iterable[float]) -> bytes:
-    """Return log-probabilities as bytes."""
+    """Log-probabilities as bytes."""
     return _little_endian(array(_FLOATS, values)).tobytes()
 
 
 def decode_logprobs(data: bytes) -> "array[float]":
-    """Return the log-probabilities in some bytes. Raises ValueError when the last is incomplete."""
+    """The log-probabilities in some bytes. Raises ValueError when the last is incomplete."""
     return _little_endian(array(_FLOATS, data))
 
 

@@ -41,7 +41,7 @@ class Trajectory(msgspec.Struct, frozen=True):
         return min(first, len(self.steps)) + sum(one.turn < first for one in self.summaries)
 
     def replies(self) -> list[StepTaken | HistorySummarized]:
-        """Return the facts with a reply of the agent, in order: steps and summaries."""
+        """The facts with a reply of the agent, in order: steps and summaries."""
         summaries = {summary.turn: summary for summary in self.summaries}
         replies: list[StepTaken | HistorySummarized] = []
         for turn, step in enumerate(self.steps):
@@ -51,7 +51,7 @@ class Trajectory(msgspec.Struct, frozen=True):
         return [*replies, *summaries.values()]
 
     def prompts(self) -> list[bytes]:
-        """Return the exact prompt tokens of each of `replies()` (see harness.core.token_bytes);
+        """The exact prompt tokens of each of `replies()` (see harness.core.token_bytes);
         empty bytes where the policy reported none."""
         replies = [event.reply for event in self.replies()]
         first = replies[0].prompt_ids if replies else b""
@@ -91,7 +91,7 @@ class Assembly:
             self.summaries.append(event)
 
     def trajectory(self) -> Trajectory:
-        """Return the trajectory of the records added so far."""
+        """The trajectory of the records added so far."""
         return Trajectory(
             self.episode,
             self.attempt,
@@ -104,7 +104,7 @@ class Assembly:
 
 
 def assemble(records: Iterable[Record]) -> Trajectory:
-    """Return the trajectory of one attempt's records, given in order.
+    """The trajectory of one attempt's records, given in order.
 
     Raises ValueError when there is no record, or the first is not an EpisodeStarted.
     """

@@ -61,7 +61,7 @@ class Awm:
         self._tool_list = ScenarioText(format_tool_list)
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
-        """Return the system prompt with the two functions, and the task."""
+        """The system prompt with the two functions, and the task."""
         return (
             Message("system", self._system(briefing)),
             Message("user", briefing.instruction),
@@ -72,7 +72,7 @@ class Awm:
         return ()
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """Return the first call that can be read, also inside a thought; without a call, the text
+        """The first call that can be read, also inside a thought; without a call, the text
         as the answer."""
         text = reply.text
         bodies = _block_bodies(text)
@@ -88,7 +88,7 @@ class Awm:
         return FormatError(f"A {_OPEN} does not hold a JSON object with name and arguments.")
 
     def _decode(self, text: str) -> Any:
-        """Return the JSON value of a text. Raises ValueError."""
+        """The JSON value of a text. Raises ValueError."""
         if self._lenient:
             return repair_json(text)
         try:
@@ -97,11 +97,11 @@ class Awm:
             raise ValueError("nested too deeply") from None
 
     def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
-        """Return the tool list for a call of `list_tools`."""
+        """The tool list for a call of `list_tools`."""
         return ToolResult(self._tool_list(briefing)) if call.name == LIST_TOOLS else None
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
-        """Return the assistant's text unchanged, then the result."""
+        """The assistant's text unchanged, then the result."""
         reply = Message("assistant", step.reply.text)
         if isinstance(step.decision, FormatError):
             return (reply, Message("user", f"Tool response:\nError: {step.decision.reason}"))
@@ -117,7 +117,7 @@ class Awm:
         return isinstance(step.decision, Act) and step.decision.calls[0].name == LIST_TOOLS
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """Return a short thought (AWM's rules ask for one), the text, then the call.
+        """A short thought (AWM's rules ask for one), the text, then the call.
 
         Raises ValueError for more than one call.
         """
@@ -133,12 +133,12 @@ class Awm:
         return Reply("\n\n".join(parts))
 
     def opening_calls(self) -> tuple[Call, ...]:
-        """Return the call of `list_tools`."""
+        """The call of `list_tools`."""
         return (Call(LIST_TOOLS),)
 
 
 def _block_bodies(text: str) -> list[str]:
-    """Return the text between each opening tag and the next closing tag."""
+    """The text between each opening tag and the next closing tag."""
     bodies = []
     start = text.find(_OPEN)
     while start >= 0:
@@ -151,7 +151,7 @@ def _block_bodies(text: str) -> list[str]:
 
 
 def _function_call(call: Call) -> dict[str, Any]:
-    """Return the call of `list_tools` or `call_tool` that makes a tool call."""
+    """The call of `list_tools` or `call_tool` that makes a tool call."""
     if call.name == LIST_TOOLS:
         return {"name": LIST_TOOLS, "arguments": None}
     inner = {"tool_name": call.name, "arguments": _json(call.arguments).decode()}
@@ -159,7 +159,7 @@ def _function_call(call: Call) -> dict[str, Any]:
 
 
 def _decision(value: Any, decode: _Decode, new_id: str, lenient: bool) -> Decision:
-    """Return what the value of a block means. Raises ValueError when it is not an object."""
+    """What the value of a block means. Raises ValueError when it is not an object."""
     if lenient and isinstance(value, list) and value:
         value = value[0]
     if not isinstance(value, dict):
@@ -191,7 +191,7 @@ def _decision(value: Any, decode: _Decode, new_id: str, lenient: bool) -> Decisi
 
 
 def _object(value: Any, decode: _Decode) -> dict[str, Any] | None:
-    """Return an object that is given as such, as JSON text, or as nothing (then it is empty); None
+    """An object that is given as such, as JSON text, or as nothing (then it is empty); None
     for any other value."""
     if isinstance(value, str) and value.strip():
         try:
@@ -208,7 +208,7 @@ def _new_tools(tools: tuple[ToolSpec, ...]) -> str:
 
 
 def format_tool_list(briefing: Briefing) -> str:
-    """Return the result of `list_tools`.
+    """The result of `list_tools`.
 
     Example of one tool's part:
 

@@ -28,24 +28,24 @@ class Dialect(Protocol):
         """The name in settings and logs: native, hermes, awm or awm-tool."""
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
-        """Return the pinned head of every window: the system prompt and the task."""
+        """The pinned head of every window: the system prompt and the task."""
 
     def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
-        """Return the tools for the request's `tools` field; empty where the prompt lists them, or
+        """The tools for the request's `tools` field; empty where the prompt lists them, or
         the agent asks for them by a call."""
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """Return what the reply means. Never raises.
+        """What the reply means. Never raises.
 
         The calls of an Act get the ids `c{turn}-{i}`: servers repeat their own ids, and the world
         executes an id only once in an episode.
         """
 
     def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
-        """Return the result of a call that the harness answers itself; None: the world must."""
+        """The result of a call that the harness answers itself; None: the world must."""
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
-        """Return what a step adds to the history: the assistant's message, then the results of its
+        """What a step adds to the history: the assistant's message, then the results of its
         calls or the reason why it was malformed."""
 
     def pins(self, step: StepTaken) -> bool:
@@ -53,18 +53,18 @@ class Dialect(Protocol):
         list)."""
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """Return the reply by which an agent makes these calls, or gives this text as its answer:
+        """The reply by which an agent makes these calls, or gives this text as its answer:
         `read(write(calls, text))` returns the calls, or the answer where there are none.
 
         Raises ValueError for a text that this dialect would read as something else.
         """
 
     def opening_calls(self) -> tuple[Call, ...]:
-        """Return the calls that an agent must make before all others."""
+        """The calls that an agent must make before all others."""
 
 
 def call_id(turn: int, index: int) -> str:
-    """Return the id of a turn's call.
+    """The id of a turn's call.
 
     Example: call_id(3, 0) -> "c3-0"
     """
@@ -74,7 +74,7 @@ def call_id(turn: int, index: int) -> str:
 def user_messages(
     step: StepTaken, describe: Callable[[tuple[ToolSpec, ...]], str] | None = None
 ) -> tuple[Message, ...]:
-    """Return what the user says to an answer, as messages: none outside of dialogues, and where the
+    """What the user says to an answer, as messages: none outside of dialogues, and where the
     user ends the talk. `describe` renders the tools that the agent gets with it; None: the request
     contains them."""
     user = step.user
@@ -87,7 +87,7 @@ def user_messages(
 
 
 def result_text(result: ToolResult) -> str:
-    """Return the text of a result as the agent reads it; a failure begins with `Error: `."""
+    """The text of a result as the agent reads it; a failure begins with `Error: `."""
     return result.text if result.error is None else f"Error: {result.text}"
 
 
@@ -105,7 +105,7 @@ _TALK = (
 
 
 def preamble(briefing: Briefing) -> str:
-    """Return the part of the system prompt that all dialects share: the user, how to work, the
+    """The part of the system prompt that all dialects share: the user, how to work, the
     time, and the rules."""
     who = f" for {briefing.user}" if briefing.user else ""
     text = (
@@ -149,7 +149,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 def without_thoughts(text: str) -> str:
-    """Return the text without its `<think>…</think>` parts, stripped.
+    """The text without its `<think>…</think>` parts, stripped.
 
     A `</think>` alone ends a thought that the prompt began; a `<think>` alone begins a thought that
     was cut off.
@@ -174,7 +174,7 @@ def without_thoughts(text: str) -> str:
 
 
 def first_thought(text: str) -> str:
-    """Return the text inside the first `<think>…</think>`, stripped; empty where there is none."""
+    """The text inside the first `<think>…</think>`, stripped; empty where there is none."""
     before, closed, _ = text.partition(_CLOSE)
     return before.rpartition(_OPEN)[2].strip() if closed else ""
 
@@ -185,5 +185,5 @@ def ends_in_thought(text: str) -> bool:
 
 
 def answer_of(text: str) -> Answer:
-    """Return the final answer that a text without calls gives."""
+    """The final answer that a text without calls gives."""
     return Answer(without_thoughts(text))

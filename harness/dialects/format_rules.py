@@ -53,16 +53,16 @@ class FormatRules(Protocol):
     def decision_fault(
         self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
     ) -> str | None:
-        """Return why the reply is malformed, as a sentence for the agent; None: it is not."""
+        """Why the reply is malformed, as a sentence for the agent; None: it is not."""
 
     def results_fault(self, step: StepTaken) -> str | None:
-        """Return why the step, now with its results, is malformed; None: it is not."""
+        """Why the step, now with its results, is malformed; None: it is not."""
 
 
 def make_rules(
     settings: FormatSettings, dialect: Dialect, *, is_dialogue: bool = False
 ) -> FormatRules:
-    """Return the rules of a setting. Those about `list_tools` hold where the dialect has it; in a
+    """The rules of a setting. Those about `list_tools` hold where the dialect has it; in a
     dialogue the agent may speak before it calls a tool."""
     if settings.rules == "off":
         return NoRules()
@@ -97,7 +97,7 @@ class BasicRules:
     def decision_fault(
         self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
     ) -> str | None:
-        """Return the dialect's own reason."""
+        """The dialect's own reason."""
         return decision.reason if isinstance(decision, FormatError) else None
 
     def results_fault(self, step: StepTaken) -> str | None:
@@ -126,7 +126,7 @@ class AwmRules:
     def decision_fault(
         self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
     ) -> str | None:
-        """Return which rule the reply breaks, given the earlier steps."""
+        """Which rule the reply breaks, given the earlier steps."""
         if isinstance(decision, FormatError):
             return decision.reason
         if self._think and not first_thought(reply.text):
@@ -151,7 +151,7 @@ class AwmRules:
         return None
 
     def results_fault(self, step: StepTaken) -> str | None:
-        """Return the world's error about a tool that does not exist, or about its arguments."""
+        """The world's error about a tool that does not exist, or about its arguments."""
         for result in step.results:
             if result.error in ("unknown_tool", "arguments"):
                 return result.text

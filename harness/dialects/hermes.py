@@ -49,7 +49,7 @@ class Hermes:
         self._system = ScenarioText(_system_prompt)
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
-        """Return the system prompt with the tool list, and the task."""
+        """The system prompt with the tool list, and the task."""
         return (
             Message("system", self._system(briefing)),
             Message("user", briefing.instruction),
@@ -60,7 +60,7 @@ class Hermes:
         return ()
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """Return the calls in tags; where there are no tags, the text as the answer."""
+        """The calls in tags; where there are no tags, the text as the answer."""
         if ends_in_thought(reply.text):
             return FormatError("The reply stops inside <think>: it has no call and no answer.")
         text = without_thoughts(reply.text)
@@ -79,7 +79,7 @@ class Hermes:
         return None
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
-        """Return the assistant's text unchanged, then one user message with all results."""
+        """The assistant's text unchanged, then one user message with all results."""
         reply = Message("assistant", step.reply.text)
         if isinstance(step.decision, FormatError):
             return (reply, Message("user", step.decision.reason))
@@ -95,7 +95,7 @@ class Hermes:
         return False
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """Return the text, then a block for each call."""
+        """The text, then a block for each call."""
         if without_thoughts(text) != text.strip() or _OPEN in text or _CLOSE in text:
             raise ValueError("a text cannot hold <think> or <tool_call> tags")
         blocks = [
@@ -109,7 +109,7 @@ class Hermes:
 
 
 def call_block(encoded: bytes) -> str:
-    """Return a call, encoded as JSON, as a tagged block of text.
+    """A call, encoded as JSON, as a tagged block of text.
 
     Where the JSON contains something that reads like a tag, every `<` in it becomes an escape: so
     arguments may contain any text.
@@ -137,7 +137,7 @@ def _calls(text: str, turn: int) -> tuple[AgentCall, ...]:
 
 
 def _decode_block(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at `start`, and the offset behind its closing tag.
+    """The JSON value that begins at `start`, and the offset behind its closing tag.
 
     A string in the arguments may contain the closing tag: then a later tag ends the block.
     """
@@ -176,7 +176,7 @@ def _system_prompt(briefing: Briefing) -> str:
 
 
 def with_tools(system: str, tools: Sequence[ToolSpec]) -> str:
-    """Return a system prompt followed by the tools and how to call them."""
+    """A system prompt followed by the tools and how to call them."""
     return f"""{system}
 
 # Tools

@@ -17,7 +17,7 @@ _QUOTED_OBJECT = re.compile(r'"(\{.*\})"', re.DOTALL)
 
 
 def repair_json(text: str) -> Any:
-    """Return the value that a text most likely means. Raises ValueError when that is unclear.
+    """The value that a text most likely means. Raises ValueError when that is unclear.
 
     Example: repair_json("```json\\n{'order_id': 7,}\\n```") -> {"order_id": 7}
     """
@@ -40,7 +40,7 @@ def _unquote_objects(text: str) -> str:
 
 
 def _rewrite_first_value(text: str) -> str:
-    """Return the first object or array of a text, its quotes and brackets made strict JSON."""
+    """The first object or array of a text, its quotes and brackets made strict JSON."""
     begin = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
     if begin < 0:
         raise ValueError("no bracket")
@@ -76,7 +76,7 @@ def _rewrite_first_value(text: str) -> str:
 
 
 def _escape(token: str, rest: Iterator[str]) -> str:
-    """Return a token of a string, escaped as JSON requires; a backslash consumes one of `rest`."""
+    """A token of a string, escaped as JSON requires; a backslash consumes one of `rest`."""
     if token == "\\":
         following = next(rest, "")
         return following if following[:1] == "'" else token + following

@@ -41,18 +41,18 @@ class Native:
         self._system = ScenarioText(preamble)
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
-        """Return the system prompt and the task."""
+        """The system prompt and the task."""
         return (
             Message("system", self._system(briefing)),
             Message("user", briefing.instruction),
         )
 
     def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
-        """Return all of the scenario's tools."""
+        """All of the scenario's tools."""
         return briefing.tools
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """Return the reply's calls; where it has none, its text as the answer."""
+        """The reply's calls; where it has none, its text as the answer."""
         if not reply.calls:
             if ends_in_thought(reply.text):
                 return FormatError("The reply stops inside <think>: it has no call and no answer.")
@@ -76,7 +76,7 @@ class Native:
         return None
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
-        """Return the assistant's message with its calls, then one tool message for each result.
+        """The assistant's message with its calls, then one tool message for each result.
 
         The calls of a malformed reply are rendered as text: servers refuse a history in which a
         call has no result, or arguments that are not an object.
@@ -99,7 +99,7 @@ class Native:
         return False
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """Return the calls in the form of the chat API, or the answer."""
+        """The calls in the form of the chat API, or the answer."""
         if not calls:
             if without_thoughts(text) != text.strip():
                 raise ValueError("an answer cannot hold <think> or </think>")
@@ -118,7 +118,7 @@ class Native:
 def _with_usable_ids(
     sent: tuple[AgentCall, ...], read: tuple[AgentCall, ...]
 ) -> tuple[AgentCall, ...]:
-    """Return the calls with the server's own ids, for the history that is sent back to it; with the
+    """The calls with the server's own ids, for the history that is sent back to it; with the
     dialect's ids where the server sent a call without an id, or one id twice."""
     ids = {call.id for call in sent}
     return sent if len(ids) == len(sent) and "" not in ids else read

@@ -11,7 +11,7 @@ NAMES = ("native", "hermes", "awm", "awm-tool")
 
 
 def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
-    """Return the dialect of a name, as in a setting or in a log.
+    """The dialect of a name, as in a setting or in a log.
 
     With `lenient` off, AWM's protocol is read strictly, as its format rules require. It changes how
     replies are read, never how a history is rendered. Raises SettingsError.

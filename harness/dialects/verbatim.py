@@ -14,6 +14,6 @@ class Verbatim(Native):
     name = "verbatim"
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
-        """Return the system prompt, where there is one, and the task."""
+        """The system prompt, where there is one, and the task."""
         system = (Message("system", briefing.rules),) if briefing.rules else ()
         return (*system, Message("user", briefing.instruction))

@@ -57,7 +57,7 @@ class RequestLog:
 class FleetAdmission:
     """The admission of all workers, and its slots: `send` gives a worker its share. The limit is
     divided among the workers that want to play (`wants`). A share may be 0: then the worker's live
-    episodes are parked, until the limit grows or the others have no episode left."""
+    episodes are paused, until the limit grows or the others have no episode left."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Leases for a worker that cannot read the log: they carry what it has of the episode."""
+"""Assignments for a worker that cannot read the log: they carry what it has of the episode."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,36 +7,39 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.trajectory import Trajectory, assemble
-from rehearsal_room.harness.fleet.messages import Lease, Leases
+from rehearsal_room.harness.fleet.messages import EpisodeAssignment, EpisodeAssignments
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import EncodedRecord, record_of
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 
 
-def with_logged(leases: Leases, folder: Path, plans: Sequence[EpisodePlan]) -> Leases:
-    """The leases; those that go on with an episode of the log have its attempts so far. Reads the
-    log, if there are such leases. Raises LogError."""
-    if not any(map(_goes_on, leases.leases)):
-        return leases
+def with_logged(
+    assignments: EpisodeAssignments, folder: Path, plans: Sequence[EpisodePlan]
+) -> EpisodeAssignments:
+    """The assignments; those that go on with an episode of the log have its attempts so far. Reads
+    the log, if there are such assignments. Raises LogError."""
+    if not any(map(_goes_on, assignments.leases)):
+        return assignments
     with open_reader(folder) as reader:
-        return Leases(
+        return EpisodeAssignments(
             [
                 msgspec.structs.replace(
-                    lease, logged=reader.attempts(plans[lease.index].episode, lease.attempt)
+                    assignment,
+                    logged=reader.attempts(plans[assignment.index].episode, assignment.attempt),
                 )
-                if _goes_on(lease)
-                else lease
-                for lease in leases.leases
+                if _goes_on(assignment)
+                else assignment
+                for assignment in assignments.leases
             ]
         )
 
 
-def _goes_on(lease: Lease) -> bool:
-    return lease.attempt > 1 or lease.judge_from is not None
+def _goes_on(assignment: EpisodeAssignment) -> bool:
+    return assignment.attempt > 1 or assignment.judge_from is not None
 
 
 class CarriedAttempts:
-    """The attempts at an episode that a lease carries, read as LogReader reads them."""
+    """The attempts at an episode that an assignment carries, read as LogReader reads them."""
 
     def __init__(self, records: Sequence[EncodedRecord]) -> None:
         self._records = records

@@ -5,12 +5,12 @@ from collections import deque
 
 import anyio
 
-from rehearsal_room.harness.fleet.messages import Frames, FromWorker, ToWorker, frame_of
+from rehearsal_room.harness.fleet.messages import FleetFrames, FromWorker, ToWorker, frame_of
 
 _READ_BYTES = 2**18  # at a time
 
 
-class Connection:
+class FrameConnection:
     """Sends frames in the order of `put`, and receives frames. `send_all` is its task."""
 
     max_queued = 4
@@ -18,7 +18,7 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
-        self._frames = Frames()
+        self._frames = FleetFrames()
         self._received: deque[bytes] = deque()
         self._outgoing: deque[bytes] = deque()
         self._work = anyio.Event()

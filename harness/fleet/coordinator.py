@@ -1,4 +1,4 @@
-"""The coordinator's work with its workers: lease episodes, store what they send, replace the dead.
+"""The coordinator's work with its workers: assign episodes, store what they send, replace the dead.
 
 Invariants: at most `concurrency` episodes run, the sum of the workers' shares; where admission
 adapts (harness.fleet.admission), the shares change. A record is
@@ -16,22 +16,22 @@ from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
 from rehearsal_room.harness.core.errors import ProcessError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.fleet.admission import FleetAdmission
+from rehearsal_room.harness.fleet.assignments import AssignmentBook
 from rehearsal_room.harness.fleet.faults import exception_of
-from rehearsal_room.harness.fleet.leases import LeaseBook
 from rehearsal_room.harness.fleet.messages import (
-    Batch,
-    Failed,
+    AdmissionShare,
+    EpisodeAssignments,
     FromWorker,
     Heartbeat,
-    Leases,
     Measured,
-    Ready,
+    ProcessFailed,
+    ProcessReady,
+    RecordBatch,
     Requests,
     SendWorlds,
-    Share,
     Stop,
     Stored,
-    Worlds,
+    WorldSnapshots,
 )
 from rehearsal_room.harness.fleet.process_worker import WorkerHandle
 from rehearsal_room.harness.log.schema import EncodedRecord, ScenarioSnapshot, decode_snapshot
@@ -85,13 +85,13 @@ def _started(start: StartWorker, number: int) -> WorkerHandle:
 
 async def _wait_until_ready(handle: WorkerHandle, silence: float) -> str:
     """Wait until a worker has hosted its worlds; return its sandbox level."""
-    while not isinstance(message := await _next(handle, silence), Ready):
+    while not isinstance(message := await _next(handle, silence), ProcessReady):
         pass
     _require_same_version(handle, message)
     return message.level
 
 
-def _require_same_version(handle: WorkerHandle, ready: Ready) -> None:
+def _require_same_version(handle: WorkerHandle, ready: ProcessReady) -> None:
     """Raise ProcessError where a worker runs another version of this project."""
     if ready.version != (here := distribution.version()):
         raise ProcessError(
@@ -101,7 +101,7 @@ def _require_same_version(handle: WorkerHandle, ready: Ready) -> None:
 
 
 async def _worlds_of(handle: WorkerHandle, silence: float) -> list[ScenarioSnapshot]:
-    while not isinstance(message := await _next(handle, silence), Worlds):
+    while not isinstance(message := await _next(handle, silence), WorldSnapshots):
         pass
     return [decode_snapshot(data) for data in message.snapshots]
 
@@ -116,7 +116,7 @@ async def _next(handle: WorkerHandle, silence: float) -> FromWorker:
             f"{handle.name} {why} before its first episode ({handle.end()}); what it wrote to "
             "standard error says more"
         ) from exc
-    if isinstance(message, Failed):
+    if isinstance(message, ProcessFailed):
         raise exception_of(message)
     return message
 
@@ -126,7 +126,7 @@ class Coordinator:
 
     def __init__(
         self,
-        book: LeaseBook,
+        book: AssignmentBook,
         log: LogWriter,
         *,
         start: StartWorker,
@@ -217,7 +217,7 @@ class Coordinator:
     async def _receive(self, live: "_Live") -> str:
         handle = live.handle
         if self._admission is not None:
-            handle.put(Share(self._shares[handle.number]))
+            handle.put(AdmissionShare(self._shares[handle.number]))
         self._fill(live)
         while True:
             try:
@@ -227,21 +227,21 @@ class Coordinator:
             except TimeoutError:
                 return f"no heartbeat for {self._timeout:g} s"
             match message:
-                case Batch(number, records):
+                case RecordBatch(number, records):
                     await self._store(live, number, records)
                 case Requests():
                     if self._admission is not None:
                         self._admission.take(handle.number, message)
-                case Ready():
+                case ProcessReady():
                     _require_same_version(handle, message)
                     live.is_ready = True
                     self._fill(live)
-                case Heartbeat() | Worlds():
+                case Heartbeat() | WorldSnapshots():
                     pass
                 case Measured():
                     self.measured.append(message)
                     return ""
-                case Failed():
+                case ProcessFailed():
                     raise exception_of(message)
 
     async def _store(self, live: "_Live", number: int, records: list[EncodedRecord]) -> None:
@@ -259,7 +259,7 @@ class Coordinator:
         await self._log.wait_for_room()
 
     def _fill(self, live: "_Live") -> None:
-        """Lease what the worker has room for: as many again as it plays at once, so that it need
+        """Assign what the worker has room for: as many again as it plays at once, so that it need
         not wait for the next, or several times as many (`ahead`), but then at most half of its part
         of what is left: all shall end together. One that still hosts its worlds gets none: others
         may be sooner."""
@@ -270,9 +270,9 @@ class Coordinator:
         part = self._book.num_waiting // (2 * len(self._shares))
         ahead = min(live.handle.ahead * share, max(share, part))
         room = share + ahead - self._book.count_leased(number)
-        leases = self._book.take(number, room) if room > 0 else []
-        if leases:
-            live.handle.put(Leases(leases))
+        assignments = self._book.take(number, room) if room > 0 else []
+        if assignments:
+            live.handle.put(EpisodeAssignments(assignments))
 
     def _wants_to_play(self, number: int) -> bool:
         """Whether a worker has an episode, or could have one."""
@@ -282,7 +282,7 @@ class Coordinator:
         """Admission gives a worker another share."""
         self._shares[number] = share
         if (live := self._live.get(number)) is not None:
-            live.handle.put(Share(share))
+            live.handle.put(AdmissionShare(share))
             self._fill(live)
 
     def _acknowledge(self) -> None:
@@ -295,10 +295,10 @@ class Coordinator:
                 live.handle.put(Stored(number))
 
     async def _lose(self, handle: WorkerHandle, why: str) -> None:
-        """A worker died: lease its episodes to others. Raises ProcessError where this goes on and
+        """A worker died: assign its episodes to others. Raises ProcessError where this goes on and
         on, and LogError."""
-        # Before its episodes are leased again, which any worker's message may bring about: the next
-        # attempt reads the turns that it keeps.
+        # Before its episodes are assigned again, which any worker's message may bring about: the
+        # next attempt reads the turns that it keeps.
         await self._log.flush()
         num_lost = self._book.lose(handle.number)
         if self._admission is not None:

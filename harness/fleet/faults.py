@@ -6,7 +6,7 @@ import traceback
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.harness.core.errors import HarnessError
-from rehearsal_room.harness.fleet.messages import Failed
+from rehearsal_room.harness.fleet.messages import ProcessFailed
 from rehearsal_room.scenarios.errors import ScenarioError
 
 _EXPECTED = (HarnessError, PoolError, ScenarioError)
@@ -16,14 +16,14 @@ class WorkerTraceback(Exception):
     """The cause of an exception that came from a rollout process: the traceback there."""
 
 
-def failed_of(exc: BaseException) -> Failed:
+def failed_of(exc: BaseException) -> ProcessFailed:
     """The exception as a message."""
     kind = type(exc)
     text = "".join(traceback.format_exception(exc))
-    return Failed(kind.__module__, kind.__qualname__, str(exc), text)
+    return ProcessFailed(kind.__module__, kind.__qualname__, str(exc), text)
 
 
-def exception_of(failed: Failed) -> Exception:
+def exception_of(failed: ProcessFailed) -> Exception:
     """The exception: of the same type, if it is one of Rehearsal's or Python's own and is made from
     its message; else a RuntimeError that names the type. A bug has the traceback as its cause."""
     module = builtins if failed.module == "builtins" else sys.modules.get(failed.module)
@@ -38,7 +38,7 @@ def exception_of(failed: Failed) -> Exception:
     return found
 
 
-def _made(kind: type[Exception], failed: Failed) -> Exception:
+def _made(kind: type[Exception], failed: ProcessFailed) -> Exception:
     try:
         found = kind(failed.message)
     except TypeError:

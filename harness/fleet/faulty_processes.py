@@ -14,7 +14,12 @@ from rehearsal_room.harness.chaos.triggers import draw
 from rehearsal_room.harness.chaos.workers import stop_for
 from rehearsal_room.harness.core.events import FaultInjected
 from rehearsal_room.harness.fleet.coordinator import StartWorker
-from rehearsal_room.harness.fleet.messages import Batch, FromWorker, Leases, ToWorker
+from rehearsal_room.harness.fleet.messages import (
+    EpisodeAssignments,
+    FromWorker,
+    RecordBatch,
+    ToWorker,
+)
 from rehearsal_room.harness.fleet.process_worker import WorkerHandle
 
 
@@ -105,8 +110,8 @@ class WatchedProcess:
         return self._inner.name
 
     def put(self, message: ToWorker) -> None:
-        if isinstance(message, Leases):
-            self.num_episodes += sum(lease.judge_from is None for lease in message.leases)
+        if isinstance(message, EpisodeAssignments):
+            self.num_episodes += sum(assignment.judge_from is None for assignment in message.leases)
         self._inner.put(message)
 
     async def send_all(self) -> None:
@@ -114,7 +119,7 @@ class WatchedProcess:
 
     async def receive(self, within: float) -> FromWorker:
         message = await self._inner.receive(within)
-        if isinstance(message, Batch):
+        if isinstance(message, RecordBatch):
             self.num_episodes -= sum(record[3] == "ended" for record in message.records)
         return message
 

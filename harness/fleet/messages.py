@@ -14,7 +14,7 @@ from rehearsal_room.harness.log.schema import EncodedRecord
 _LENGTH = struct.Struct("<I")
 
 
-class Lease(msgspec.Struct, frozen=True, array_like=True):
+class EpisodeAssignment(msgspec.Struct, frozen=True, array_like=True):
     """An episode that a process is to play, or only to judge."""
 
     index: int  # in the plan of the run
@@ -24,10 +24,10 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     logged: list[EncodedRecord] = []
 
 
-class Leases(msgspec.Struct, frozen=True, tag="leases"):
+class EpisodeAssignments(msgspec.Struct, frozen=True, tag="leases"):
     """Further episodes for a process."""
 
-    leases: list[Lease]
+    leases: list[EpisodeAssignment]
 
 
 class Stored(msgspec.Struct, frozen=True, tag="stored"):
@@ -46,16 +46,16 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     cancel: bool = False
 
 
-class Share(msgspec.Struct, frozen=True, tag="share"):
+class AdmissionShare(msgspec.Struct, frozen=True, tag="share"):
     """The process may run so many episodes at once, where admission adapts."""
 
     limit: int
 
 
-ToWorker = Leases | Stored | SendWorlds | Share | Stop
+ToWorker = EpisodeAssignments | Stored | SendWorlds | AdmissionShare | Stop
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class ProcessReady(msgspec.Struct, frozen=True, tag="ready"):
     """The worlds are hosted; episodes may come. `level` is the sandbox of untrusted code, `version`
     that of this project there; messages of another version may mean something else."""
 
@@ -63,13 +63,13 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     version: str = ""  # empty: an older one, which does not say
 
 
-class Worlds(msgspec.Struct, frozen=True, tag="worlds"):
+class WorldSnapshots(msgspec.Struct, frozen=True, tag="worlds"):
     """The snapshots of the run's scenarios, each as MessagePack."""
 
     snapshots: list[bytes]
 
 
-class Batch(msgspec.Struct, frozen=True, tag="batch"):
+class RecordBatch(msgspec.Struct, frozen=True, tag="batch"):
     """Records in their order. Batches are numbered from 1."""
 
     number: int
@@ -107,10 +107,10 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     room_s: float = 0.0  # time that episodes waited until records were stored, summed
     worst_lag_s: float = 0.0  # the longest time for which the loop was blocked
     culprit: str = ""  # what blocked it then
-    held_back_s: float = 0.0  # time that live episodes were parked by admission, summed
+    held_back_s: float = 0.0  # time that live episodes were paused by admission, summed
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class ProcessFailed(msgspec.Struct, frozen=True, tag="failed"):
     """The last message of a process in which something failed that ends the run."""
 
     module: str  # of the exception's type
@@ -119,7 +119,9 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     traceback: str
 
 
-FromWorker = Ready | Worlds | Batch | Heartbeat | Requests | Measured | Failed
+FromWorker = (
+    ProcessReady | WorldSnapshots | RecordBatch | Heartbeat | Requests | Measured | ProcessFailed
+)
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker = msgspec.msgpack.Decoder(ToWorker).decode
@@ -137,7 +139,7 @@ def frame_of(message: ToWorker | FromWorker) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-class Frames:
+class FleetFrames:
     """Cuts a stream of bytes into the contents of frames."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import anyio
 
-from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.connection import FrameConnection
 from rehearsal_room.harness.fleet.fork_server import ForkServer
 from rehearsal_room.harness.fleet.messages import FromWorker, ToWorker, from_worker
 
@@ -47,7 +47,7 @@ class ProcessWorker:
         self.number = number
         self._server = server
         self.pid, sock = server.spawn(number)
-        self._connection = Connection(sock)
+        self._connection = FrameConnection(sock)
         self._how: str | None = None  # how it ended
 
     @property

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from rehearsal_room.harness.fleet.assignments import AssignmentBook, UnjudgedEpisode
 from rehearsal_room.harness.fleet.coordinator import Coordinator, StartWorker
-from rehearsal_room.harness.fleet.leases import LeaseBook, Unjudged
 from rehearsal_room.harness.fleet.messages import Measured, floats_in
 from rehearsal_room.harness.fleet.process_worker import WorkerHandle
 from rehearsal_room.harness.log.recorder import Recorder
@@ -49,8 +49,8 @@ async def run_fleet(
 
     Raises LogError, BusError, ProcessError, and what failed in a worker.
     """
-    unjudged = [Unjudged(row.episode, row.attempt, seq) for row, seq in left.unjudged]
-    book = LeaseBook(left.plans, left.missing, unjudged, judged=fleet.judges)
+    unjudged = [UnjudgedEpisode(row.episode, row.attempt, seq) for row, seq in left.unjudged]
+    book = AssignmentBook(left.plans, left.missing, unjudged, judged=fleet.judges)
     opened = running(
         folder,
         fleet.worlds,

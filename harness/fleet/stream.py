@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from rehearsal_room.harness.core.events import Record
-from rehearsal_room.harness.fleet.messages import Batch
+from rehearsal_room.harness.fleet.messages import RecordBatch
 from rehearsal_room.harness.fleet.transport import Transport
 from rehearsal_room.harness.log.schema import encoded
 
@@ -86,7 +86,9 @@ class StreamSink:
                 del self._buffer[:_MAX_BATCH]
                 self._num_batches += 1
                 self._sent.append((self._num_batches, batch))
-                self._connection.put(Batch(self._num_batches, [encoded(each) for each in batch]))
+                self._connection.put(
+                    RecordBatch(self._num_batches, [encoded(each) for each in batch])
+                )
                 await anyio.lowlevel.checkpoint()
 
     async def publish_stored(self) -> None:

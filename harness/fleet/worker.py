@@ -1,4 +1,4 @@
-"""A rollout process: plays the episodes that the coordinator leases to it, with a loop and a pool
+"""A rollout process: plays the episodes that the coordinator assigns to it, with a loop and a pool
 of its own, and streams their records back. It writes no file of the run.
 
 It has the parts of a run that this process plays, and where the judge asks no models the judge. In
@@ -24,25 +24,25 @@ from rehearsal_room.harness.bus.local import LocalBus
 from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile
 from rehearsal_room.harness.continuation.beginning import Beginning
-from rehearsal_room.harness.continuation.kept_turns import KeptTurns, open_kept_turns
+from rehearsal_room.harness.continuation.resumed_turns import KeptTurns, open_resumed_turns
 from rehearsal_room.harness.core.events import encode
 from rehearsal_room.harness.core.loop_lag import LagMonitor
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.fleet.admission import REPORT_S, RequestLog
 from rehearsal_room.harness.fleet.carried import CarriedAttempts
-from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.connection import FrameConnection
 from rehearsal_room.harness.fleet.faults import failed_of
 from rehearsal_room.harness.fleet.messages import (
+    AdmissionShare,
+    EpisodeAssignment,
+    EpisodeAssignments,
     Heartbeat,
-    Lease,
-    Leases,
     Measured,
-    Ready,
+    ProcessReady,
     SendWorlds,
-    Share,
     Stop,
     Stored,
-    Worlds,
+    WorldSnapshots,
     to_worker,
 )
 from rehearsal_room.harness.fleet.stream import StreamSink
@@ -71,7 +71,7 @@ from rehearsal_room.harness.users.opening import users_of
 from rehearsal_room.scenarios import distribution
 from rehearsal_room.scenarios.format import Scenario, Task
 
-PlayOne = Callable[[Lease], Coroutine[Any, Any, None]]  # plays one leased episode
+PlayOne = Callable[[EpisodeAssignment], Coroutine[Any, Any, None]]  # plays one assigned episode
 HEARTBEAT_S = 0.5  # seconds between two heartbeats
 
 
@@ -80,7 +80,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
 
     settings: Settings
     # Of the run; its log is read for the turns that an episode keeps. None: the run has its folder
-    # on another machine, and the leases carry what is needed.
+    # on another machine, and the assignments carry what is needed.
     folder: Path | None
     tasks: Sequence[tuple[Scenario, Task]]
     plans: Sequence[EpisodePlan]  # of the whole run
@@ -96,12 +96,12 @@ def work(spec: WorkerSpec, sock: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides
 
     async def serve() -> None:
-        await Worker(spec, Connection(sock)).serve()
+        await RolloutWorker(spec, FrameConnection(sock)).serve()
 
     run(serve)
 
 
-class Worker:
+class RolloutWorker:
     """One rollout process. `serve` is its whole life."""
 
     def __init__(self, spec: WorkerSpec, connection: Transport) -> None:
@@ -111,16 +111,16 @@ class Worker:
         self._bus = LocalBus()
         publish = None if spec.open_judge is None else self._bus.publish
         self._sink = StreamSink(self._connection, publish)
-        self._waiting: deque[Lease] = deque()
-        self._leased = anyio.Event()
+        self._waiting: deque[EpisodeAssignment] = deque()
+        self._assigned = anyio.Event()
         self._worlds_wanted = anyio.Event()
         self._stopped = anyio.Event()
         self._episodes = anyio.CancelScope()
-        self._kept_turns: KeptTurns | None = None  # None: no episode has kept any yet
+        self._resumed_turns: KeptTurns | None = None  # None: no episode has kept any yet
         self._slots: Slots | None = None  # None: nothing is played yet
         self._requests: RequestLog | None = None  # None: the number of episodes is given
         self._share = spec.settings.number_at_once  # episodes at once
-        connection.hurry(True)  # until there are leases
+        connection.hurry(True)  # until there are assignments
         if spec.settings.is_adaptive and isinstance(spec.policy, Observable):
             self._requests, self._share = RequestLog(), 0
 
@@ -147,15 +147,15 @@ class Worker:
             except anyio.EndOfStream:
                 os._exit(1)  # the coordinator is gone: nothing can be stored
             match to_worker(data):
-                case Leases(leases):
-                    self._waiting += leases
+                case EpisodeAssignments(assignments):
+                    self._waiting += assignments
                     self._hurry_for_leases()
-                    self._leased.set()
+                    self._assigned.set()
                 case Stored(batch):
                     self._sink.on_stored(batch)
                 case SendWorlds():
                     self._worlds_wanted.set()
-                case Share(limit):
+                case AdmissionShare(limit):
                     self._take_share(limit)
                 case Stop(cancel):
                     self._stopped.set()
@@ -169,7 +169,7 @@ class Worker:
             await anyio.sleep(HEARTBEAT_S)
 
     async def _play(self) -> None:
-        """Open what the episodes need, play what is leased until stopped, and close it."""
+        """Open what the episodes need, play what is assigned until stopped, and close it."""
         spec, settings = self._spec, self._spec.settings
         async with AsyncExitStack() as stack:
             report = name_trusted if spec.names_trusted else _name_none
@@ -200,15 +200,15 @@ class Worker:
                 spec.policy.observe(self._requests)
             meters = Meters(pool, lag=self._lag)
             meters.start()
-            self._connection.put(Ready(pool.level, distribution.version()))
+            self._connection.put(ProcessReady(pool.level, distribution.version()))
             with self._episodes:
-                await self._play_leased(parts, meters)
+                await self._play_assigned(parts, meters)
             await self._sink.flush()
             meters.stop()
             statistics = {} if spec.policy is None else spec.policy.statistics()
             self._connection.put(_measured(meters, statistics, self._sink.room_s))
 
-    async def _play_leased(self, parts: RunParts, meters: Meters) -> None:
+    async def _play_assigned(self, parts: RunParts, meters: Meters) -> None:
         bus = None if parts.judge is None else self._bus
         opened = attended(self._sink, bus, parts, meters=meters, live=parts.pool)
         async with opened as session:
@@ -240,10 +240,10 @@ class Worker:
             self._slots.resize(change)
 
     async def _begin_leased(self, context: RunContext) -> None:
-        """Begin what is leased whenever there are free slots, until cancelled."""
+        """Begin what is assigned whenever there are free slots, until cancelled."""
         while True:
-            await self._leased.wait()
-            self._leased = anyio.Event()
+            await self._assigned.wait()
+            self._assigned = anyio.Event()
             context.slots.begin_more()
 
     def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: PlayOne) -> bool:
@@ -254,53 +254,61 @@ class Worker:
         return True
 
     def _hurry_for_leases(self) -> None:
-        """The coordinator leases further episodes when it gets to know that some have ended, so
+        """The coordinator assigns further episodes when it gets to know that some have ended, so
         this must not wait where few are left to begin. Nor may what admission has to know."""
         is_short = len(self._waiting) < self._share
         self._connection.hurry(is_short or self._requests is not None)
 
     async def _episode(
-        self, context: RunContext, parts: RunParts, stack: ExitStack, lease: Lease
+        self, context: RunContext, parts: RunParts, stack: ExitStack, assignment: EpisodeAssignment
     ) -> None:
         """Play or judge one episode, and give its slot back. What reads the log is closed by
         `stack`."""
-        plan = self._spec.plans[lease.index]
-        if lease.judge_from is not None:
-            await self._judge_logged(context, parts, plan.episode, lease)
+        plan = self._spec.plans[assignment.index]
+        if assignment.judge_from is not None:
+            await self._judge_logged(context, parts, plan.episode, assignment)
         else:
-            plan = msgspec.structs.replace(plan, attempt=lease.attempt)
-            kept = self._kept_turns_of(lease, context, stack) if lease.attempt > 1 else None
+            plan = msgspec.structs.replace(plan, attempt=assignment.attempt)
+            kept = (
+                self._resumed_turns_of(assignment, context, stack)
+                if assignment.attempt > 1
+                else None
+            )
             await play(plan, context, parts, kept)
         context.slots.release()
 
-    def _kept_turns_of(self, lease: Lease, context: RunContext, stack: ExitStack) -> KeptTurns:
+    def _resumed_turns_of(
+        self, assignment: EpisodeAssignment, context: RunContext, stack: ExitStack
+    ) -> KeptTurns:
         if self._spec.folder is None:
-            return KeptTurns(CarriedAttempts(lease.logged), context.dialect, context.history)
-        if self._kept_turns is None:
-            opened = open_kept_turns(self._spec.folder, context.dialect, context.history)
-            self._kept_turns = stack.enter_context(opened)
-        return self._kept_turns
+            return KeptTurns(CarriedAttempts(assignment.logged), context.dialect, context.history)
+        if self._resumed_turns is None:
+            opened = open_resumed_turns(self._spec.folder, context.dialect, context.history)
+            self._resumed_turns = stack.enter_context(opened)
+        return self._resumed_turns
 
     async def _judge_logged(
-        self, context: RunContext, parts: RunParts, episode: str, lease: Lease
+        self, context: RunContext, parts: RunParts, episode: str, assignment: EpisodeAssignment
     ) -> None:
         """Judge from the log an episode whose process died before its verdict."""
-        assert parts.judge is not None and lease.judge_from is not None
-        trajectory = self._logged(episode, lease)
-        context.recorder.open(episode, seq=lease.judge_from)
-        context.recorder.stamp(episode, lease.attempt, await parts.judge.verdict(trajectory))
+        assert parts.judge is not None and assignment.judge_from is not None
+        trajectory = self._logged(episode, assignment)
+        context.recorder.open(episode, seq=assignment.judge_from)
+        context.recorder.stamp(episode, assignment.attempt, await parts.judge.verdict(trajectory))
         context.recorder.close(episode)
 
-    def _logged(self, episode: str, lease: Lease) -> Trajectory:
+    def _logged(self, episode: str, assignment: EpisodeAssignment) -> Trajectory:
         if self._spec.folder is None:
-            return CarriedAttempts(lease.logged).trajectory(episode, attempt=lease.attempt)
+            return CarriedAttempts(assignment.logged).trajectory(
+                episode, attempt=assignment.attempt
+            )
         with open_reader(self._spec.folder) as reader:
-            return reader.trajectory(episode, attempt=lease.attempt)
+            return reader.trajectory(episode, attempt=assignment.attempt)
 
     async def _send_worlds(self, parts: RunParts) -> None:
         await self._worlds_wanted.wait()
         worlds = [await snapshot_of(parts.pool, one) for one in scenarios_of(self._spec.plans)]
-        self._connection.put(Worlds([encode(world) for world in worlds]))
+        self._connection.put(WorldSnapshots([encode(world) for world in worlds]))
 
 
 def _name_none(_scenarios: Sequence[Scenario]) -> None:

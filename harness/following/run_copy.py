@@ -23,13 +23,13 @@ import anyio.abc
 import msgspec
 import structlog
 
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.local import DEPTH, KINDS
 from rehearsal_room.harness.bus.mqtt_follower import Follower
 from rehearsal_room.harness.bus.mqtt_parts import part_of
 from rehearsal_room.harness.bus.mqtt_runs import status_of
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
-from rehearsal_room.harness.bus.mqtt_wire import RUN_TOML, START, Presence, Status
+from rehearsal_room.harness.bus.mqtt_wire import RUN_TOML, START, Presence, RunStatus
 from rehearsal_room.harness.core.errors import BusError, LogError
 from rehearsal_room.harness.core.events import Ending, EpisodeStarted, Record
 from rehearsal_room.harness.following.copied import Copied, read_copied, write_copied
@@ -45,7 +45,7 @@ _log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def open_copy(
-    settings: MqttSettings, status: Status, folder: Path, *, is_lasting: bool = True
+    settings: MqttSettings, status: RunStatus, folder: Path, *, is_lasting: bool = True
 ) -> AsyncIterator[None]:
     """Copy the run with this status from a broker into a folder, in the background, until all its
     episodes have ended or the block is left. The block begins when the copy's log can be read.
@@ -59,7 +59,7 @@ async def open_copy(
         yield
 
 
-async def _begin(settings: MqttSettings, status: Status, folder: Path) -> Copied:
+async def _begin(settings: MqttSettings, status: RunStatus, folder: Path) -> Copied:
     """Make the folder, or check that it has a copy of this run; return how far that is."""
     copied, run_toml = read_copied(folder), folder / RUN_TOML
     if copied is not None and copied.log != status.log:
@@ -87,7 +87,7 @@ def _write(path: Path, data: bytes) -> None:
 
 async def _copy(
     settings: MqttSettings,
-    status: Status,
+    status: RunStatus,
     folder: Path,
     copied: Copied,
     is_lasting: bool,
@@ -110,7 +110,7 @@ class _Copying:
     def __init__(
         self,
         settings: MqttSettings,
-        status: Status,
+        status: RunStatus,
         folder: Path,
         log: LogWriter,
         copied: Copied,
@@ -189,7 +189,7 @@ class _Copying:
                 saved = anyio.current_time()
         self._have = follower.have(self._status.log)
 
-    def _check(self, status: Status) -> None:
+    def _check(self, status: RunStatus) -> None:
         if status.log != self._status.log:
             raise LogError(
                 f"{self._folder}: another run has begun under the name {self._status.run!r}"
@@ -223,7 +223,7 @@ class _Copying:
         write_copied(self._folder, self._copied)
 
 
-def _is_interrupted(status: Status | None) -> bool:
+def _is_interrupted(status: RunStatus | None) -> bool:
     """Whether a run that has ended left out episodes or verdicts, so that it may be resumed."""
     if status is None:
         return False
@@ -231,6 +231,6 @@ def _is_interrupted(status: Status | None) -> bool:
     return status.counts.get(kind, 0) < status.episodes
 
 
-def _is_judged(status: Status) -> bool:
+def _is_judged(status: RunStatus) -> bool:
     """Whether each episode of a run gets a verdict while it is played."""
     return status.judge not in ("", "none")

@@ -4,7 +4,7 @@ The run's log has one writer: the run. So the judge keeps a log of its own, with
 verdicts, from which they are handed to the run's writer:
 
     runs/<name>/judge/episodes.sqlite    the verdicts of a judge on the same file system
-    <copy>/judge/episodes.sqlite         those of a judge elsewhere, in its copy of the run
+    <copy>/judge/episodes.sqlite         those of an external judge, in its copy of the run
 
 The run reads the first itself; the second is published on the broker as a log of its own, under
 `verdicts_topic`. A run with `judge = "elsewhere"` takes each verdict as it comes, one for each
@@ -22,7 +22,7 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 
 FOLDER = "judge"  # of the verdicts, in the folder of the run or of its copy
 
-Key = tuple[str, int]  # an attempt at an episode: its name, and the attempt's number
+AttemptKey = tuple[str, int]  # an attempt at an episode: its name, and the attempt's number
 
 
 def verdicts_topic(run: str, log: str) -> str:
@@ -47,7 +47,7 @@ def verdicts_of(reader: LogReader) -> Iterator[Record]:
             yield record
 
 
-def judged_by(reader: LogReader, judge: str) -> set[Key]:
+def judged_by(reader: LogReader, judge: str) -> set[AttemptKey]:
     """The attempts on which a log has a verdict of the judge with this name. Raises LogError."""
     return {
         (record.episode, record.attempt)

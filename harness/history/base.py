@@ -1,4 +1,4 @@
-"""The Protocol of a history policy: a rule for which turns of an episode the agent may see.
+"""The Protocol of a history window: a rule for which turns of an episode the agent may see.
 
 A policy is shared by many episodes and makes one HistoryState for each. It has a spec (the setting
 from which it can be made again) and a fingerprint: logs and checkpoints compare fingerprints to
@@ -37,10 +37,10 @@ class HistoryState(Protocol):
         """Add the agent's summary; policies that ask for none ignore it."""
 
     def visible(self) -> VisibleHistory:
-        """Return what is shown now."""
+        """What is shown now."""
 
 
-class HistoryPolicy(Protocol):
+class HistoryWindow(Protocol):
     """A rule for which turns are shown."""
 
     @property
@@ -52,18 +52,18 @@ class HistoryPolicy(Protocol):
         """16 hexadecimal digits; equal for policies that show the same windows."""
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
-        """Return the empty history of one episode, whose windows begin with this head."""
+        """The empty history of one episode, whose windows begin with this head."""
 
 
 def fingerprint_of(spec: str, *dependencies: str) -> str:
-    """Return the fingerprint of a policy; `dependencies` names everything besides the setting that
+    """The fingerprint of a policy; `dependencies` names everything besides the setting that
     its windows depend on."""
     text = " ".join((f"history {_VERSION} {spec}", *dependencies))
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def messages_of(turns: Sequence[Sequence[Message]]) -> list[Message]:
-    """Return the messages of some turns, in order."""
+    """The messages of some turns, in order."""
     messages: list[Message] = []
     for turn in turns:
         messages.extend(turn)

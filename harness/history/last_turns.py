@@ -1,4 +1,4 @@
-"""History policies that count turns.
+"""History windows that count turns.
 
 full        every turn
 last:w      the last w turns (AWM, arXiv:2602.10090, trains with w = 3)
@@ -17,14 +17,14 @@ from rehearsal_room.harness.history.base import (
 )
 
 
-class Full:
+class FullWindow:
     """Shows every turn."""
 
     spec = "full"
     fingerprint = fingerprint_of("full")
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
-        """Return an empty history that shows every turn."""
+        """An empty history that shows every turn."""
         return _FullHistory()
 
 
@@ -61,7 +61,7 @@ class LastTurns:
         self.fingerprint = fingerprint_of(self.spec)
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
-        """Return an empty history that shows that many turns."""
+        """An empty history that shows that many turns."""
         return _LastTurnsHistory(self.num_turns, self.num_turns + self.slack)
 
 

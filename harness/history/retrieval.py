@@ -1,4 +1,4 @@
-"""The history policy that searches the older turns.
+"""The history window that searches the older turns.
 
     retrieve:k    the last 3 turns, and before them, in order, the k best matches of the older ones
 
@@ -43,7 +43,7 @@ class Retrieve:
         self.index = TurnIndex()
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
-        """Return an empty history that stores all turns, to search in them."""
+        """An empty history that stores all turns, to search in them."""
         task = next((message.content for message in head if message.role == "user"), "")
         return _SearchedHistory(self, words_of(task))
 
@@ -62,7 +62,7 @@ class TurnIndex:
         self._database.execute("CREATE VIRTUAL TABLE turns USING fts5(words, content='')")
 
     def rank(self, texts: Sequence[str], words: Iterable[str]) -> list[int]:
-        """Return the indexes of the texts that contain one of the words, the best match first; of
+        """The indexes of the texts that contain one of the words, the best match first; of
         equal ones the later first.
 
         Example: rank(["order 7", "order 8", "a 7 and a 7"], ["7"]) -> [2, 0]
@@ -110,7 +110,7 @@ class _SearchedHistory:
         return VisibleHistory(first, messages, tuple(recalled))
 
     def _recall(self) -> list[int]:
-        """Return which of the older turns are shown, in order."""
+        """Which of the older turns are shown, in order."""
         limit, count = self._policy.num_turns, len(self._texts)
         if count <= limit:
             return list(range(count))
@@ -121,7 +121,7 @@ class _SearchedHistory:
 
 
 def text_of(turn: Sequence[Message]) -> str:
-    """Return all text of a turn, its calls included."""
+    """All text of a turn, its calls included."""
     parts = []
     for message in turn:
         parts.append(message.content)
@@ -131,7 +131,7 @@ def text_of(turn: Sequence[Message]) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the runs of letters and digits in a text, in lower case.
+    """The runs of letters and digits in a text, in lower case.
 
     Example: words_of('{"order_id": 7}') -> ["order", "id", "7"]
     """

@@ -1,4 +1,4 @@
-"""The history policy in which the agent itself summarises the older turns.
+"""The history window in which the agent itself summarises the older turns.
 
     summary:n    all turns as long as they fit n tokens together with the head; then the agent is
                  asked for a summary, which replaces all turns but the newest
@@ -30,7 +30,7 @@ changed, and what is left to do. Write plain text for yourself and call no tool.
 GO_ON = "This was your summary of what you did before. Go on with the task from there."
 
 
-class Summary:
+class SummaryWindow:
     """Shows turns up to `num_tokens`; the agent summarises the older ones.
 
     A window is larger than that only where head, summary and newest turn alone are larger. Then the
@@ -44,14 +44,14 @@ class Summary:
         self.fingerprint = fingerprint_of(self.spec, self.measure.counter.name, PROMPT, GO_ON)
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
-        """Return an empty history that asks for summaries."""
+        """An empty history that asks for summaries."""
         return _SummarizedHistory(self, self.measure.pinned(head, tools))
 
 
 class _SummarizedHistory:
     __slots__ = ("_num_turns", "_pinned", "_policy", "_summary", "_total", "_turns")
 
-    def __init__(self, policy: Summary, pinned: int) -> None:
+    def __init__(self, policy: SummaryWindow, pinned: int) -> None:
         self._policy = policy
         self._pinned = pinned
         self._total = pinned
@@ -86,7 +86,7 @@ class _SummarizedHistory:
 
 
 def with_summary_request(messages: list[Message]) -> list[Message]:
-    """Return these messages with the request for a summary at the end: inside the last message
+    """These messages with the request for a summary at the end: inside the last message
     where that is the user's, so that assistant and user still alternate."""
     last = messages[-1]
     if last.role != "user":

@@ -1,4 +1,4 @@
-"""Counting the tokens of windows, and the history policy that only counts them.
+"""Counting the tokens of windows, and the history window that only counts them.
 
 tokens:n    as many of the last turns as fit n tokens together with the head, at least one
 """
@@ -30,7 +30,7 @@ class TokenCounter(Protocol):
         a policy that counts tokens."""
 
     def __call__(self, text: str) -> int:
-        """Return the number of tokens in a text."""
+        """The number of tokens in a text."""
 
 
 class ByteCounter:
@@ -54,7 +54,7 @@ class TokenMeasure:
         self._tools: dict[int, tuple[Any, int]] = {}
 
     def messages(self, messages: Iterable[Message]) -> int:
-        """Return the number of tokens in some messages."""
+        """The number of tokens in some messages."""
         total = 0
         for message in messages:
             total += self.counter(message.content)
@@ -63,7 +63,7 @@ class TokenMeasure:
         return total
 
     def tools(self, tools: tuple[ToolSpec, ...]) -> int:
-        """Return the number of tokens in the request's tools."""
+        """The number of tokens in the request's tools."""
         if not tools:
             return 0
         known = self._tools.get(id(tools))
@@ -74,7 +74,7 @@ class TokenMeasure:
         return known[1]
 
     def pinned(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> int:
-        """Return the number of tokens that every window of an episode contains."""
+        """The number of tokens that every window of an episode contains."""
         return sum(self._head(message) for message in head) + self.tools(tools)
 
     def _head(self, message: Message) -> int:
@@ -99,7 +99,7 @@ class TokenBudget:
         self.fingerprint = fingerprint_of(self.spec, self.measure.counter.name)
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
-        """Return an empty history that shows the turns that fit."""
+        """An empty history that shows the turns that fit."""
         return _BudgetedHistory(self, self.measure.pinned(head, tools))
 
 

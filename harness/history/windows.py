@@ -1,7 +1,7 @@
 """History windows: the messages of an episode so far that the policy may see.
 
 A window is the pinned head (system prompt, task, and the tool list where the agent had to ask for
-it) followed by the turns that the history policy shows. It is a pure function of the episode's
+it) followed by the turns that the history window shows. It is a pure function of the episode's
 events: live runs, replays and training compute the same windows from the same log.
 
     full          every turn
@@ -22,10 +22,10 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Event, HistorySummarized, StepTaken
 from rehearsal_room.harness.core.messages import Answer, Briefing, Decision, Message, Window
 from rehearsal_room.harness.dialects.base import Dialect
-from rehearsal_room.harness.history.base import HistoryPolicy, HistoryState
-from rehearsal_room.harness.history.last_turns import Full, LastTurns
+from rehearsal_room.harness.history.base import HistoryState, HistoryWindow
+from rehearsal_room.harness.history.last_turns import FullWindow, LastTurns
 from rehearsal_room.harness.history.retrieval import Retrieve
-from rehearsal_room.harness.history.summary import Summary
+from rehearsal_room.harness.history.summary import SummaryWindow
 from rehearsal_room.harness.history.token_budget import TokenBudget, TokenCounter
 
 _NUMBER = r"[1-9]\d{0,11}"
@@ -36,15 +36,15 @@ _SPEC = re.compile(
 )
 
 
-def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryPolicy:
-    """Return the policy of a setting: `full`, `last:3`, `last:3+5`, `tokens:8000`, `retrieve:2` or
+def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryWindow:
+    """The policy of a setting: `full`, `last:3`, `last:3+5`, `tokens:8000`, `retrieve:2` or
     `summary:8000`. Raises SettingsError."""
     if text == "full":
-        return Full()
+        return FullWindow()
     found = _SPEC.fullmatch(text)
     if found is None:
         raise SettingsError(
-            f"history: {text!r} is not a history policy (expected full, last:W, last:W+S, tokens:N,"
+            f"history: {text!r} is not a history window (expected full, last:W, last:W+S, tokens:N,"
             " retrieve:K or summary:N, with turns W, S and K and tokens N, all from 1)"
         )
     if found["last"]:
@@ -52,11 +52,11 @@ def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryPoli
     number = int(found["number"])
     if found["word"] == "retrieve":
         return Retrieve(number)
-    return (TokenBudget if found["word"] == "tokens" else Summary)(number, counter)
+    return (TokenBudget if found["word"] == "tokens" else SummaryWindow)(number, counter)
 
 
 class Windows:
-    """The windows of one conversation under a history policy, turn by turn.
+    """The windows of one conversation under a history window, turn by turn.
 
     `head` begins every window; `tools` go into the request's `tools` field.
     """
@@ -64,7 +64,7 @@ class Windows:
     __slots__ = ("_head", "_num_pinned", "_policy", "_state", "_tools")
 
     def __init__(
-        self, policy: HistoryPolicy, head: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+        self, policy: HistoryWindow, head: tuple[Message, ...], tools: tuple[ToolSpec, ...]
     ) -> None:
         self._policy = policy
         self._head = head
@@ -93,7 +93,7 @@ class Windows:
         self._tools += tools
 
     def window(self) -> Window:
-        """Return the present window, which asks for a step or for a summary."""
+        """The present window, which asks for a step or for a summary."""
         if self._state is None:
             return Window(self._head, self._tools)
         visible, pinned = self._state.visible(), self._num_pinned
@@ -109,7 +109,7 @@ class HistoryFold:
 
     __slots__ = ("_dialect", "_is_new", "_windows")
 
-    def __init__(self, policy: HistoryPolicy, dialect: Dialect, briefing: Briefing) -> None:
+    def __init__(self, policy: HistoryWindow, dialect: Dialect, briefing: Briefing) -> None:
         self._dialect = dialect
         self._windows = Windows(
             policy, dialect.opening_messages(briefing), dialect.request_tools(briefing)
@@ -131,12 +131,12 @@ class HistoryFold:
             self._windows.add_summary(summary_of(self._dialect, event))
 
     def window(self) -> Window:
-        """Return the present window, which asks for a step or for a summary."""
+        """The present window, which asks for a step or for a summary."""
         return self._windows.window()
 
 
 def summary_of(dialect: Dialect, event: HistorySummarized) -> str:
-    """Return the summary in a reply: the text that the dialect reads as an answer; empty where it
+    """The summary in a reply: the text that the dialect reads as an answer; empty where it
     reads calls or finds a format error."""
     decision: Decision = dialect.read(event.reply, turn=event.turn)
     return decision.text if isinstance(decision, Answer) else ""

@@ -44,7 +44,7 @@ class LogFile:
         self._connection = self._open()
 
     def rows(self, sql: str, *params: Any) -> list[Any]:
-        """Return the rows that a query gives."""
+        """The rows that a query gives."""
         while True:
             try:
                 rows = self._connection.execute(sql, params).fetchall()
@@ -79,7 +79,7 @@ class LogFile:
         return self._connect(self._copy(), "mode=rw")
 
     def _copy(self) -> Path:
-        """Return the path of a copy of the log with what is beside it."""
+        """The path of a copy of the log with what is beside it."""
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rehearse-")))
         for suffix in ("", "-wal", "-journal"):
             source = self._path.with_name(self._path.name + suffix)

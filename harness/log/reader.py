@@ -26,9 +26,9 @@ from rehearsal_room.harness.log.log_file import READ_ERRORS, LogFile
 from rehearsal_room.harness.log.schema import (
     LOG_NAME,
     EncodedRecord,
+    EpisodeProgress,
     EpisodeRow,
-    Progress,
-    Row,
+    LogRow,
     ScenarioSnapshot,
     check_format,
     decode_snapshot,
@@ -54,7 +54,7 @@ class LogReader:
         self.path = path
 
     def scenarios(self) -> dict[str, ScenarioSnapshot]:
-        """Return the snapshots of the scenarios that the episodes used, by scenario digest."""
+        """The snapshots of the scenarios that the episodes used, by scenario digest."""
         rows = self._rows("SELECT scenario_digest, data FROM scenarios ORDER BY rowid")
         try:
             return {digest: decode_snapshot(data) for digest, data in rows}
@@ -63,7 +63,7 @@ class LogReader:
             raise log_error(self.path, what, exc) from exc
 
     def episodes(self) -> list[EpisodeRow]:
-        """Return a row for the latest attempt at each episode, in the order in which the episodes
+        """A row for the latest attempt at each episode, in the order in which the episodes
         first began. Steps and final states are not read."""
         rows: dict[str, EpisodeRow] = {}
         for record in self.milestones():
@@ -80,11 +80,11 @@ class LogReader:
             for row in rows.values()
         ]
 
-    def progress(self) -> dict[str, Progress]:
-        """Return how far the latest attempt at each episode got, by episode."""
+    def progress(self) -> dict[str, EpisodeProgress]:
+        """How far the latest attempt at each episode got, by episode."""
         lengths = self.lengths()
         return {
-            row.episode: Progress(
+            row.episode: EpisodeProgress(
                 row.attempt,
                 lengths[row.episode, row.attempt],
                 row.ending is not None,
@@ -96,7 +96,7 @@ class LogReader:
     def trajectory(
         self, episode: str, *, attempt: int | None = None, first_verdict: bool = False
     ) -> Trajectory:
-        """Return an attempt at an episode (None: the latest), with `first_verdict` without the
+        """An attempt at an episode (None: the latest), with `first_verdict` without the
         verdicts after the first one. Raises LogError where the log does not have it."""
         records = self.records_of(episode, attempt=attempt)
         try:
@@ -105,7 +105,7 @@ class LogReader:
             raise log_error(self.path, "the log is damaged", exc) from exc
 
     def records_of(self, episode: str, *, attempt: int | None = None) -> list[Record]:
-        """Return the records of an attempt at an episode (None: the latest), in order. Raises
+        """The records of an attempt at an episode (None: the latest), in order. Raises
         LogError where the log does not have it."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM events WHERE episode = ?1 AND attempt = coalesce(?2,"
@@ -120,7 +120,7 @@ class LogReader:
         return records
 
     def has_episode(self, episode: str) -> bool:
-        """Return whether the log has a record of this episode."""
+        """Whether the log has a record of this episode."""
         return bool(self._rows("SELECT 1 FROM events WHERE episode = ? LIMIT 1", episode))
 
     def turn_times(self, episode: str, attempt: int) -> list[float]:
@@ -129,7 +129,7 @@ class LogReader:
         return [at for (at,) in self._rows(f"{sql} ORDER BY seq", episode, attempt)]
 
     def attempts(self, episode: str, last: int) -> list[EncodedRecord]:
-        """Return the records of an episode's attempts up to this one, as they are stored."""
+        """The records of an episode's attempts up to this one, as they are stored."""
         columns = _COLUMNS.removeprefix("position, ")
         sql = f"SELECT {columns} FROM events WHERE episode = ? AND attempt <= ?"
         return list(self._rows(f"{sql} ORDER BY attempt, seq", episode, last))
@@ -145,11 +145,11 @@ class LogReader:
             yield self.trajectory(episode)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of records of each kind."""
+        """The number of records of each kind."""
         return dict(self._rows("SELECT kind, count(*) FROM events GROUP BY kind"))
 
     def records_after(self, position: int, limit: int = 500) -> list[tuple[int, Record]]:
-        """Return the records that follow a position, each with its own position; empty at the end
+        """The records that follow a position, each with its own position; empty at the end
         of the log."""
         sql = f"SELECT {_COLUMNS} FROM events WHERE position > ? ORDER BY position LIMIT ?"
         while rows := self._rows(sql, position, limit):
@@ -159,7 +159,7 @@ class LogReader:
         return []
 
     def stored_after(self, position: int, limit: int) -> list[StoredRecord]:
-        """Return the records that follow a position as they are stored, not decoded and without
+        """The records that follow a position as they are stored, not decoded and without
         final states; empty at the end of the log."""
         sql = (
             "SELECT position, episode, attempt, kind, at, data, state IS NOT NULL FROM events"
@@ -168,12 +168,12 @@ class LogReader:
         return self._rows(sql, position, limit)
 
     def num_records(self) -> int:
-        """Return the position of the last record; 0: there is none."""
+        """The position of the last record; 0: there is none."""
         ((last,),) = self._rows("SELECT coalesce(max(position), 0) FROM events")
         return int(last)
 
     def faults(self) -> list[tuple[int, FaultInjected]]:
-        """Return the faults that were injected on purpose, each with its position."""
+        """The faults that were injected on purpose, each with its position."""
         sql = (
             f"SELECT {_COLUMNS} FROM events INDEXED BY milestones"
             " WHERE kind <> 'step' AND kind = 'fault' ORDER BY position"
@@ -185,7 +185,7 @@ class LogReader:
         ]
 
     def last_position(self) -> int:
-        """Return the position of the last record that is not a fault; 0: there is none."""
+        """The position of the last record that is not a fault; 0: there is none."""
         sql = "SELECT position FROM events WHERE kind <> 'fault' ORDER BY position DESC LIMIT 1"
         return next((position for (position,) in self._rows(sql)), 0)
 
@@ -203,7 +203,7 @@ class LogReader:
             position = rows[-1][0]
 
     def sessions(self) -> list[SessionMeasured]:
-        """Return what the processes measured that worked on the run, in their order. A process that
+        """What the processes measured that worked on the run, in their order. A process that
         works now or was killed is not among them, nor is one of an older version."""
         if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'sessions'"):
             return []
@@ -223,7 +223,7 @@ class LogReader:
             position = rows[-1][0]
 
     def milestones_after(self, position: int, limit: int = 1000) -> list[tuple[int, Record]]:
-        """Return the next of the `milestones` after a position, each with its own position; empty
+        """The next of the `milestones` after a position, each with its own position; empty
         at the end of the log."""
         sql = (
             "SELECT position, episode, attempt, seq, kind, at, data, NULL FROM events"
@@ -237,18 +237,18 @@ class LogReader:
         return []
 
     def lengths(self) -> dict[tuple[str, int], int]:
-        """Return the number of records of each attempt, by (episode, attempt)."""
+        """The number of records of each attempt, by (episode, attempt)."""
         sql = "SELECT episode, attempt, max(seq) + 1 FROM events GROUP BY episode, attempt"
         return {(episode, attempt): length for episode, attempt, length in self._rows(sql)}
 
-    def _known(self, rows: Iterable[Row]) -> list[tuple[int, Record]]:
-        """Return the records in rows, with their positions, but for those of a kind that only a
+    def _known(self, rows: Iterable[LogRow]) -> list[tuple[int, Record]]:
+        """The records in rows, with their positions, but for those of a kind that only a
         later version has."""
         return [
             (row[0], self._record(row)) for row in rows if not is_of_unknown_kind(row[4], row[6])
         ]
 
-    def _record(self, row: Row) -> Record:
+    def _record(self, row: LogRow) -> Record:
         try:
             return record_of(row)
         except msgspec.DecodeError as exc:
@@ -330,7 +330,7 @@ def _row_of_start(record: Record, event: EpisodeStarted) -> EpisodeRow:
 
 
 def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
-    """Return the row with what a later fact of the attempt adds."""
+    """The row with what a later fact of the attempt adds."""
     if isinstance(event, EpisodeEnded):
         return msgspec.structs.replace(
             row,

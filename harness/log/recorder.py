@@ -13,7 +13,7 @@ from typing import Protocol
 from rehearsal_room.harness.core.events import Event, Record
 
 
-class Sink(Protocol):
+class RecordSink(Protocol):
     """What stores the records: a log, or the bus itself in a run without a log."""
 
     def append(self, record: Record) -> None:
@@ -29,7 +29,7 @@ class Sink(Protocol):
 class Recorder:
     """Stamps the facts of one run."""
 
-    def __init__(self, sink: Sink, *, now: Callable[[], float] | None = None) -> None:
+    def __init__(self, sink: RecordSink, *, now: Callable[[], float] | None = None) -> None:
         """`now` gives the time of a record, in seconds since 1970; None: the system's clock."""
         self._sink = sink
         self._now = now or time.time

@@ -63,7 +63,7 @@ SCHEMA = (
     f"INSERT INTO meta VALUES ('format', '{FORMAT}')",
 )
 
-Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
+LogRow = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
 EncodedRecord = tuple[str, int, int, str, float, bytes, bytes | None]  # a row without position
 _MAX_REASON = 300  # characters
 # What msgspec raises beside its own errors: for text that is not UTF-8, for values that are nested
@@ -97,7 +97,7 @@ class Spending(msgspec.Struct, frozen=True):
     cost_usd: float | None = 0.0  # None: the price of a model is unknown
 
     def plus(self, other: "Spending") -> "Spending":
-        """Return the sum of both."""
+        """The sum of both."""
         return Spending(
             self.requests + other.requests,
             self.prompt_tokens + other.prompt_tokens,
@@ -113,7 +113,7 @@ NOTHING_SPENT = Spending()
 
 
 def spent_on(judged: Judged) -> Spending:
-    """Return the spending on one verdict."""
+    """The spending on one verdict."""
     total = NOTHING_SPENT
     for one in judged.judgements:
         total = total.plus(
@@ -152,7 +152,7 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()  # of the task
 
 
-class Progress(msgspec.Struct, frozen=True):
+class EpisodeProgress(msgspec.Struct, frozen=True):
     """How far the latest attempt at an episode got, for a run that is resumed."""
 
     attempt: int  # number of the latest attempt
@@ -172,8 +172,8 @@ _snapshot_decoder: msgspec.msgpack.Decoder[ScenarioSnapshot] = msgspec.msgpack.D
 )
 
 
-def row_of(position: int, record: Record) -> Row:
-    """Return a record as a row of the table `events`.
+def row_of(position: int, record: Record) -> LogRow:
+    """A record as a row of the table `events`.
 
     A model's reply can contain values that MessagePack cannot hold: an integer beyond 64 bits, half
     a surrogate pair. No reply may stop a run, so they are stored as digits and as a question mark.
@@ -191,12 +191,12 @@ def row_of(position: int, record: Record) -> Row:
 
 
 def encoded(record: Record) -> EncodedRecord:
-    """Return a record as its row, without the position."""
+    """A record as its row, without the position."""
     return row_of(0, record)[1:]
 
 
 def make_storable(value: Any) -> Any:
-    """Return builtin data with what MessagePack cannot hold replaced: integers beyond 64 bits by
+    """Builtin data with what MessagePack cannot hold replaced: integers beyond 64 bits by
     their digits as text, halves of surrogate pairs by question marks."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
@@ -209,8 +209,8 @@ def make_storable(value: Any) -> Any:
     return value
 
 
-def record_of(row: Row) -> Record:
-    """Return the record in a row of `events`. Raises msgspec.DecodeError for a damaged row."""
+def record_of(row: LogRow) -> Record:
+    """The record in a row of `events`. Raises msgspec.DecodeError for a damaged row."""
     _, episode, attempt, seq, kind, at, data, state = row
     # A column of SQLite takes values of any type.
     if type(episode) is not str or type(at) is not float or not type(attempt) is type(seq) is int:
@@ -239,7 +239,7 @@ def _check_keys(step: StepTaken) -> None:
 
 
 def decode_snapshot(data: bytes) -> ScenarioSnapshot:
-    """Return the scenario snapshot in MessagePack bytes. Raises msgspec.DecodeError."""
+    """The scenario snapshot in MessagePack bytes. Raises msgspec.DecodeError."""
     try:
         return _snapshot_decoder.decode(data)
     except _OTHER_DAMAGE as exc:
@@ -268,7 +268,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def empty_log() -> bytes:
-    """Return a new log without records, as the bytes of its file: a database that is in WAL mode
+    """A new log without records, as the bytes of its file: a database that is in WAL mode
     from the beginning, so that no rollback journal ever exists beside a log."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         database.execute("PRAGMA page_size = 8192")  # 4096 costs 15 % more
@@ -280,7 +280,7 @@ def empty_log() -> bytes:
 
 
 def log_error(path: Path, what: str, exc: Any) -> LogError:
-    """Return the error for a failed operation on a log: it names the file, what failed, and the
+    """The error for a failed operation on a log: it names the file, what failed, and the
     reason that SQLite or msgspec gave, shortened where it quotes what is damaged."""
     return LogError(f"{path}: {what}: {shortened(str(exc), _MAX_REASON)}")
 

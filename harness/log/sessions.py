@@ -33,7 +33,7 @@ class SessionMeasured(msgspec.Struct, frozen=True):
     lag_s: float = 0.0  # time by which samples of the loops came late, summed over loops
     lag_max_s: float = 0.0
     culprit: str = ""  # what blocked a loop for longest; empty: nothing did, for long
-    held_back_s: float = 0.0  # time that live episodes were parked by admission, summed over them
+    held_back_s: float = 0.0  # time that live episodes were paused by admission, summed over them
 
 
 _decoder = msgspec.msgpack.Decoder(SessionMeasured)

@@ -67,7 +67,7 @@ Entry = Record | EncodedRecord  # a record, or one that another process has enco
 EntryHandler = Callable[[Sequence[Entry]], None]  # is called with a committed batch
 
 
-class Database(Protocol):
+class LogConnection(Protocol):
     """The connection of a log, as far as its writer uses it (see aiosqlite.Connection). Each method
     raises sqlite3.Error."""
 
@@ -84,10 +84,10 @@ class Database(Protocol):
         """Close the connection."""
 
 
-OpenDatabase = Callable[[Path], Awaitable[Database]]
+OpenDatabase = Callable[[Path], Awaitable[LogConnection]]
 
 
-async def open_sqlite(path: Path) -> Database:
+async def open_sqlite(path: Path) -> LogConnection:
     """The database of a log, which works in a thread of its own. Raises sqlite3.Error."""
     return await aiosqlite.connect(path, isolation_level=None)
 
@@ -99,7 +99,7 @@ class LogWriter:
     """Appends records to one log. `open_log` makes it."""
 
     def __init__(
-        self, database: Database, path: Path, *, position: int, scenarios: set[str]
+        self, database: LogConnection, path: Path, *, position: int, scenarios: set[str]
     ) -> None:
         self._database = database
         self._path = path
@@ -210,7 +210,7 @@ class LogWriter:
         return self._durable
 
     def statistics(self) -> dict[str, int | float]:
-        """Return counts and seconds since the log was opened, and the number of records that wait
+        """Counts and seconds since the log was opened, and the number of records that wait
         now. `room_s` is summed over the tasks that waited for room; `listeners_s` is how long the
         log waited for its handlers."""
         return {
@@ -418,7 +418,7 @@ def has_writer(folder: Path) -> bool:
 
 
 @asynccontextmanager
-async def _database(path: Path, open_database: OpenDatabase) -> AsyncIterator[Database]:
+async def _database(path: Path, open_database: OpenDatabase) -> AsyncIterator[LogConnection]:
     try:
         database = await open_database(path)
     except sqlite3.Error as exc:
@@ -442,8 +442,8 @@ def _make_log(path: Path) -> None:
         raise log_error(path, "the log cannot be made", exc) from exc
 
 
-async def _prepare_writer(database: Database, path: Path) -> LogWriter:
-    """Return a writer that appends after the last record."""
+async def _prepare_writer(database: LogConnection, path: Path) -> LogWriter:
+    """A writer that appends after the last record."""
     try:
         # Checked first: a log of another format stays as it was, byte for byte.
         check_format(path, await _value(database, "SELECT value FROM meta WHERE key = 'format'"))
@@ -461,7 +461,7 @@ async def _prepare_writer(database: Database, path: Path) -> LogWriter:
     )
 
 
-async def _value(database: Database, sql: str) -> Any:
+async def _value(database: LogConnection, sql: str) -> Any:
     for row in await database.execute_fetchall(sql):
         return row[0]
     return None
@@ -472,13 +472,13 @@ def _half() -> int:
 
 
 def _statement_size(num_rows: int) -> int:
-    """Return the next power of two, so that a few statements suffice and stay prepared."""
+    """The next power of two, so that a few statements suffice and stay prepared."""
     return max(_MIN_ROWS, 1 << math.ceil(math.log2(num_rows)))
 
 
 @cache
 def _insert(size: int) -> str:
-    """Return one statement that inserts up to `size` rows; unused rows are filled with NULL."""
+    """One statement that inserts up to `size` rows; unused rows are filled with NULL."""
     rows = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * size)
     return f"INSERT INTO events SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL"
 

@@ -15,7 +15,7 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.scenarios.checks import DECLINES, Finding, failed
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     """A kind of failure."""
 
     WRONG_RECORD = "wrong_record"  # the right change, of another record
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 # Habits that can end well: they are counted in completed episodes, too.
-HABITS = frozenset({Kind.WRITE_WITHOUT_LOOKUP, Kind.TOOL_OVERUSE})
+HABITS = frozenset({FailureKind.WRITE_WITHOUT_LOOKUP, FailureKind.TOOL_OVERUSE})
 _SEVERAL = re.compile(r"(\d+) such;")
 
 
@@ -69,7 +69,7 @@ def kinds_in(reader: LogReader, rows: Iterable[EpisodeRow]) -> dict[str, int]:
 
 def kinds_of_verdict(
     ending: Ending, label: Label | None, findings: Iterable[Finding]
-) -> tuple[Kind, ...]:
+) -> tuple[FailureKind, ...]:
     """The kinds that a verdict shows, each once; none for an episode that is completed."""
     if label is Label.COMPLETED:
         return ()
@@ -77,35 +77,45 @@ def kinds_of_verdict(
         return (outside,)
     kinds = [kind_of_finding(finding) for finding in failed(findings)]
     if not _OF_WRITES.isdisjoint(kinds):  # the change of other rows may be the other half of it
-        kinds = [kind for kind in kinds if kind is not Kind.UNASKED_CHANGE]
+        kinds = [kind for kind in kinds if kind is not FailureKind.UNASKED_CHANGE]
     if ending.is_truncation:
-        kinds = [Kind.CUT_OFF, *(kind for kind in kinds if kind not in _LEFT_UNDONE)]
-    return tuple(dict.fromkeys(kinds)) or (Kind.GOAL_NOT_MET,)
+        kinds = [FailureKind.CUT_OFF, *(kind for kind in kinds if kind not in _LEFT_UNDONE)]
+    return tuple(dict.fromkeys(kinds)) or (FailureKind.GOAL_NOT_MET,)
 
 
 _OF_WRITES = frozenset(
-    {Kind.WRONG_RECORD, Kind.WRONG_VALUE, Kind.MISSING_WRITE, Kind.DUPLICATE_WRITE}
+    {
+        FailureKind.WRONG_RECORD,
+        FailureKind.WRONG_VALUE,
+        FailureKind.MISSING_WRITE,
+        FailureKind.DUPLICATE_WRITE,
+    }
 )
 # What follows from being cut off.
 _LEFT_UNDONE = frozenset(
-    {Kind.MISSING_WRITE, Kind.WRONG_ANSWER, Kind.MISSING_REFUSAL, Kind.GOAL_NOT_MET}
+    {
+        FailureKind.MISSING_WRITE,
+        FailureKind.WRONG_ANSWER,
+        FailureKind.MISSING_REFUSAL,
+        FailureKind.GOAL_NOT_MET,
+    }
 )
 
 
-def kind_of_ending(ending: Ending, label: Label | None) -> Kind | None:
+def kind_of_ending(ending: Ending, label: Label | None) -> FailureKind | None:
     """The kind of an episode whose ending and label say it all; None: its steps matter."""
     if ending is Ending.WORLD_ERROR or label is Label.ENVIRONMENT_ERROR:
-        return Kind.WORLD_FAILURE
+        return FailureKind.WORLD_FAILURE
     if ending is Ending.POLICY_ERROR:
-        return Kind.MODEL_FAILURE
+        return FailureKind.MODEL_FAILURE
     if label is None:
-        return Kind.UNJUDGED
+        return FailureKind.UNJUDGED
     if ending is Ending.FORMAT_ERROR:
-        return Kind.FORMAT_ERROR
+        return FailureKind.FORMAT_ERROR
     return None
 
 
-def kind_of_finding(finding: Finding) -> Kind:
+def kind_of_finding(finding: Finding) -> FailureKind:
     """The kind that a failed finding shows. It knows those of `scenarios.checks.Check`; one that a
     task's author named otherwise shows only that a check failed.
 
@@ -113,18 +123,24 @@ def kind_of_finding(finding: Finding) -> Kind:
     """
     name, found = finding.name, finding.found
     if name == DECLINES:
-        return Kind.MISSING_REFUSAL
+        return FailureKind.MISSING_REFUSAL
     if name.startswith("answer "):
-        return Kind.WRONG_ANSWER
+        return FailureKind.WRONG_ANSWER
     if finding.kind == "guard":
-        return Kind.WRONG_RECORD if name.endswith(" untouched") else Kind.UNASKED_CHANGE
+        return (
+            FailureKind.WRONG_RECORD if name.endswith(" untouched") else FailureKind.UNASKED_CHANGE
+        )
     if name.endswith(" updated"):
         missing = found == "the row was not updated"
-        return Kind.MISSING_WRITE if missing else Kind.WRONG_VALUE
+        return FailureKind.MISSING_WRITE if missing else FailureKind.WRONG_VALUE
     if name.endswith(" deleted"):
-        return Kind.MISSING_WRITE
+        return FailureKind.MISSING_WRITE
     if (several := _SEVERAL.match(found)) is not None:
         if int(several[1]):
-            return Kind.DUPLICATE_WRITE
-        return Kind.MISSING_WRITE if found.endswith("new rows: none") else Kind.WRONG_VALUE
-    return Kind.GOAL_NOT_MET
+            return FailureKind.DUPLICATE_WRITE
+        return (
+            FailureKind.MISSING_WRITE
+            if found.endswith("new rows: none")
+            else FailureKind.WRONG_VALUE
+        )
+    return FailureKind.GOAL_NOT_MET

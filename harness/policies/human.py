@@ -34,7 +34,7 @@ class PlayedCall(msgspec.Struct, frozen=True):
     text: str
 
 
-class Exchange:
+class HumanExchange:
     """What passes between one episode and the surface on which a person plays it.
 
     `started` gives the briefing; `call` and `answer` give an action and wait for what it brings.
@@ -140,7 +140,9 @@ class Exchange:
                 return None
 
 
-Surface = Callable[[Exchange], Awaitable[None]]  # runs until the person leaves or the episode ends
+Surface = Callable[
+    [HumanExchange], Awaitable[None]
+]  # runs until the person leaves or the episode ends
 
 
 class HumanPolicy(AsyncContextManagerMixin):
@@ -148,7 +150,7 @@ class HumanPolicy(AsyncContextManagerMixin):
 
     name = "human"
 
-    def __init__(self, exchange: Exchange, surface: Surface) -> None:
+    def __init__(self, exchange: HumanExchange, surface: Surface) -> None:
         self._exchange = exchange
         self._surface = surface
 
@@ -187,7 +189,7 @@ class HumanPolicy(AsyncContextManagerMixin):
 class _HumanAgent:
     """Waits for the actions of a person."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: HumanExchange) -> None:
         self._exchange = exchange
         self._is_first = True
 

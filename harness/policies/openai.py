@@ -27,8 +27,8 @@ from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
 from rehearsal_room.harness.chat.preflight import models_endpoint, require_model
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
-from rehearsal_room.harness.chat.retry import Backoff, Failure
-from rehearsal_room.harness.chat.transport import Endpoint, Transport
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
+from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter, is_context_overflow
 from rehearsal_room.harness.core.errors import (
     ContextLengthError,
@@ -76,7 +76,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         self,
         settings: OpenAISettings,
         *,
-        transport: Transport | None = None,
+        transport: ModelTransport | None = None,
         environment: Mapping[str, str] = os.environ,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -114,7 +114,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         """Let an observer see every attempt from now on."""
         self._client.observe(observer)
 
-    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+    def wrap_transport(self, wrap: Callable[[ModelTransport], ModelTransport]) -> None:
         """Send all requests through what `wrap` makes of the transport; before it is open."""
         self._client.wrap_transport(wrap)
 
@@ -144,7 +144,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
                 raise self._error(outcome, attempt)
             attempt += 1
 
-    def _error(self, failure: Failure, attempt: int) -> PolicyError:
+    def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
         kind = ContextLengthError if is_context_overflow(failure) else PolicyError
         return kind(
             error_sentence(
@@ -229,7 +229,7 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
 
 
 def error_sentence(
-    failure: Failure, attempts: int, *, model: str, url: str, secret: str | None
+    failure: AttemptFailure, attempts: int, *, model: str, url: str, secret: str | None
 ) -> str:
     """The sentence for a request that failed, as it is logged.
 

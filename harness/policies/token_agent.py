@@ -36,7 +36,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0  # of the run; each reply's own seed follows from it
 
 
-class Generated(msgspec.Struct, frozen=True):
+class GeneratedTokens(msgspec.Struct, frozen=True):
     """The tokens that a model sampled for one prompt."""
 
     token_ids: Sequence[int]  # all of them, the end token included
@@ -58,7 +58,7 @@ class TokenBackend(Protocol):
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         """Sample up to an end token or `max_tokens`. Raises PolicyError.
 
         Cancellation abandons the request.
@@ -163,7 +163,7 @@ class TokenAgent:
         limit = self._sampling.max_tokens
         return room if limit is None else min(room, limit)
 
-    def _read(self, window: Window, num_prompt: int, generated: Generated) -> Reply:
+    def _read(self, window: Window, num_prompt: int, generated: GeneratedTokens) -> Reply:
         """The reply that the sampled tokens express."""
         text = self._chat.decode(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
@@ -179,7 +179,7 @@ class TokenAgent:
         )
 
 
-def finish_of(generated: Generated, calls: Sequence[AgentCall]) -> str:
+def finish_of(generated: GeneratedTokens, calls: Sequence[AgentCall]) -> str:
     """The finish reason of a reply with these calls, as in the chat API. A reply that was cut
     stays `length`: its calls may not be all that the model was about to make.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import Act
-from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Turn, Verdict
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, TimelineSpan, TurnSpan, VerdictSpan
 
 _encode = msgspec.json.Encoder().encode
 _Slice = dict[str, Any]
@@ -29,7 +29,7 @@ class ChromeTrace:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         self._separator = b"\n"
 
-    def add(self, run: str, part: Part) -> None:
+    def add(self, run: str, part: TimelineSpan) -> None:
         """Write the slices of a span of a run."""
         process = self._process(run)
         row = self._row(run, process, part)
@@ -46,7 +46,7 @@ class ChromeTrace:
             self._name("process_name", self._runs[run], 0, run)
         return self._runs[run]
 
-    def _row(self, run: str, process: int, part: Part) -> int:
+    def _row(self, run: str, process: int, part: TimelineSpan) -> int:
         row = self._rows.get((run, part.episode))
         if row is None:
             row = self._rows[run, part.episode] = part.row
@@ -61,7 +61,7 @@ class ChromeTrace:
         self._separator = b",\n"
 
 
-def _slices(part: Part) -> Iterator[_Slice]:
+def _slices(part: TimelineSpan) -> Iterator[_Slice]:
     """The slices of a span, from the outside in."""
     where = {"episode": part.episode, "attempt": part.attempt}
     if isinstance(part, EpisodeSpan):
@@ -75,14 +75,14 @@ def _slices(part: Part) -> Iterator[_Slice]:
         yield _slice(label, "episode", part.began, part.ended, args)
         if part.started_at > part.began:
             yield _slice("world", "world", part.began, part.started_at, where)
-    elif isinstance(part, Verdict):
+    elif isinstance(part, VerdictSpan):
         args = where | {"label": part.event.label, "reward": part.event.reward}
         yield _slice(f"judge {part.event.judge}", "judge", part.began, part.ended, args)
     else:
         yield from _turn_slices(part, where | {"turn": part.number})
 
 
-def _turn_slices(turn: Turn, args: _Slice) -> Iterator[_Slice]:
+def _turn_slices(turn: TurnSpan, args: _Slice) -> Iterator[_Slice]:
     event, usage = turn.event, turn.event.reply.usage
     name = f"turn {turn.number}" if isinstance(event, StepTaken) else "summary"
     yield _slice(name, "turn", turn.began, turn.ended, args)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Set
 
-from rehearsal_room.harness.profile.report import Stage, percent, title_of
+from rehearsal_room.harness.profile.report import StageTime, percent, title_of
 
 _BUSY = 0.8  # share of wall time from which on one part of the process limits everything
 _MOST = 0.5  # share of episode time from which on one stage is the limit
@@ -23,7 +23,7 @@ _LIMITS = {
 _SERVED = ("openai:", "vllm:")
 
 
-def verdict_of(stages: Mapping[str, Stage], policies: Set[str], culprit: str) -> str:
+def bottleneck_of(stages: Mapping[str, StageTime], policies: Set[str], culprit: str) -> str:
     """What limited a run with these policies. `culprit` is what blocked the event loop for longest
     (empty: not known).
 

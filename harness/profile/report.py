@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 
-class Stage(msgspec.Struct, frozen=True):
+class StageTime(msgspec.Struct, frozen=True):
     """The time of one stage."""
 
     seconds: float
@@ -18,7 +18,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     run: str  # its folder
     wall_s: float  # time in which an episode was live, or waited for its verdict
-    stages: dict[str, Stage]  # those that are known
+    stages: dict[str, StageTime]  # those that are known
     verdict: str  # what limited the run, a sentence
     episode_s: float  # time of all episodes, from the wait for admission to the end
     episodes: int  # that have begun

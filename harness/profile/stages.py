@@ -9,8 +9,8 @@ Two kinds of shares, which are not added to each other:
 An episode is over before its verdict, so a judge costs a run time only where nothing else is left:
 `judge` is the time in which verdicts were awaited and no episode was live. `full_log` is the time
 in which episodes waited for room in the log, and `rest` what remains of the episodes' time: waiting
-for the event loop, making windows, reading replies, recording, being parked by an agent. An episode
-that admission parks at a turn waits for admission; one that has not begun does not count.
+for the event loop, making windows, reading replies, recording, being paused by an agent. An episode
+that admission pauses at a turn waits for admission; one that has not begun does not count.
 """
 
 from array import array
@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.sessions import SessionMeasured
-from rehearsal_room.harness.profile.limits import verdict_of
-from rehearsal_room.harness.profile.report import Profile, Stage, percent
-from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Timeline, Turn
+from rehearsal_room.harness.profile.limits import bottleneck_of
+from rehearsal_room.harness.profile.report import Profile, StageTime, percent
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, Timeline, TimelineSpan, TurnSpan
 
 _MEASURED = "what the process measured (admission, log, bus, loop lag)"
 _WHY = "the run has not ended, it was killed, or an older version wrote the log"
@@ -64,9 +64,9 @@ class Totals:
         self._sessions: list[SessionMeasured] = []
         self._live, self._awaited = Spans(), Spans()  # of the present run
 
-    def add(self, run: str, part: Part) -> None:
+    def add(self, run: str, part: TimelineSpan) -> None:
         """Add a span of a run."""
-        if isinstance(part, Turn):
+        if isinstance(part, TurnSpan):
             self._seconds["model"] += part.replied - part.began
             self._seconds["tools"] += part.ended - part.replied
             self._num_turns += 1
@@ -103,7 +103,7 @@ class Totals:
             run=run,
             wall_s=self._wall_s,
             stages=stages,
-            verdict=verdict_of(stages, self._policies, culprit),
+            verdict=bottleneck_of(stages, self._policies, culprit),
             episode_s=episode_s,
             episodes=len(self._episodes),
             unfinished=self._num_unfinished,
@@ -118,7 +118,7 @@ class Totals:
             notes=tuple(self._notes(measured_s)),
         )
 
-    def _stages(self, episode_s: float, measured_s: float) -> dict[str, Stage]:
+    def _stages(self, episode_s: float, measured_s: float) -> dict[str, StageTime]:
         """The known stages; first those of the episodes."""
         sessions, seconds = self._sessions, self._seconds
         if sessions:
@@ -127,10 +127,10 @@ class Totals:
             seconds["full_log"] = sum(one.room_s for one in sessions)
         rest = max(0.0, episode_s - sum(seconds.values()))
         found = {
-            name: Stage(value, _ratio(value, episode_s), "episodes")
+            name: StageTime(value, _ratio(value, episode_s), "episodes")
             for name, value in {**seconds, "rest": rest}.items()
         }
-        found["judge"] = Stage(self._judge_s, _ratio(self._judge_s, self._wall_s), "wall")
+        found["judge"] = StageTime(self._judge_s, _ratio(self._judge_s, self._wall_s), "wall")
         if sessions:
             loops_s = sum(one.wall_s * one.loops for one in sessions)
             for name, value, whole in (
@@ -138,7 +138,7 @@ class Totals:
                 ("bus", sum(one.listeners_s for one in sessions), measured_s),
                 ("loop_lag", sum(one.lag_s for one in sessions), loops_s),
             ):
-                found[name] = Stage(value, _ratio(value, whole), "wall")
+                found[name] = StageTime(value, _ratio(value, whole), "wall")
         return found
 
     def _notes(self, measured_s: float) -> Iterable[str]:
@@ -153,12 +153,15 @@ class Totals:
 
 
 def add_run(
-    run: str, reader: LogReader, totals: Sequence[Totals], on_part: Callable[[str, Part], None]
+    run: str,
+    reader: LogReader,
+    totals: Sequence[Totals],
+    on_part: Callable[[str, TimelineSpan], None],
 ) -> None:
     """Add a run to `totals`; `on_part` gets each of its spans, too. Raises LogError."""
     timeline = Timeline()
 
-    def add(parts: list[Part]) -> None:
+    def add(parts: list[TimelineSpan]) -> None:
         for part in parts:
             for total in totals:
                 total.add(run, part)

@@ -29,7 +29,7 @@ from rehearsal_room.harness.core.events import (
 _SILENCE = 60.0  # seconds
 
 
-class Turn(msgspec.Struct, frozen=True, gc=False):
+class TurnSpan(msgspec.Struct, frozen=True, gc=False):
     """One reply and the calls that it made, or a summary. Times are Unix seconds."""
 
     episode: str
@@ -68,7 +68,7 @@ class EpisodeSpan(msgspec.Struct, frozen=True, gc=False):
     completion_tokens: int
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
+class VerdictSpan(msgspec.Struct, frozen=True, gc=False):
     """One verdict. It begins with the end of the episode, if it is the first and not of a later
     judging; else only its models' time is known."""
 
@@ -82,7 +82,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     delays: bool  # whether it begins with the end of the episode
 
 
-Part = Turn | EpisodeSpan | Verdict
+TimelineSpan = TurnSpan | EpisodeSpan | VerdictSpan
 
 
 class _Live:
@@ -112,7 +112,7 @@ class Timeline:
         self._latest = 0.0
         self._silences = 0
 
-    def add(self, record: Record) -> list[Part]:
+    def add(self, record: Record) -> list[TimelineSpan]:
         """The spans that are complete with this record."""
         self._silences += record.at - self._latest > _SILENCE
         self._latest = max(self._latest, record.at)
@@ -132,12 +132,12 @@ class Timeline:
             return [self._span(record.episode, live, record.at, event)]
         return []
 
-    def finish(self) -> list[Part]:
+    def finish(self) -> list[TimelineSpan]:
         """The attempts that are not over, up to their last record."""
         live, self._live = self._live, {}
         return [self._span(episode, one, one.latest, None) for episode, one in live.items()]
 
-    def _start(self, record: Record, event: EpisodeStarted) -> list[Part]:
+    def _start(self, record: Record, event: EpisodeStarted) -> list[TimelineSpan]:
         self._rows.setdefault(record.episode, len(self._rows) + 1)
         before = self._live.get(record.episode)
         self._live[record.episode] = _Live(record, event)
@@ -145,7 +145,7 @@ class Timeline:
 
     def _turn(
         self, live: _Live, record: Record, event: StepTaken | HistorySummarized
-    ) -> list[Part]:
+    ) -> list[TimelineSpan]:
         number, before, ended = live.num_turns, live.latest, max(live.latest, record.at)
         live.latest = ended
         live.num_turns += isinstance(event, StepTaken)
@@ -157,7 +157,7 @@ class Timeline:
         calls_s = event.calls_s if isinstance(event, StepTaken) else 0.0
         replied = max(before, ended - calls_s)
         began = max(before, replied - event.policy_s)
-        turn = Turn(
+        turn = TurnSpan(
             episode=record.episode,
             attempt=record.attempt,
             row=self._rows[record.episode],
@@ -191,12 +191,12 @@ class Timeline:
             completion_tokens=live.completion_tokens,
         )
 
-    def _verdict(self, record: Record, event: Judged) -> Verdict:
+    def _verdict(self, record: Record, event: Judged) -> VerdictSpan:
         attempt, at, silences = self._unjudged.pop(record.episode, (record.attempt, 0.0, -1))
         delays = attempt == record.attempt and silences == self._silences
         seconds = max((one.seconds for one in event.judgements), default=0.0)
         began = min(at, record.at) if delays else record.at - seconds
-        return Verdict(
+        return VerdictSpan(
             episode=record.episode,
             attempt=record.attempt,
             seq=record.seq,

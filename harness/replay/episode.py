@@ -24,7 +24,7 @@ from rehearsal_room.harness.core.messages import AgentCall, Window
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
 from rehearsal_room.harness.replay.differences import changes_text, differing_rows, excerpts
 from rehearsal_room.harness.rollout.episode import user_of
@@ -51,7 +51,7 @@ class LoggedCall(msgspec.Struct, frozen=True):
     arguments: Any
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ReplayDifference(msgspec.Struct, frozen=True):
     """The first difference between a replay and its log. Long texts are shortened around it."""
 
     what: DifferenceKind
@@ -63,12 +63,12 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class FormatCache:
-    """The dialects and history policies of a log's episodes, each made once."""
+    """The dialects and history windows of a log's episodes, each made once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._dialects: dict[str, Dialect] = {}
-        self._histories: dict[tuple[str, str], HistoryPolicy | None] = {}
+        self._histories: dict[tuple[str, str], HistoryWindow | None] = {}
 
     def dialect(self, trajectory: Trajectory) -> Dialect:
         """The episode's dialect. Raises LogError when this program does not have it."""
@@ -81,8 +81,8 @@ class FormatCache:
                 raise LogError(f"{self._path}: episode {trajectory.episode}: {exc}") from exc
         return dialect
 
-    def history(self, started: EpisodeStarted) -> HistoryPolicy | None:
-        """The episode's history policy; None when this program does not have it."""
+    def history(self, started: EpisodeStarted) -> HistoryWindow | None:
+        """The episode's history window; None when this program does not have it."""
         key = (started.history, started.fingerprint)
         if key not in self._histories:
             try:
@@ -152,7 +152,9 @@ class EpisodeReplay:
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
         self.num_calls = 0
 
-    async def compare(self, ended: EpisodeEnded, verifier: StateVerifier) -> Difference | None:
+    async def compare(
+        self, ended: EpisodeEnded, verifier: StateVerifier
+    ) -> ReplayDifference | None:
         """The first difference from the log; None where everything is equal."""
         started, steps = self._trajectory.started, self._trajectory.steps
         if started.start_digest != self._env.start_digest:
@@ -177,17 +179,17 @@ class EpisodeReplay:
             if difference is not None:
                 return difference
         if ended.num_steps != len(steps):
-            return Difference(
+            return ReplayDifference(
                 "step", len(steps), None, None, f"{ended.num_steps} steps", f"{len(steps)} steps"
             )
         return None if ended.state is None else self._compare_state(ended.state, verifier)
 
-    async def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
+    async def _compare_results(self, index: int, step: StepTaken) -> ReplayDifference | None:
         calls = step.executed_calls
         results = step.executed_results
         if len(calls) != len(results):
             expected, found = f"{len(results)} results", f"{len(calls)} calls"
-            return Difference("results", index, None, None, expected, found)
+            return ReplayDifference("results", index, None, None, expected, found)
         for position, (call, logged) in enumerate(zip(calls, results, strict=True)):
             if logged.injected:
                 continue
@@ -198,7 +200,7 @@ class EpisodeReplay:
 
     async def _compare_call(
         self, index: int, position: int, call: AgentCall, logged: ToolResult
-    ) -> Difference | None:
+    ) -> ReplayDifference | None:
         try:
             result = await self._call(call)
         except WorldError as exc:
@@ -217,7 +219,9 @@ class EpisodeReplay:
         self.num_calls += 1
         return await self._env.call(call.name, call.arguments, call.id)
 
-    def _compare_state(self, state: StoredState, verifier: StateVerifier) -> Difference | None:
+    def _compare_state(
+        self, state: StoredState, verifier: StateVerifier
+    ) -> ReplayDifference | None:
         """Compare final states by their pages: the pool writes equal bytes for equal work."""
         world, env = self._world, self._env
         if state.template != world.template.digest:
@@ -238,10 +242,10 @@ class EpisodeReplay:
         found = f"equal rows in {replayed.num_pages} pages; other bytes in pages: {pages}"
         return _episode_difference("state", expected, found)
 
-    async def rerun(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
+    async def rerun(self, ended: EpisodeEnded) -> tuple[Trajectory, ReplayDifference | None]:
         """The episode as it would have been recorded in this world, and the first call that
         returned another result (None: no call did)."""
-        first: Difference | None = None
+        first: ReplayDifference | None = None
         steps = []
         for index, step in enumerate(self._trajectory.steps):
             calls = step.executed_calls
@@ -283,7 +287,7 @@ def _with_results(step: StepTaken, results: tuple[ToolResult, ...]) -> StepTaken
     return msgspec.structs.replace(step, user=user)
 
 
-def _order_difference(index: int, step: StepTaken) -> Difference | None:
+def _order_difference(index: int, step: StepTaken) -> ReplayDifference | None:
     """The difference where the step's calls have ids of another turn: a step is missing or
     duplicated. None where the ids are right."""
     for position, call in enumerate(step.executed_calls):
@@ -294,7 +298,7 @@ def _order_difference(index: int, step: StepTaken) -> Difference | None:
 
 def _window_difference(
     index: int, event: StepTaken | HistorySummarized, window: Window | None
-) -> Difference | None:
+) -> ReplayDifference | None:
     """The difference where another window was shown for a reply; None where the windows are equal
     or `window` is not known."""
     if window is None:
@@ -304,7 +308,11 @@ def _window_difference(
     else:
         logged = Window((), (), event.first_turn, event.recalled)
     expected, found = _describe_window(logged), _describe_window(window)
-    return None if expected == found else Difference("window", index, None, None, expected, found)
+    return (
+        None
+        if expected == found
+        else ReplayDifference("window", index, None, None, expected, found)
+    )
 
 
 def _describe_window(window: Window) -> str:
@@ -323,7 +331,7 @@ def _first_difference(
     calls: tuple[AgentCall, ...],
     logged: tuple[ToolResult, ...],
     results: tuple[ToolResult, ...],
-) -> Difference | None:
+) -> ReplayDifference | None:
     for position, (call, before, after) in enumerate(zip(calls, logged, results, strict=False)):
         difference = _difference(index, position, call, before, after)
         if difference is not None:
@@ -333,7 +341,7 @@ def _first_difference(
 
 def _difference(
     index: int, position: int, call: AgentCall, logged: ToolResult, result: ToolResult
-) -> Difference | None:
+) -> ReplayDifference | None:
     """The difference of two results of one call; digests are not compared."""
     if result.error != logged.error:
         expected, found = (
@@ -351,10 +359,12 @@ def _difference(
 
 def _call_difference(
     what: DifferenceKind, index: int, position: int, call: AgentCall, expected: str, found: str
-) -> Difference:
-    return Difference(what, index, position, LoggedCall(call.name, call.arguments), expected, found)
+) -> ReplayDifference:
+    return ReplayDifference(
+        what, index, position, LoggedCall(call.name, call.arguments), expected, found
+    )
 
 
-def _episode_difference(what: DifferenceKind, expected: str, found: str) -> Difference:
+def _episode_difference(what: DifferenceKind, expected: str, found: str) -> ReplayDifference:
     """A difference that does not belong to a step."""
-    return Difference(what, None, None, None, expected, found)
+    return ReplayDifference(what, None, None, None, expected, found)

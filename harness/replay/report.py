@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rehearsal_room.harness.core.terminal_text import plural, printable
-from rehearsal_room.harness.replay.episode import Difference, LoggedCall
+from rehearsal_room.harness.replay.episode import LoggedCall, ReplayDifference
 from rehearsal_room.harness.replay.run import (
     Divergence,
     EpisodeChange,
@@ -41,7 +41,7 @@ def render_replay(report: ReplayReport, console: Console) -> None:
     _render_left_out(report.cut_off, console)
     if report.windows_unchecked:
         episodes = plural(report.windows_unchecked, "episode")
-        _print(console, f"windows not compared in {episodes}: another history policy", "yellow")
+        _print(console, f"windows not compared in {episodes}: another history window", "yellow")
 
 
 def render_what_if(report: WhatIfReport, console: Console) -> None:
@@ -95,13 +95,13 @@ def _where(divergence: Divergence) -> str:
     return _plain(f"{episode}{f', {position}' if position else ''}: {divergence.what} differs")
 
 
-def _position(difference: Divergence | Difference) -> str:
+def _position(difference: Divergence | ReplayDifference) -> str:
     """Example: step 2, call 0"""
     parts = (("step", difference.step), ("call", difference.call_index))
     return ", ".join(f"{word} {number}" for word, number in parts if number is not None)
 
 
-def _render_sides(difference: Divergence | Difference, console: Console) -> None:
+def _render_sides(difference: Divergence | ReplayDifference, console: Console) -> None:
     sides = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 2))
     sides.add_column(style="dim")
     sides.add_column(overflow="fold")

@@ -27,11 +27,11 @@ from rehearsal_room.harness.core.events import EpisodeStarted, Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.replay.episode import (
-    Difference,
     DifferenceKind,
     EpisodeReplay,
     FormatCache,
     LoggedCall,
+    ReplayDifference,
     StateVerifier,
 )
 from rehearsal_room.harness.replay.packages import changed_package
@@ -39,7 +39,7 @@ from rehearsal_room.scenarios.format import Scenario
 
 ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
 JudgeEpisode = Callable[[Trajectory], Awaitable[Judged]]
-Progress = Callable[[int], None]  # called with the number of episodes that are done
+ReplayProgress = Callable[[int], None]  # called with the number of episodes that are done
 
 
 class Divergence(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     calls: int  # executed again; calls that the harness answers itself are not counted
     divergences: tuple[Divergence, ...]  # at most one per episode
     cut_off: int  # episodes without an end, left out
-    windows_unchecked: int  # episodes under a history policy that this program does not have
+    windows_unchecked: int  # episodes under a history window that this program does not have
     unknown_worlds: int = 0  # imported episodes whose world is unknown, left out
 
 
@@ -73,7 +73,7 @@ class EpisodeChange(msgspec.Struct, frozen=True):
 
     episode: str
     task: str
-    first_difference: Difference | None  # None: every call returns the logged result
+    first_difference: ReplayDifference | None  # None: every call returns the logged result
     label_before: Label | None
     label_after: Label | None
     reward_before: float | None
@@ -113,7 +113,7 @@ async def replay(
     pool: Pool,
     scenario_of: ScenarioOf,
     *,
-    progress: Progress | None = None,
+    progress: ReplayProgress | None = None,
 ) -> ReplayReport:
     """Execute the calls of every ended episode again and compare.
 
@@ -159,7 +159,7 @@ async def what_if(
     changed: Scenario,
     judge: JudgeEpisode,
     *,
-    progress: Progress | None = None,
+    progress: ReplayProgress | None = None,
 ) -> WhatIfReport:
     """Find the episodes of the scenario that a changed package would change, and how.
 
@@ -209,7 +209,7 @@ class _Tally:
         self.episodes = self.other_episodes = self.cut_off = 0
 
     def add(
-        self, trajectory: Trajectory, difference: Difference | None, after: Judged, calls: int
+        self, trajectory: Trajectory, difference: ReplayDifference | None, after: Judged, calls: int
     ) -> None:
         """Count an episode that was replayed and judged."""
         self.episodes += 1
@@ -289,7 +289,7 @@ def _require_same(path: Path, started: EpisodeStarted, scenario: Scenario) -> No
         )
 
 
-def _divergence(trajectory: Trajectory, difference: Difference) -> Divergence:
+def _divergence(trajectory: Trajectory, difference: ReplayDifference) -> Divergence:
     started = trajectory.started
     return Divergence(
         trajectory.episode,

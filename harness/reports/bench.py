@@ -94,7 +94,7 @@ class BenchReport(msgspec.Struct, frozen=True):
         return lacks_model(self.model_failures, self.episodes)
 
 
-Calls = list[tuple[str, Any]]  # the calls of one episode: tool and arguments
+ReplayedCalls = list[tuple[str, Any]]  # the calls of one episode: tool and arguments
 
 
 def measure(
@@ -195,7 +195,7 @@ async def bare_cpu_s_in_workers(
     isolated = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
     if not isolated:
         return 0.0
-    episodes_of: dict[str, list[Calls]] = {name: [] for name in isolated}
+    episodes_of: dict[str, list[ReplayedCalls]] = {name: [] for name in isolated}
     with open_reader(folder) as reader:
         for name, calls in _executed_calls(reader):
             if name in isolated and calls:
@@ -207,7 +207,7 @@ async def bare_cpu_s_in_workers(
     return total
 
 
-def bare_cpu_s(episodes: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
+def bare_cpu_s(episodes: list[tuple[str, ReplayedCalls]], world_of: Mapping[str, States]) -> float:
     """CPU seconds of the episodes' calls alone: the median of several passes after a warm-up."""
     hosts = {
         name: DedicatedConnection(world.scenario, world.template)
@@ -223,7 +223,9 @@ def bare_cpu_s(episodes: list[tuple[str, Calls]], world_of: Mapping[str, States]
     return passes[_REPEATS // 2]
 
 
-def _one_pass(episodes: list[tuple[str, Calls]], hosts: dict[str, DedicatedConnection]) -> float:
+def _one_pass(
+    episodes: list[tuple[str, ReplayedCalls]], hosts: dict[str, DedicatedConnection]
+) -> float:
     total = 0.0
     for scenario, calls in episodes:
         host = hosts[scenario]
@@ -236,7 +238,7 @@ def _one_pass(episodes: list[tuple[str, Calls]], hosts: dict[str, DedicatedConne
     return total
 
 
-def _executed_calls(reader: LogReader) -> Iterator[tuple[str, Calls]]:
+def _executed_calls(reader: LogReader) -> Iterator[tuple[str, ReplayedCalls]]:
     """Each episode's scenario and the calls that its world executed."""
     for trajectory in reader.trajectories():
         calls = [

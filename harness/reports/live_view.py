@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.local import Subscription
-from rehearsal_room.harness.bus.mqtt_wire import Status
+from rehearsal_room.harness.bus.mqtt_wire import RunStatus
 from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
@@ -36,7 +36,7 @@ SPAN = 10.0  # seconds of the run over which speed is measured
 _LONGEST = 59  # characters of a text in an event's line
 
 
-class Tally:
+class RunTally:
     """Counts over a run's records; `add` is a handler for a LocalBus.
 
     An episode that is repeated after a crash counts once. Each step counts as often as it was
@@ -250,9 +250,9 @@ async def watch(
     console: Console,
     *,
     events: bool = False,
-    status: Callable[[], Status | None] = lambda: None,
+    status: Callable[[], RunStatus | None] = lambda: None,
     every_s: float = 1.0,
-) -> Tally:
+) -> RunTally:
     """Show a run until its bus has ended; return the counts.
 
     On a terminal one line changes in place; elsewhere a line is written every `every_s` seconds.
@@ -260,7 +260,7 @@ async def watch(
     of the run's publisher, as `lambda: follower.status` does. Raises BusError when the run cannot
     be followed further.
     """
-    tally = Tally()
+    tally = RunTally()
 
     def line() -> str:
         latest = status()
@@ -282,7 +282,9 @@ async def watch(
     return tally
 
 
-async def _count(subscription: Subscription, tally: Tally, console: Console | None = None) -> None:
+async def _count(
+    subscription: Subscription, tally: RunTally, console: Console | None = None
+) -> None:
     """Count all records; with a console, write a line for each."""
     with suppress(anyio.EndOfStream):
         while True:

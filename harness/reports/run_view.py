@@ -37,7 +37,7 @@ _OUTCOMES = {
 _RANKS = ("failed", "partly", "env error", "unjudged", "other", "completed", "answered")
 _STYLES = {word: LABEL_STYLES[label] for label, word in _OUTCOMES.items()}
 
-Rows = Sequence[EpisodeRow]
+EpisodeRows = Sequence[EpisodeRow]
 
 
 def render_run(
@@ -77,13 +77,13 @@ def render_run(
 class _RunView:
     """Renders the lists of a run for a terminal of `width` columns. `rows` are all its episodes."""
 
-    def __init__(self, rows: Rows, sort: str, width: int, full: bool) -> None:
+    def __init__(self, rows: EpisodeRows, sort: str, width: int, full: bool) -> None:
         self._is_judged = any(row.judge is not None for row in rows)
         self._sort = sort
         self._width = width
         self._full = full
 
-    def totals(self, rows: Rows) -> Text:
+    def totals(self, rows: EpisodeRows) -> Text:
         """Example: 12 tasks: 40 completed (83%), 6 failed, 2 unjudged"""
         counts = Counter(map(self._outcome, rows))
         texts = [f"{counts[name]:,} {name}" for name in self._outcomes(rows) if counts[name]]
@@ -97,7 +97,7 @@ class _RunView:
         tasks = len({(row.scenario, row.task) for row in rows})
         return Text(f"{plural(tasks, 'task')}: {', '.join(texts)}\n")
 
-    def tasks(self, rows: Rows) -> RenderableType:
+    def tasks(self, rows: EpisodeRows) -> RenderableType:
         """A line per task, under a line per scenario, with a count for each outcome."""
         outcomes = self._outcomes(rows)
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -117,7 +117,7 @@ class _RunView:
                 table.add_row(Text(f"  and {hidden}", "dim"))
         return table
 
-    def episodes(self, rows: Rows) -> RenderableType:
+    def episodes(self, rows: EpisodeRows) -> RenderableType:
         """A line per episode, as many as fit on a page."""
         shown = sorted(rows, key=self._order_of_episode)
         if not self._full:
@@ -140,7 +140,7 @@ class _RunView:
         more = [Text(f"and {plural(left, 'more episode')}")] if left > 0 else []
         return Group(Text("\nepisodes", "bold"), table, *more)
 
-    def _outcomes(self, rows: Rows) -> list[str]:
+    def _outcomes(self, rows: EpisodeRows) -> list[str]:
         """The columns: in a judged run those of the labels, else whether the agent answered."""
         if not self._is_judged:
             return ["answered", "other"]
@@ -158,7 +158,7 @@ class _RunView:
     def _is_success(self, row: EpisodeRow) -> bool:
         return self._outcome(row) in ("completed", "answered")
 
-    def _cells(self, outcomes: Sequence[str], rows: Rows, example: str) -> list[Text | str]:
+    def _cells(self, outcomes: Sequence[str], rows: EpisodeRows, example: str) -> list[Text | str]:
         counts = Counter(map(self._outcome, rows))
         numbers = [f"{counts[name]:,}" if counts[name] else "·" for name in outcomes]
         if self._full:
@@ -166,16 +166,16 @@ class _RunView:
             numbers.append(f"{sum(row.seconds for row in rows) / len(rows):.2f}")
         return [*numbers, Text(printable(example), "dim")]
 
-    def _example(self, rows: Rows) -> str:
+    def _example(self, rows: EpisodeRows) -> str:
         """The id of the worst of a task's episodes; empty where all succeeded."""
         failures = [row for row in rows if not self._is_success(row)]
         return min(failures, key=self._order_of_failure).episode if failures else ""
 
-    def _shown_tasks(self, rows: Rows) -> list[tuple[str, Rows]]:
+    def _shown_tasks(self, rows: EpisodeRows) -> list[tuple[str, EpisodeRows]]:
         tasks = sorted(_grouped(rows, lambda row: row.task), key=self._order_of_task)
         return tasks if self._full else tasks[:_MAX_TASKS]
 
-    def _hidden_tasks(self, rows: Rows) -> str:
+    def _hidden_tasks(self, rows: EpisodeRows) -> str:
         """The tasks after the shown ones, counted; empty where all are shown.
 
         Example: "65 more tasks, all completed"
@@ -188,7 +188,7 @@ class _RunView:
         note = f", all {outcomes.pop()}" if len(outcomes) == 1 else ""
         return f"{plural(len(hidden), 'more task')}{note}"
 
-    def _order_of_task(self, task: tuple[str, Rows]) -> tuple[float, str]:
+    def _order_of_task(self, task: tuple[str, EpisodeRows]) -> tuple[float, str]:
         name, rows = task
         if self._sort == "steps":
             return -sum(row.num_steps for row in rows) / len(rows), name
@@ -216,7 +216,7 @@ class _RunView:
             text.append(f": {printable(reason) if self._full else shorten(reason, 200)}", "dim")
         return text
 
-    def _task_width(self, outcomes: Sequence[str], rows: Rows) -> int:
+    def _task_width(self, outcomes: Sequence[str], rows: EpisodeRows) -> int:
         """The columns that are left for names beside the other columns of the table."""
         example = max(len("example"), *(len(printable(row.episode)) for row in rows))
         others: list[int] = [*map(len, outcomes), example, *((5, 7) if self._full else ())]
@@ -244,7 +244,7 @@ def _filters(label: str | None, task: str | None, ending: str | None) -> str:
     return "with " + ", ".join(f"{name} {value}" for name, value in chosen.items() if value)
 
 
-def _grouped(rows: Rows, key: Callable[[EpisodeRow], str]) -> list[tuple[str, Rows]]:
+def _grouped(rows: EpisodeRows, key: Callable[[EpisodeRow], str]) -> list[tuple[str, EpisodeRows]]:
     groups: dict[str, list[EpisodeRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)

@@ -28,7 +28,7 @@ from rehearsal_room.harness.continuation.beginning import (
     rebuild,
 )
 from rehearsal_room.harness.continuation.outcomes import (
-    Outcome,
+    EpisodeOutcome,
     cut_message,
     fault_of,
     outcome_of,
@@ -57,7 +57,7 @@ from rehearsal_room.harness.core.messages import (
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import HistoryFold, summary_of
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
@@ -66,7 +66,7 @@ from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.slots import Slots
 from rehearsal_room.harness.settings.limits import Limits
-from rehearsal_room.harness.users.base import User, UserSource
+from rehearsal_room.harness.users.base import EpisodeUser, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
@@ -78,7 +78,7 @@ class RunContext(msgspec.Struct, frozen=True):
     pool: Pool
     policy: Policy
     dialect: Dialect
-    history: HistoryPolicy
+    history: HistoryWindow
     format: FormatSettings
     limits: Limits
     recorder: Recorder
@@ -99,7 +99,7 @@ def user_of(scenario: Scenario) -> str:
 
 
 def briefing_of(
-    scenario: Scenario, task: Task, tools: Sequence[ToolSpec], user: User | None = None
+    scenario: Scenario, task: Task, tools: Sequence[ToolSpec], user: EpisodeUser | None = None
 ) -> Briefing:
     """The briefing that the agent gets for a task. `user` is with whom it talks (None: nobody
     answers). A tuple of `tools` of which none is hidden is used without a copy."""
@@ -192,7 +192,7 @@ class Episode:
         "history",
         "num_tokens",
         "opening",
-        "parked_s",
+        "paused_s",
         "plan",
         "steps",
         "user",
@@ -219,7 +219,7 @@ class Episode:
         self.answer = ""
         self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
-        self.parked_s = 0.0  # seconds
+        self.paused_s = 0.0  # seconds
         self.beginning: Beginning | None = None  # None: the episode begins at its start
         self._call = env.call
         # A call in this process never awaits, so a timeout could not interrupt it.
@@ -227,12 +227,14 @@ class Episode:
             self._call = self._call_with_timeout
 
     async def begin_after(self, beginning: Beginning) -> WorldError | None:
-        """Bring the world into the state after the kept turns. Returns how the world broke; None:
-        it did not. Raises LogError where the turns of a fork cannot be repeated."""
+        """Bring the world into the state after the resumed turns. Returns how the world broke;
+        None: it did not. Raises LogError where the turns of a fork cannot be repeated."""
         self.beginning = beginning
         try:
             await rebuild(
-                *(beginning, self.env.start_digest, self._call),
+                beginning,
+                self.env.start_digest,
+                self._call,
                 dialect=self.context.dialect,
                 briefing=self.briefing,
             )
@@ -307,19 +309,19 @@ class Episode:
             self.available += [tool.name for tool in turn.tools]
 
     @asynccontextmanager
-    async def parked(self, watch: Watch) -> AsyncIterator[None]:
+    async def paused(self, watch: Watch) -> AsyncIterator[None]:
         """A block in which the episode has no slot, for a long wait. Its deadlines stand still, and
         the time does not count; at the end of the block it waits for a slot."""
         began = time.perf_counter()
         watch.pause()
         try:
-            async with self.context.slots.parked():
+            async with self.context.slots.paused():
                 yield
         finally:
             watch.go_on()
-            self.parked_s += time.perf_counter() - began
+            self.paused_s += time.perf_counter() - began
 
-    async def run_turns(self, watch: Watch) -> Outcome:
+    async def run_turns(self, watch: Watch) -> EpisodeOutcome:
         """Let the policy take steps until something ends the episode; return how it ended."""
         plan, context, limits = self.plan, self.context, self.context.limits
         history = HistoryFold(context.history, context.dialect, self.briefing)
@@ -341,9 +343,14 @@ class Episode:
             known = (opened,)
         agent: Agent = context.policy.agent(
             Assignment(
-                *(plan.episode, plan.scenario, plan.task, plan.seed, self.briefing, plan.member),
-                known,
-                plan.attempt,
+                episode=plan.episode,
+                scenario=plan.scenario,
+                task=plan.task,
+                seed=plan.seed,
+                briefing=self.briefing,
+                member=plan.member,
+                kept=known,
+                attempt=plan.attempt,
             )
         )
         for turn in range(len(self.steps), limits.max_steps):
@@ -390,15 +397,15 @@ class Episode:
         return next(earlier, len(self.steps))
 
     async def _wait_for_admission(self, watch: Watch) -> None:
-        """Park before the model is asked: more episodes run than the server has room for."""
-        before = self.parked_s
+        """Pause before the model is asked: more episodes run than the server has room for."""
+        before = self.paused_s
         try:
-            async with self.parked(watch):
+            async with self.paused(watch):
                 pass
         finally:
-            self.context.meters.held_back(self.parked_s - before)
+            self.context.meters.held_back(self.paused_s - before)
 
-    def _outcome_after(self, step: StepTaken, fault: str | None) -> Outcome | None:
+    def _outcome_after(self, step: StepTaken, fault: str | None) -> EpisodeOutcome | None:
         """How the episode ends with its latest step, which breaks this format rule (None: none);
         None: it goes on."""
         over = outcome_of(step, fault, self.context.format, self.context.limits)
@@ -408,7 +415,7 @@ class Episode:
             self.answer = answer_of_steps(self.steps)
         return over or self._token_limit_reached()
 
-    def _outcome_after_kept(self, rules: FormatRules) -> Outcome | None:
+    def _outcome_after_kept(self, rules: FormatRules) -> EpisodeOutcome | None:
         """How the episode ends with the last reply that it keeps: the interruption may have come
         between that reply and the end. None: it goes on."""
         last = self.beginning.kept[-1] if self.beginning and self.beginning.kept else None
@@ -418,7 +425,7 @@ class Episode:
 
     async def _summarise(
         self, agent: Agent, window: Window, turn: int, watch: Watch
-    ) -> Outcome | None:
+    ) -> EpisodeOutcome | None:
         """Ask the agent to summarise the turns that leave its history, and record its reply.
 
         Returns how the episode ends when the reply is not a summary, whatever the format rules
@@ -436,7 +443,7 @@ class Episode:
         self.num_tokens += reply.usage.completion_tokens
         return self._outcome_after_summary(summary)
 
-    def _outcome_after_summary(self, summary: HistorySummarized) -> Outcome | None:
+    def _outcome_after_summary(self, summary: HistorySummarized) -> EpisodeOutcome | None:
         if summary.reply.was_cut:
             return Ending.TOKEN_LIMIT, cut_message(summary.reply)
         if not summary_of(self.context.dialect, summary):
@@ -444,7 +451,7 @@ class Episode:
             return Ending.FORMAT_ERROR, why
         return self._token_limit_reached()
 
-    def _token_limit_reached(self) -> Outcome | None:
+    def _token_limit_reached(self) -> EpisodeOutcome | None:
         """How the episode ends when all tokens are used; None: some are left."""
         limit = self.context.limits.token_limit
         if limit is None or self.num_tokens < limit:
@@ -525,7 +532,12 @@ class Episode:
                     done = Act(decision.calls[: len(results)])
                     self._stamp_step(
                         StepTaken(
-                            *(reply, done, tuple(results), first_turn, None, waited),
+                            reply=reply,
+                            decision=done,
+                            results=tuple(results),
+                            first_turn=first_turn,
+                            reward=None,
+                            policy_s=waited,
                             recalled=recalled,
                         )
                     )
@@ -537,7 +549,14 @@ class Episode:
         if fault is None and self.user is not None and isinstance(decision, Answer):
             user, user_s = await self.hear_user(self.user, decision.text, turn)
         step = StepTaken(
-            *(reply, decision, tuple(results), first_turn, None, waited, spent, recalled),
+            reply=reply,
+            decision=decision,
+            results=tuple(results),
+            first_turn=first_turn,
+            reward=None,
+            policy_s=waited,
+            calls_s=spent,
+            recalled=recalled,
             user=user,
             user_s=user_s,
         )
@@ -547,7 +566,7 @@ class Episode:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
 
-    async def hear_user(self, user: User, text: str, turn: int) -> tuple[UserTurn, float]:
+    async def hear_user(self, user: EpisodeUser, text: str, turn: int) -> tuple[UserTurn, float]:
         """What the user says to the agent's words, and the seconds that it took. Raises
         WorldError."""
         began = time.perf_counter()
@@ -584,8 +603,13 @@ class Episode:
                 if ending is not Ending.WORLD_ERROR:
                     ending, error = Ending.WORLD_ERROR, str(exc)
         ended = EpisodeEnded(
-            *(ending, self.answer, len(self.steps), state, error),
-            *(seconds - self.parked_s, self.checked),
+            ending=ending,
+            answer=self.answer,
+            num_steps=len(self.steps),
+            state=state,
+            error=error,
+            seconds=seconds - self.paused_s,
+            checked=self.checked,
         )
         context.recorder.stamp(plan.episode, plan.attempt, ended)
         return ending
@@ -616,4 +640,6 @@ def answer_of_steps(steps: Sequence[StepTaken]) -> str:
     return "\n\n".join(texts)
 
 
-EpisodeDriver = Callable[[Episode, Watch], Awaitable[Outcome]]  # takes the steps of an episode
+EpisodeDriver = Callable[
+    [Episode, Watch], Awaitable[EpisodeOutcome]
+]  # takes the steps of an episode

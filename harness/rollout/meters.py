@@ -77,7 +77,7 @@ class Meters:
         self.steps = array("d")  # without the wait for the reply
         self.lags = array("d")
         self.admission_s = 0.0  # time that episodes waited to begin, summed
-        self.held_back_s = 0.0  # time that live episodes were parked by admission, summed
+        self.held_back_s = 0.0  # time that live episodes were paused by admission, summed
         self._process = psutil.Process()
         self.rss_start = self._rss()  # bytes
         self.rss_max = self.rss_start
@@ -185,7 +185,7 @@ class WorkerFigures(Protocol):
 
     @property
     def held_back_s(self) -> float:
-        """Seconds that live episodes were parked by admission, summed."""
+        """Seconds that live episodes were paused by admission, summed."""
 
     @property
     def worst_lag_s(self) -> float:

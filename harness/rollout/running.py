@@ -41,14 +41,14 @@ from rehearsal_room.harness.bus.local import LocalBus, Subscription
 from rehearsal_room.harness.core.events import (
     WEIGHTS_EPISODE,
     Event,
+    EventKind,
     Judged,
-    Kind,
     Record,
     WeightsPublished,
 )
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.recorder import Recorder, Sink
+from rehearsal_room.harness.log.recorder import Recorder, RecordSink
 from rehearsal_room.harness.log.schema import EpisodeRow, ScenarioSnapshot
 from rehearsal_room.harness.log.writer import LogWriter, OpenDatabase, open_log, open_sqlite
 from rehearsal_room.harness.rollout.deadlines import Watchdog
@@ -77,7 +77,7 @@ class Listener(Protocol):
     """A subscriber of the run's events inside of this process, as the learner is."""
 
     @property
-    def kinds(self) -> Collection[Kind]:
+    def kinds(self) -> Collection[EventKind]:
         """The kinds of events that it gets."""
 
     async def serve(self, subscription: Subscription, record: RecordRunEvent) -> None:
@@ -209,7 +209,7 @@ async def running(
 
 @asynccontextmanager
 async def attended(
-    sink: Sink,
+    sink: RecordSink,
     bus: LocalBus | None,
     parts: SessionParts,
     *,

@@ -1,10 +1,10 @@
 """Running many episodes with bounded concurrency.
 
 N workers take plans from one iterator, so at most N episodes run and the next begins when one ends.
-An episode that parks (see harness.rollout.slots) gives its slot to one more worker. Workers start
+An episode that pauses (see harness.rollout.slots) gives its slot to one more worker. Workers start
 in batches, one turn of the event loop apart: ten thousand at once would block the loop for a
 second. Where an `admit` function is given, a worker waits with its plan until the plan is admitted,
-and ends when it is refused; parked episodes may have its slot meanwhile. An exception in one
+and ends when it is refused; paused episodes may have its slot meanwhile. An exception in one
 episode is a bug or a broken world; it cancels the other episodes, which record their endings, and
 is raised unchanged.
 """
@@ -32,7 +32,7 @@ async def run_all(
     slots: Slots | None = None,
 ) -> None:
     """Do the work of every plan (`admit` None: none waits). `slots` are those from which the work
-    parks (None: it never does). Raises the first exception."""
+    pauses (None: it never does). Raises the first exception."""
     queue = iter(plans)
     failure: list[BaseException] = []
     refused: list[EpisodePlan] = []
@@ -44,7 +44,7 @@ async def run_all(
             try:
                 while plan is not None and (admit is None or await admitted(plan)):
                     await work(plan)
-                    if slots.hand_over():
+                    if slots.hand_off():
                         return
                     plan = next(queue, None)
                 slots.release()

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import Beginning
-from rehearsal_room.harness.continuation.kept_turns import KeptTurns, open_kept_turns
+from rehearsal_room.harness.continuation.resumed_turns import KeptTurns, open_resumed_turns
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.policies.base import Policy
 from rehearsal_room.harness.rollout.episode import EpisodeDriver, RunContext, run_episode, user_of
@@ -42,7 +42,7 @@ class RunParts(SessionParts, frozen=True, kw_only=True):
     pool: Pool
     policy: Policy
     dialect: Dialect
-    history: HistoryPolicy
+    history: HistoryWindow
     format: FormatSettings
     limits: Limits
     users: UserSource = msgspec.field(default_factory=TaskUsers)  # with whom agents talk
@@ -142,17 +142,17 @@ async def _run_episodes(
 ) -> int:
     """Run the missing episodes; return how many began."""
     num_run = 0
-    kept_turns: KeptTurns | None = None  # None: no episode goes on
+    resumed_turns: KeptTurns | None = None  # None: no episode goes on
 
     async def work(plan: EpisodePlan) -> None:
         nonlocal num_run
         num_run += 1
-        await play(plan, context, parts, kept_turns)
+        await play(plan, context, parts, resumed_turns)
 
     with ExitStack() as stack:
         if parts.driver is None and any(plan.attempt > 1 for plan in missing):
-            opened = open_kept_turns(folder, context.dialect, context.history)
-            kept_turns = stack.enter_context(opened)
+            opened = open_resumed_turns(folder, context.dialect, context.history)
+            resumed_turns = stack.enter_context(opened)
         if parts.admission is not None:
             concurrency = parts.admission.attach(context.slots)
         admit = meters.timed(parts.admit)
@@ -161,13 +161,13 @@ async def _run_episodes(
 
 
 async def play(
-    plan: EpisodePlan, context: RunContext, parts: RunParts, kept_turns: KeptTurns | None
+    plan: EpisodePlan, context: RunContext, parts: RunParts, resumed_turns: KeptTurns | None
 ) -> None:
     """Run one episode, after the turns that it keeps (`kept_turns` None: of no earlier attempt)."""
     beginning = parts.beginning
-    if kept_turns is not None:
+    if resumed_turns is not None:
         digest = plan.scenario.digest
-        kept = await kept_turns.of(plan.episode, digest, attempt=plan.attempt)
+        kept = await resumed_turns.of(plan.episode, digest, attempt=plan.attempt)
         beginning = kept or beginning
     await run_episode(plan, context, parts.driver, beginning)
     if parts.judge is None:

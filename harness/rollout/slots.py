@@ -1,13 +1,13 @@
 """The slots of a run: how many of its episodes run at once, however many are live.
 
-A live episode that has long to wait parks: it gives its slot back and keeps its world, its history
-and its agent, some KB (docs/performance.md). A slot that becomes free goes to a parked episode that
+A live episode that has long to wait pauses: it gives its slot back and keeps its world, its history
+and its agent, some KB (docs/performance.md). A slot that becomes free goes to a paused episode that
 is ready to go on, before a new episode begins with it.
 
 Each slot is held by one worker of `run_all`, or lent while that worker waits for admission, or
-free: slots are neither made nor lost, whichever episodes are parked or cancelled. `resize` changes
+free: slots are neither made nor lost, whichever episodes are paused or cancelled. `resize` changes
 how many there are. Nothing is taken from an episode: where too many are held, those that are given
-back disappear, and an episode asks at each turn (`is_over`) whether it should park.
+back disappear, and an episode asks at each turn (`is_over`) whether it should pause.
 """
 
 from collections import deque
@@ -25,16 +25,16 @@ class Slots:
     """The slots of one run. Those who await a free one get it in the order in which they asked."""
 
     def __init__(self) -> None:
-        self.num_parked = 0  # episodes, now
-        self.max_parked = 0
+        self.num_paused = 0  # episodes, now
+        self.max_paused = 0
         self._free = 0
         self._waiting: deque[anyio.Event] = deque()
-        self._owed = 0  # episodes that were cancelled while parked, whose workers hold no slot
+        self._owed = 0  # episodes that were cancelled while paused, whose workers hold no slot
         self._begin = _begin_none
 
     def __repr__(self) -> str:
         waiting = len(self._waiting)
-        return f"<Slots [{self._free} free, {self.num_parked} parked, {waiting} waiting]>"
+        return f"<Slots [{self._free} free, {self.num_paused} parked, {waiting} waiting]>"
 
     @property
     def has_free(self) -> bool:
@@ -47,7 +47,7 @@ class Slots:
         return self._free < 0
 
     def resize(self, by: int) -> None:
-        """Make so many more slots, for parked episodes first, or take so many away."""
+        """Make so many more slots, for paused episodes first, or take so many away."""
         self._free += by
         self.begin_more()
 
@@ -79,7 +79,7 @@ class Slots:
         if self._free < 0 or not self._pass_on():
             self._free += 1
 
-    def hand_over(self) -> bool:
+    def hand_off(self) -> bool:
         """Whether the caller's slot was given to an episode that waits for one, or is one too
         many."""
         if self._free < 0 and not self._owed:
@@ -104,15 +104,15 @@ class Slots:
             raise
 
     @asynccontextmanager
-    async def parked(self) -> AsyncIterator[None]:
+    async def paused(self) -> AsyncIterator[None]:
         """A block in which an episode has no slot. At its end it waits for one."""
-        self.num_parked += 1
-        self.max_parked = max(self.max_parked, self.num_parked)
+        self.num_paused += 1
+        self.max_paused = max(self.max_paused, self.num_paused)
         self.release()
         try:
             yield
         finally:
-            self.num_parked -= 1
+            self.num_paused -= 1
             try:
                 await self.acquire()
             except BaseException:

@@ -20,7 +20,7 @@ _ROLES = {"developer": "system"}  # OpenAI's newer name
 
 
 class FormatOverrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A client's own history policy and dialect (`extra_body={"rehearsal": {...}}`). Empty: those
+    """A client's own history window and dialect (`extra_body={"rehearsal": {...}}`). Empty: those
     of the checkpoint."""
 
     history: str = ""
@@ -109,7 +109,7 @@ _decode = msgspec.json.Decoder(_Request).decode
 
 
 def read_request(body: bytes) -> ChatRequest:
-    """Return the request in a body. Raises UnsupportedRequest, whose message names the field."""
+    """The request in a body. Raises UnsupportedRequest, whose message names the field."""
     try:
         request = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -180,7 +180,7 @@ def _tool(tool: _Tool) -> ToolSpec:
 
 
 def completion(answer: ChatReply, *, model: str, id: str) -> bytes:
-    """Return the reply as one body."""
+    """The reply as one body."""
     message = _wire_message(answer.reply)
     choice = {"index": 0, "message": message, "finish_reason": answer.finish}
     body = {
@@ -193,7 +193,7 @@ def completion(answer: ChatReply, *, model: str, id: str) -> bytes:
 
 
 def events(answer: ChatReply, *, model: str, id: str, usage: bool) -> bytes:
-    """Return the reply as server-sent events; one of them has the whole message."""
+    """The reply as server-sent events; one of them has the whole message."""
     message = _wire_message(answer.reply)
     for index, call in enumerate(message.get("tool_calls", ())):
         call["index"] = index
@@ -211,7 +211,7 @@ def events(answer: ChatReply, *, model: str, id: str, usage: bool) -> bytes:
 
 
 def refusal(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> bytes:
-    """Return a refusal in the form of OpenAI's errors."""
+    """A refusal in the form of OpenAI's errors."""
     return _encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 

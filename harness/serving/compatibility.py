@@ -1,4 +1,4 @@
-"""The history policies and dialects under which a checkpoint is served, and how they differ from
+"""The history windows and dialects under which a checkpoint is served, and how they differ from
 its training."""
 
 import msgspec
@@ -8,7 +8,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.policy_card import PolicyCard, card_mismatches
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
@@ -17,9 +17,9 @@ _log = structlog.get_logger(__name__)
 
 
 class ServingFormat(msgspec.Struct, frozen=True):
-    """The history policy and the dialect in which the model sees a conversation."""
+    """The history window and the dialect in which the model sees a conversation."""
 
-    history: HistoryPolicy
+    history: HistoryWindow
     dialect: Dialect
     warnings: tuple[str, ...]  # one sentence for each difference from the training
 
@@ -48,7 +48,7 @@ class ServingFormats:
         self._dialect = dialect or (card.dialect if card else "")
         if not self._history or not self._dialect:
             raise SettingsError(
-                f"{name} has no model card (rehearsal.json) with the history policy and the dialect"
+                f"{name} has no model card (rehearsal.json) with the history window and the dialect"
                 " of its training: pass --history and --dialect"
             )
         self.default = self.get()
@@ -59,7 +59,7 @@ class ServingFormats:
         return "" if self._card is None else self._card.version
 
     def get(self, history: str = "", dialect: str = "") -> ServingFormat:
-        """Return the format of these settings; empty: those of the default. Raises
+        """The format of these settings; empty: those of the default. Raises
         SettingsError."""
         key = (history or self._history, dialect or self._dialect)
         known = self._known.get(key)
@@ -80,8 +80,8 @@ class ServingFormats:
             _log.warning("misaligned", model=self._name, why=mismatch)
         return ServingFormat(policy, dialect_of(dialect), tuple(mismatches))
 
-    def _policy(self, history: str) -> HistoryPolicy:
-        """Return the history policy of a setting; it counts tokens in the way of the training."""
+    def _policy(self, history: str) -> HistoryWindow:
+        """The history window of a setting; it counts tokens in the way of the training."""
         by_bytes = parse_history(history)
         by_tokens = parse_history(history, self._chat)
         trained = "" if self._card is None else self._card.fingerprint

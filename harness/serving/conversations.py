@@ -1,8 +1,8 @@
-"""Whole conversations of chat clients, shown to the model through the windows of a history policy.
+"""Whole conversations of chat clients, shown to the model through the windows of a history window.
 
 A client of the chat API stores its conversation and sends all of it with every request. A model
 that was trained on windows must see windows, in the dialect of its training: this module turns the
-messages into turns again, and the turns into what `rehearse run` under that history policy and that
+messages into turns again, and the turns into what `rehearse run` under that history window and that
 dialect would show. Earlier replies are remembered with the sampled ids (the client has only a
 version of them), so that prompts are the same token for token.
 
@@ -32,8 +32,8 @@ from rehearsal_room.harness.core.token_bytes import decode_ids
 from rehearsal_room.harness.dialects import hermes
 from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.base import HistoryPolicy
-from rehearsal_room.harness.history.summary import Summary
+from rehearsal_room.harness.history.base import HistoryWindow
+from rehearsal_room.harness.history.summary import SummaryWindow
 from rehearsal_room.harness.history.windows import Windows, summary_of
 from rehearsal_room.harness.policies.token_agent import split_tool_calls
 from rehearsal_room.harness.serving.reply_memory import (
@@ -58,10 +58,10 @@ class ClientReply(msgspec.Struct, frozen=True):
     calls: tuple[AgentCall, ...]
 
 
-Summarize = Callable[[Window, "Conversation"], Awaitable[Reply]]  # the reply has its tokens
+Summarize = Callable[[Window, "ClientConversation"], Awaitable[Reply]]  # the reply has its tokens
 
 
-class Conversation:
+class ClientConversation:
     """One client's conversation, as a request contains it. Used once, by one task."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Conversation:
         messages: Sequence[Message],
         tools: tuple[ToolSpec, ...],
         *,
-        history: HistoryPolicy,
+        history: HistoryWindow,
         dialect: Dialect,
         memory: ReplyMemory,
     ) -> None:
@@ -102,13 +102,13 @@ class Conversation:
         self.num_forgotten = 0  # replies of which only the client's version is known
 
     async def window(self, summarize: Summarize) -> Window:
-        """Return the window that the model may see now. `summarize` gets a summary from the model
+        """The window that the model may see now. `summarize` gets a summary from the model
         where one is due and not remembered. Raises UnsupportedRequest, and PolicyError where
         `summarize` does."""
         for number, (reply, rest) in enumerate(self._turns):
             turn, step = self._turn(reply, rest)
             self._windows.add(turn, pin=number == 0 and self._dialect.pins(step))
-            if isinstance(self._history, Summary):
+            if isinstance(self._history, SummaryWindow):
                 await self._summarize_if_due(summarize, number + 1)
         return self._windows.window()
 
@@ -128,7 +128,7 @@ class Conversation:
     def _turn(
         self, message: Message, rest: Sequence[Message]
     ) -> tuple[tuple[Message, ...], StepTaken]:
-        """Return the messages of a turn in the model's dialect, and the step that it was."""
+        """The messages of a turn in the model's dialect, and the step that it was."""
         self._key = next_key(self._key, identity_of(message.content, message.calls))
         self._full_key = next_key(self._full_key, self._key + msgspec.json.encode(rest))
         known = self._memory.recall(self._key)
@@ -147,7 +147,7 @@ class Conversation:
         return (*self._dialect.turn_messages(step), *more), step
 
     def _reconstruct(self, message: Message) -> RememberedReply:
-        """Return a reply as the model would have written it, from the client's version."""
+        """A reply as the model would have written it, from the client's version."""
         if not message.calls:
             return RememberedReply(message.content, (), ())
         if self._dialect.name == Native.name:
@@ -186,7 +186,7 @@ class Conversation:
 
 
 def _turns(messages: Sequence[Message]) -> list[tuple[Message, list[Message]]]:
-    """Return each assistant message with the messages that follow it."""
+    """Each assistant message with the messages that follow it."""
     turns: list[tuple[Message, list[Message]]] = []
     for message in messages:
         if message.role == "assistant":
@@ -199,7 +199,7 @@ def _turns(messages: Sequence[Message]) -> list[tuple[Message, list[Message]]]:
 def _results(
     calls: Sequence[AgentCall], rest: Sequence[Message]
 ) -> tuple[tuple[ToolResult, ...], list[Message]]:
-    """Return the results of the calls, in their order, and the messages that are not results.
+    """The results of the calls, in their order, and the messages that are not results.
     Raises UnsupportedRequest."""
     by_id = {message.call_id: message for message in rest if message.role == "tool"}
     if missing := [call.id for call in calls if call.id not in by_id]:
@@ -216,7 +216,7 @@ def _results(
 
 
 def _add_tools(head: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """Return the head with the tools in its system prompt."""
+    """The head with the tools in its system prompt."""
     if head[0].role == "system":
         system, rest = head[0].content, head[1:]
     else:
@@ -225,5 +225,5 @@ def _add_tools(head: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[Mess
 
 
 def with_id(call: AgentCall, new_id: str) -> AgentCall:
-    """Return the call with another id."""
+    """The call with another id."""
     return AgentCall(call.name, call.arguments, new_id)

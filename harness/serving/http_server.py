@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from rehearsal_room.envpool.server.answers import JSON, handlers_with, json
 from rehearsal_room.envpool.server.guard import AccessCheck, Guard
 from rehearsal_room.envpool.server.http_server import listening
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.serving.chat_api import completion, events, read_request, refusal
 from rehearsal_room.harness.serving.conversations import UnsupportedRequest
@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 class PolicyApp:
     """The ASGI application of one checkpoint."""
 
-    def __init__(self, service: PolicyService, settings: ServeSettings) -> None:
+    def __init__(self, service: PolicyService, settings: WorldServerSettings) -> None:
         self._service = service
         routes = [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
@@ -115,7 +115,7 @@ class PolicyApp:
 
 
 async def serve(
-    service: PolicyService, settings: ServeSettings, ready: Callable[[str], None]
+    service: PolicyService, settings: WorldServerSettings, ready: Callable[[str], None]
 ) -> None:
     """Serve until SIGTERM or SIGINT; requests in flight are answered first. `ready` is called with
     the base URL, `/v1` included. Raises PoolError where the address is not available."""

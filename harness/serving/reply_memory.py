@@ -39,16 +39,16 @@ class ReplyMemory:
         self._replies[key] = reply
 
     def recall(self, key: bytes) -> RememberedReply | None:
-        """Return the reply at a position; None: it is not known."""
+        """The reply at a position; None: it is not known."""
         return self._replies.get(key)
 
 
 def identity_of(text: str, calls: Sequence[AgentCall]) -> bytes:
-    """Return what identifies a reply in its conversation: the ids of its calls, else its text."""
+    """What identifies a reply in its conversation: the ids of its calls, else its text."""
     return msgspec.json.encode([call.id for call in calls] if calls else text)
 
 
 def next_key(key: bytes, content: bytes) -> bytes:
-    """Return the key of the position after `content`, which follows the position of `key`; an empty
+    """The key of the position after `content`, which follows the position of `key`; an empty
     `key` is the beginning of every conversation."""
     return blake2b(content, key=key, digest_size=16).digest()

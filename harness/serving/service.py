@@ -1,4 +1,4 @@
-"""A served checkpoint: conversations in, replies out, under the history policy and the dialect in
+"""A served checkpoint: conversations in, replies out, under the history window and the dialect in
 which the checkpoint was trained.
 
 A model that was trained on windows of the last three turns and gets whole conversations collapses
@@ -15,7 +15,7 @@ from rehearsal_room.harness.core.messages import Reply, Usage, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.harness.core.token_bytes import encode_ids
 from rehearsal_room.harness.policies.token_agent import (
-    Generated,
+    GeneratedTokens,
     Sampling,
     TokenBackend,
     finish_of,
@@ -23,7 +23,7 @@ from rehearsal_room.harness.policies.token_agent import (
 )
 from rehearsal_room.harness.serving.chat_api import ChatReply, ChatRequest
 from rehearsal_room.harness.serving.compatibility import ServingFormat, ServingFormats
-from rehearsal_room.harness.serving.conversations import Conversation, UnsupportedRequest
+from rehearsal_room.harness.serving.conversations import ClientConversation, UnsupportedRequest
 from rehearsal_room.harness.serving.reply_memory import ReplyMemory
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
@@ -63,13 +63,13 @@ class PolicyService:
         return self._formats.default
 
     def statistics(self) -> dict[str, int]:
-        """Return the number of remembered replies."""
+        """The number of remembered replies."""
         return {"replies_remembered": len(self._memory)}
 
     async def answer(self, request: ChatRequest) -> ChatReply:
-        """Return the reply to a conversation. Raises UnsupportedRequest and PolicyError."""
+        """The reply to a conversation. Raises UnsupportedRequest and PolicyError."""
         format = self._format_of(request)
-        conversation = Conversation(
+        conversation = ClientConversation(
             request.messages,
             request.tools,
             history=format.history,
@@ -78,7 +78,7 @@ class PolicyService:
         )
         sampling = self._sampling_of(request)
 
-        async def summarize(window: Window, conversation: Conversation) -> Reply:
+        async def summarize(window: Window, conversation: ClientConversation) -> Reply:
             generated, _ = await self._generate(window, conversation, sampling)
             text = self._chat.decode(generated.token_ids)
             return Reply(text, token_ids=encode_ids(generated.token_ids))
@@ -104,9 +104,9 @@ class PolicyService:
         )
 
     async def _generate(
-        self, window: Window, conversation: Conversation, sampling: Sampling
-    ) -> tuple[Generated, int]:
-        """Return the model's continuation of a window, and the number of tokens in the prompt."""
+        self, window: Window, conversation: ClientConversation, sampling: Sampling
+    ) -> tuple[GeneratedTokens, int]:
+        """The model's continuation of a window, and the number of tokens in the prompt."""
         prompt = self._chat.prompt(window, conversation.sampled)
         room = self.context - len(prompt)
         if room < 1:
@@ -146,7 +146,7 @@ def _first_set(value: _T | None, default: _T) -> _T:
 
 
 def sampling_of(card: PolicyCard | None) -> Sampling:
-    """Return the default sampling of a checkpoint: that of its training."""
+    """The default sampling of a checkpoint: that of its training."""
     if card is None:
         return Sampling()
     return Sampling(temperature=card.temperature, max_tokens=card.max_tokens)

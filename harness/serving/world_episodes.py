@@ -1,7 +1,8 @@
-"""Prompts and verdicts for worlds that are served over wires (envpool.wires.episodes.Episodes).
+"""Prompts and verdicts for worlds that are served over protocols
+(envpool.protocols.episodes.Episodes).
 
-An episode that a client played over a wire becomes the facts of an episode: a step for each call
-that its lease recorded, and its answer. The judge gets the same trajectory as that of a run.
+An episode that a client played over a protocol becomes the facts of an episode: a step for each
+call that its lease recorded, and its answer. The judge gets the same trajectory as that of a run.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -14,16 +15,16 @@ from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup, TaskStatus
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.protocols.episodes import Opening, PlayedWorld, WorldVerdict
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.server.lease import RecordedCall
-from rehearsal_room.envpool.wires.episodes import Opening, PlayedWorld, WorldVerdict
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.rollout.episode import briefing_of
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.setup.parts import OpenJudge
@@ -99,7 +100,7 @@ class ServedEpisodes(AsyncContextManagerMixin):
 
 
 def trajectory_of(played: PlayedWorld) -> Trajectory:
-    """The facts of an episode that was played over a wire."""
+    """The facts of an episode that was played over a protocol."""
     steps = [_step(turn, call) for turn, call in enumerate(played.calls)]
     ending = Ending.WORLD_ERROR
     if played.error is None:
@@ -118,7 +119,7 @@ def trajectory_of(played: PlayedWorld) -> Trajectory:
 
 
 def _started(played: PlayedWorld) -> EpisodeStarted:
-    scenario, task, history = played.scenario, played.task, Full()
+    scenario, task, history = played.scenario, played.task, FullWindow()
     return EpisodeStarted(
         scenario=scenario.name,
         task=task.id,

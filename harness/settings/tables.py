@@ -16,17 +16,19 @@ from rehearsal_room.harness.settings.fields import field_at, fields_of, tables_o
 from rehearsal_room.scenarios.validation import explain, unknown_key
 
 S = TypeVar("S", bound=msgspec.Struct)
-Table = dict[str, Any]
+SettingsTable = dict[str, Any]
 
 
-def nest(table: Mapping[str, Any], kind: type[msgspec.Struct], *, source: str = "") -> Table:
+def nest(
+    table: Mapping[str, Any], kind: type[msgspec.Struct], *, source: str = ""
+) -> SettingsTable:
     """The table with every key at the top moved into its own table. `source` is in front of the
     messages. Raises SettingsError for an unknown key, or one that occurs twice.
 
     Example: {"max_steps": 5, "model": "m"} -> {"limits": {"max_steps": 5}, "model": {"name": "m"}}
     """
     tables = tables_of(kind)
-    nested: Table = {
+    nested: SettingsTable = {
         key: dict(value)
         for key, value in table.items()
         if key in tables and isinstance(value, Mapping)
@@ -47,7 +49,7 @@ def nest(table: Mapping[str, Any], kind: type[msgspec.Struct], *, source: str = 
     return nested
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> SettingsTable:
     """Two nested tables as one. A value of `above` wins; tables are merged key by key."""
     merged = dict(below)
     for name, value in above.items():

@@ -22,7 +22,7 @@ from rehearsal_room.harness.core.policy_card import card_mismatches, read_card
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.following.published import published_run
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.policies.base import Observable, OpenPolicy
 from rehearsal_room.harness.rollout.running import Judge, Link, Listener
@@ -161,8 +161,8 @@ async def preflight(model: ModelSettings, asked: object) -> None:
         await asked.preflight()
 
 
-def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Console) -> None:
-    """Print a warning when a checkpoint is run under another history policy or dialect than it was
+def warn_of_mismatches(settings: Settings, history: HistoryWindow, console: Console) -> None:
+    """Print a warning when a checkpoint is run under another history window or dialect than it was
     trained in. Raises SettingsError for a model card that cannot be read."""
     if settings.policy.name not in ("local", "vllm"):
         return

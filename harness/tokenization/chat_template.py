@@ -48,7 +48,7 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
     ) -> str:
-        """Return the conversation as text; with `add_generation_prompt` it ends where the
+        """The conversation as text; with `add_generation_prompt` it ends where the
         assistant's next message begins.
 
         Raises PolicyError for a conversation that the template refuses.
@@ -69,7 +69,7 @@ class ChatTemplate:
 
 
 def read_template(folder: Path) -> ChatTemplate:
-    """Return the chat template of a Hugging Face directory: `chat_template.jinja`, or the one in
+    """The chat template of a Hugging Face directory: `chat_template.jinja`, or the one in
     `tokenizer_config.json`. Raises SettingsError naming the file."""
     config = read_config(folder / CONFIG_NAME)
     path = folder / "chat_template.jinja"
@@ -88,7 +88,7 @@ def read_template(folder: Path) -> ChatTemplate:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return a JSON object of a Hugging Face directory; empty where the file does not exist.
+    """A JSON object of a Hugging Face directory; empty where the file does not exist.
 
     Raises SettingsError naming the file.
     """
@@ -101,7 +101,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def token_text(entry: Any) -> str:
-    """Return the text of a special token from its entry in tokenizer_config.json: a plain text, or
+    """The text of a special token from its entry in tokenizer_config.json: a plain text, or
     an object with options."""
     return str(entry.get("content", "")) if isinstance(entry, dict) else str(entry)
 
@@ -135,7 +135,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return JSON without the escapes for HTML that Jinja's own filter makes."""
+    """JSON without the escapes for HTML that Jinja's own filter makes."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

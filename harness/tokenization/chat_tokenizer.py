@@ -44,7 +44,7 @@ _MAX_TOOL_LISTS = 256  # lists of tools that are remembered
 
 
 def reply_key(text: str, calls: Sequence[AgentCall] = ()) -> str:
-    """Return the key under which a reply's sampled ids are stored: its text and native calls."""
+    """The key under which a reply's sampled ids are stored: its text and native calls."""
     if not calls:
         return text
     return text + "".join(
@@ -85,7 +85,7 @@ class ChatTokenizer:
 
     @classmethod
     def open(cls, folder: Path) -> "ChatTokenizer":
-        """Return the tokenizer of a Hugging Face directory: tokenizer.json and chat template.
+        """The tokenizer of a Hugging Face directory: tokenizer.json and chat template.
 
         Raises SettingsError naming the file.
         """
@@ -105,22 +105,22 @@ class ChatTokenizer:
         return number
 
     def __call__(self, text: str) -> int:
-        """Return the number of tokens in the text of a message."""
+        """The number of tokens in the text of a message."""
         return len(self.encode(self._escapes.escape(text)))
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text as templates write it: special tokens in it are those tokens."""
+        """The ids of a text as templates write it: special tokens in it are those tokens."""
         return self._pieces.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of some ids, without special tokens.
+        """The text of some ids, without special tokens.
 
         Tags that a dialect reads (`<tool_call>`) may be tokens of their own, but not special ones.
         """
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def prompt(self, window: Window, sampled: Mapping[str, Sequence[int]]) -> list[int]:
-        """Return the ids that render a window and ask for the assistant's next message.
+        """The ids that render a window and ask for the assistant's next message.
 
         `sampled` has the ids that the agent sampled for each of its replies so far, the end token
         included, by `reply_key`; of equal replies, those of the newest. Raises PolicyError for a
@@ -141,18 +141,18 @@ class ChatTokenizer:
         return self._insert_replies(_SAMPLED.split(text), replies)
 
     def render(self, window: Window) -> str:
-        """Return the text that the template itself makes of a window whose texts have no special
+        """The text that the template itself makes of a window whose texts have no special
         tokens. Raises PolicyError."""
         messages = [template_message(message) for message in window.messages]
         return self._template.render(messages, self._functions(window.tools))
 
     def encode_whole(self, text: str) -> list[int]:
-        """Return the ids of a rendered text that is tokenised in one piece."""
+        """The ids of a rendered text that is tokenised in one piece."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """Return the text of some ids, special tokens included."""
+        """The text of some ids, special tokens included."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
         return text
 
@@ -168,7 +168,7 @@ class ChatTokenizer:
         return self._header == self._generation_prompt
 
     def encode_reply(self, text: str, calls: Sequence[AgentCall] = ()) -> list[int]:
-        """Return the ids of a reply that was not sampled, the end token included; native calls as
+        """The ids of a reply that was not sampled, the end token included; native calls as
         the template formats them. Raises PolicyError."""
         if calls:
             question = {"role": "user", "content": _USER}
@@ -185,7 +185,7 @@ class ChatTokenizer:
         return [*self.encode(body), self.end_id]
 
     def _insert_replies(self, parts: Sequence[str], replies: Sequence[Sequence[int]]) -> list[int]:
-        """Return the ids of a rendered text that was cut at its sampled replies: `parts` has texts,
+        """The ids of a rendered text that was cut at its sampled replies: `parts` has texts,
         and between two texts the index of a reply."""
         ids: list[int] = []
         sampled: Sequence[int] = ()
@@ -196,7 +196,7 @@ class ChatTokenizer:
         return ids + self.encode(self._without_end(parts[-1], sampled))
 
     def _functions(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Return tools in the form that chat templates expect."""
+        """Tools in the form that chat templates expect."""
         known = self._tools.get(id(tools))
         if known is None:
             if len(self._tools) >= _MAX_TOOL_LISTS:
@@ -206,7 +206,7 @@ class ChatTokenizer:
         return known[1]
 
     def _before_reply(self, text: str) -> str:
-        """Return the text before a reply, ending as the prompt ended from which the reply was
+        """The text before a reply, ending as the prompt ended from which the reply was
         sampled: some templates render earlier messages in another way (without the thought that
         the prompt began)."""
         if text.endswith(self._generation_prompt):
@@ -215,7 +215,7 @@ class ChatTokenizer:
         return text if start < 0 else text[:start] + self._generation_prompt
 
     def _without_end(self, text: str, sampled: Sequence[int]) -> str:
-        """Return the text after a reply, without the end of turn if the agent sampled that."""
+        """The text after a reply, without the end of turn if the agent sampled that."""
         if not sampled or sampled[-1] not in self.end_ids:
             return text
         return text.removeprefix(self._end_texts[sampled[-1]])
@@ -237,7 +237,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def template_message(message: Message, escape: Callable[[Any], Any] = _unchanged) -> dict[str, Any]:
-    """Return a message in the form that chat templates expect: the arguments of calls are objects,
+    """A message in the form that chat templates expect: the arguments of calls are objects,
     not text. `escape` is applied to all data in it."""
     fields: dict[str, Any] = {"role": message.role, "content": escape(message.content)}
     if message.calls:
@@ -266,7 +266,7 @@ def _function(tool: ToolSpec, escape: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def _frame(template: ChatTemplate) -> tuple[str, str, str]:
-    """Return the texts that a template puts around replies: the common beginning of the text before
+    """The texts that a template puts around replies: the common beginning of the text before
     an earlier reply and of the generation prompt; the generation prompt; the text after an earlier
     reply.
 
@@ -300,7 +300,7 @@ def _common_prefix(one: str, other: str) -> str:
 
 
 def _configured_end_ids(folder: Path, tokenizer: Tokenizer) -> list[int]:
-    """Return the end tokens that a directory names: in generation_config.json, else in config.json,
+    """The end tokens that a directory names: in generation_config.json, else in config.json,
     else in the tokenizer's own configuration."""
     for name in ("generation_config.json", "config.json"):
         value = read_config(folder / name).get("eos_token_id")

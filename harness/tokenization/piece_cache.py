@@ -40,7 +40,7 @@ class PieceCache:
         self._placeholder_pattern = _cut_pattern(self._fixed)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
+        """The ids of a text."""
         pattern = self._placeholder_pattern if OPEN in text else self._pattern
         ids: list[int] = []
         for piece in pattern.split(text) if pattern else [text]:
@@ -53,7 +53,7 @@ class PieceCache:
         return ids
 
     def first_special(self, text: str) -> int | None:
-        """Return the id of the special token with which a text begins after leading blanks; None
+        """The id of the special token with which a text begins after leading blanks; None
         where it does not begin with one."""
         text = text.lstrip()
         found = [token for token in self._special if text.startswith(token)]

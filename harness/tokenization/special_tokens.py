@@ -41,7 +41,7 @@ class SpecialTokenEscapes:
         }
 
     def escape(self, value: Any) -> Any:
-        """Return JSON-like data with the special tokens in its texts replaced by placeholders."""
+        """JSON-like data with the special tokens in its texts replaced by placeholders."""
         if isinstance(value, str):
             return self._escape_text(value)
         if isinstance(value, dict):
@@ -58,12 +58,12 @@ class SpecialTokenEscapes:
 
 
 def alternatives(texts: Iterable[str]) -> str:
-    """Return a pattern that matches any of the texts, the longest first, as tokenizers prefer."""
+    """A pattern that matches any of the texts, the longest first, as tokenizers prefer."""
     return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
 
 
 def _ids_of_letters(tokenizer: Tokenizer, text: str, special: set[int]) -> list[int]:
-    """Return the ids of a text in which no special token is recognised."""
+    """The ids of a text in which no special token is recognised."""
     before = tokenizer.encode_special_tokens
     tokenizer.encode_special_tokens = True
     try:

@@ -23,7 +23,7 @@ class UserWorld(Protocol):
         """Execute a call of the user's own and log it. Raises WorldError."""
 
 
-class User(Protocol):
+class EpisodeUser(Protocol):
     """The user of one episode."""
 
     @property
@@ -35,7 +35,7 @@ class User(Protocol):
         """Hear what the agent said in a turn that is in the log already, and what followed."""
 
     async def reply(self, text: str, world: UserWorld) -> UserTurn:
-        """Return what the user says to the agent's words; `calls` and `results` stay empty: `world`
+        """What the user says to the agent's words; `calls` and `results` stay empty: `world`
         has recorded them. Raises WorldError where the user cannot answer: that is not the agent's
         fault."""
 
@@ -45,6 +45,6 @@ class UserSource(Protocol):
 
     def user(
         self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
-    ) -> User | None:
-        """Return the user of an episode; None: its task is not a dialogue. `tools` are all of the
+    ) -> EpisodeUser | None:
+        """The user of an episode; None: its task is not a dialogue. `tools` are all of the
         world's."""

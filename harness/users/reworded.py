@@ -34,7 +34,7 @@ class Wordings:
         return f"<Wordings of {self._model.name} [{len(self._known)} texts]>"
 
     async def of(self, text: str) -> str:
-        """Return the wording of a text; the text itself where the model gives none that is right.
+        """The wording of a text; the text itself where the model gives none that is right.
         Raises ModelOutageError."""
         if text not in self._known:
             wording = await self._asked(text)

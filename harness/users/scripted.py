@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.messages import UserTurn
 from rehearsal_room.harness.users.automaton import AutomatonUser
-from rehearsal_room.harness.users.base import User, UserWorld
+from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -50,8 +50,8 @@ class TaskUsers:
 
     def user(
         self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
-    ) -> User | None:
-        """Return the user that the task describes; None: it is not a dialogue."""
+    ) -> EpisodeUser | None:
+        """The user that the task describes; None: it is not a dialogue."""
         match task.user:
             case UserScript() as script:
                 return ScriptedUser(script, tools)

@@ -16,7 +16,7 @@ from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, UserTurn, Window
 from rehearsal_room.harness.policies.openai import OpenAIPolicy
-from rehearsal_room.harness.users.base import User, UserWorld
+from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
 from rehearsal_room.harness.users.reworded import RewordedUser, Wordings
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
@@ -49,8 +49,8 @@ class SimulatedUsers(AsyncContextManagerMixin):
 
     def user(
         self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
-    ) -> User | None:
-        """Return the user of an episode; None: its task is not a dialogue."""
+    ) -> EpisodeUser | None:
+        """The user of an episode; None: its task is not a dialogue."""
         if isinstance(task.user, ModelUser):
             return SimulatedUser(task.user, tools, self._model, seed % _SEEDS)
         if isinstance(task.user, UserAutomaton) and self._wordings is not None:

@@ -18,13 +18,13 @@ import msgspec
 from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, transport_of
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
-from rehearsal_room.harness.chat.retry import Backoff, Failure
-from rehearsal_room.harness.chat.transport import Endpoint, Transport
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
+from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import is_context_overflow
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError, SettingsError
 from rehearsal_room.harness.core.messages import Usage
 from rehearsal_room.harness.policies.openai import check_url, error_sentence
-from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
 from rehearsal_room.harness.vllm.wire import CompletionRequest, read_tokens, request_body
 
@@ -60,7 +60,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         end_ids: Sequence[int],
         *,
         weights: Callable[[], str] = lambda: "",
-        transport: Transport | None = None,
+        transport: ModelTransport | None = None,
         environment: Mapping[str, str] = os.environ,
         rng: Random | None = None,
         now: Callable[[], float] = time.time,
@@ -96,12 +96,12 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         """Let an observer see every attempt from now on."""
         self._client.observe(observer)
 
-    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+    def wrap_transport(self, wrap: Callable[[ModelTransport], ModelTransport]) -> None:
         """Send all requests through what `wrap` makes of the transport; before it is open."""
         self._client.wrap_transport(wrap)
 
     def statistics(self) -> dict[str, float]:
-        """Return counts since the start, the same as those of policy `openai`."""
+        """Counts since the start, the same as those of policy `openai`."""
         return self._client.statistics()
 
     @asynccontextmanager
@@ -121,7 +121,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         """Sample a continuation of a prompt. Raises PolicyError and ModelOutageError."""
         request = CompletionRequest(
             model=self._model.name,
@@ -134,12 +134,12 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         )
         return await self._complete(request)
 
-    async def _complete(self, request: CompletionRequest) -> Generated:
+    async def _complete(self, request: CompletionRequest) -> GeneratedTokens:
         body = request_body(request)
         attempt = 1
         while True:
             outcome = await self._attempt(request, body, attempt)
-            if isinstance(outcome, Generated):
+            if isinstance(outcome, GeneratedTokens):
                 self._client.count(Usage(len(request.prompt), len(outcome.token_ids)))
                 return outcome
             if not await self._client.wait_to_retry(outcome, attempt):
@@ -148,14 +148,14 @@ class VllmClient(anyio.AsyncContextManagerMixin):
 
     async def _attempt(
         self, request: CompletionRequest, body: bytes, attempt: int
-    ) -> Generated | Failure:
+    ) -> GeneratedTokens | AttemptFailure:
         weights = self._weights()
         content = await self._client.post(body, attempt)
-        if isinstance(content, Failure):
+        if isinstance(content, AttemptFailure):
             return content
         return read_tokens(content, len(request.prompt), attempts=attempt, weights=weights)
 
-    def _error(self, failure: Failure, attempt: int) -> PolicyError:
+    def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
         kind = ContextLengthError if is_context_overflow(failure) else PolicyError
         url, secret = self._settings.base_url, self._api_key
         return kind(
@@ -223,7 +223,7 @@ def _endpoint(settings: VllmSettings, api_key: str | None) -> Endpoint:
 
 
 def choose_model(models: Sequence[ServedModel], settings: VllmSettings) -> ServedModel:
-    """Return the server's model; of several, the one with the name of the folder. Raises
+    """The server's model; of several, the one with the name of the folder. Raises
     SettingsError."""
     folder = settings.folder
     named = [one for one in models if one.name in (folder, Path(folder).name)]

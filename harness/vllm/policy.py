@@ -17,12 +17,12 @@ from typing import Literal, Self
 import anyio
 
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
-from rehearsal_room.harness.chat.transport import Transport
+from rehearsal_room.harness.chat.transport import ModelTransport
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.policy_card import read_card
 from rehearsal_room.harness.policies.base import Assignment
 from rehearsal_room.harness.policies.token_agent import (
-    Generated,
+    GeneratedTokens,
     Sampling,
     TokenAgent,
     TokenBackend,
@@ -52,7 +52,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         *,
         switch: Literal["episode", "step"] = "step",
         pause: PauseMode = "wait",
-        transport: Transport | None = None,
+        transport: ModelTransport | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = Path(settings.folder)
@@ -84,7 +84,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         return self._gate.weights
 
     def agent(self, assignment: Assignment) -> TokenAgent:
-        """Return an agent for one episode."""
+        """An agent for one episode."""
         return TokenAgent(
             _AgentBackend(self),
             self.chat,
@@ -95,7 +95,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         )
 
     def backend(self) -> TokenBackend:
-        """Return the server as a backend; its requests do not wait for new weights."""
+        """The server as a backend; its requests do not wait for new weights."""
         return self._client
 
     @property
@@ -107,12 +107,12 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         """Let an observer see every attempt from now on."""
         self._client.observe(observer)
 
-    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+    def wrap_transport(self, wrap: Callable[[ModelTransport], ModelTransport]) -> None:
         """Send all requests through what `wrap` makes of the transport; before it is open."""
         self._client.wrap_transport(wrap)
 
     def statistics(self) -> dict[str, float]:
-        """Return counts since the start, the same as those of policy `openai`."""
+        """Counts since the start, the same as those of policy `openai`."""
         return self._client.statistics()
 
     @asynccontextmanager
@@ -135,7 +135,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         """Sample for an agent, once the weights that it must use are loaded. Raises PolicyError."""
         async with self._gate.pass_through(slot, stays=self._switch == "episode"):
             generated = await self._client.generate(
@@ -150,7 +150,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         return generated
 
     async def _label(self) -> str:
-        """Return the version of the server's weights; without a label, that of the folder."""
+        """The version of the server's weights; without a label, that of the folder."""
         try:
             label = await self.weights.version()
         except SettingsError:  # it cannot load new weights, and reports no label
@@ -175,7 +175,7 @@ class _AgentBackend(AgentSlot):
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         """Sample a continuation of a prompt. Raises PolicyError."""
         return await self._policy.generate_for(
             self,

@@ -85,17 +85,17 @@ class VllmRoutes:
         return isinstance(state, dict) and state.get("is_paused") is True
 
     async def get(self, path: str, *, timeout_s: float = 30.0) -> Any:
-        """Return the decoded answer to a GET request. Raises PolicyError; RequestRefusedError for
+        """The decoded answer to a GET request. Raises PolicyError; RequestRefusedError for
         an answer of another status than 200."""
         return await self._request("GET", path, None, timeout_s)
 
     async def post(self, path: str, body: Any = None, *, timeout_s: float = 600.0) -> Any:
-        """Return the decoded answer to a POST request. Raises PolicyError; RequestRefusedError for
+        """The decoded answer to a POST request. Raises PolicyError; RequestRefusedError for
         an answer of another status than 200."""
         return await self._request("POST", path, body, timeout_s)
 
     async def models(self) -> list[ServedModel]:
-        """Return the models that are served, without adapters. Raises PolicyError."""
+        """The models that are served, without adapters. Raises PolicyError."""
         content = await self.get("/v1/models")
         try:
             models = msgspec.convert(content, _Models).data
@@ -106,7 +106,7 @@ class VllmRoutes:
         return [ServedModel(one.id, one.max_model_len) for one in models if one.parent is None]
 
     async def workers(self) -> Workers:
-        """Return the server's workers. Raises PolicyError; RequestRefusedError for a server without
+        """The server's workers. Raises PolicyError; RequestRefusedError for a server without
         dev mode."""
         content = await self.get("/server_info?config_format=json")
         try:
@@ -180,7 +180,7 @@ class _Info(msgspec.Struct):
 
 
 def root_of(base_url: str) -> str:
-    """Return the URL of the routes that are not under /v1.
+    """The URL of the routes that are not under /v1.
 
     Example: "http://127.0.0.1:8000/v1" -> "http://127.0.0.1:8000"
     """

@@ -71,7 +71,7 @@ class VllmServer(anyio.AsyncContextManagerMixin):
         return VllmRoutes(self.base_url)
 
     def client(self, **more: Any) -> VllmSettings:
-        """Return the settings of a client of this server."""
+        """The settings of a client of this server."""
         return VllmSettings(self._settings.folder, self.base_url, **more)
 
     @asynccontextmanager
@@ -134,7 +134,7 @@ async def _stop(process: Process) -> None:
 
 
 def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
-    """Return vLLM's arguments.
+    """VLLM's arguments.
 
     Log-probabilities are those of the distribution that was sampled from, and no sampling settings
     come from the model's generation_config.json: each request has all of them. The server reports
@@ -161,7 +161,7 @@ def _has_no_gpu() -> bool:
 
 
 def _context(folder: Path) -> int:
-    """Return the context length of a model, in tokens, from its config. Raises SettingsError."""
+    """The context length of a model, in tokens, from its config. Raises SettingsError."""
     length = read_config(folder / "config.json").get("max_position_embeddings")
     if not isinstance(length, int):
         raise SettingsError(f"{folder / 'config.json'}: it has no max_position_embeddings")
@@ -169,7 +169,7 @@ def _context(folder: Path) -> int:
 
 
 def environment_of(settings: VllmServerSettings, parent: Mapping[str, str]) -> dict[str, str]:
-    """Return the child's environment: defaults for vLLM, replaced by what `parent` sets."""
+    """The child's environment: defaults for vLLM, replaced by what `parent` sets."""
     defaults = {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # cores are shared with the trainer
@@ -183,7 +183,7 @@ def environment_of(settings: VllmServerSettings, parent: Mapping[str, str]) -> d
 
 
 def _free_port(port: int) -> int:
-    """Return the port, or (0) any free one. Raises SettingsError where another program listens on
+    """The port, or (0) any free one. Raises SettingsError where another program listens on
     it: that program would be taken for the server."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do

@@ -121,7 +121,7 @@ _gates: WeakValueDictionary[str, VllmGate] = WeakValueDictionary()  # by the ser
 
 
 def gate_of(routes: VllmRoutes, pause: PauseMode) -> VllmGate:
-    """Return the gate of a server. Raises SettingsError where another policy uses another mode of
+    """The gate of a server. Raises SettingsError where another policy uses another mode of
     pausing it."""
     root = root_of(routes.base_url)
     gate = _gates.get(root)

@@ -55,7 +55,7 @@ class VllmWeights:
         return self._routes.base_url
 
     async def version(self) -> str:
-        """Return the label of the server's weights. Raises SettingsError where the server has no
+        """The label of the server's weights. Raises SettingsError where the server has no
         control routes, PolicyError where it fails."""
         try:
             info = await self._routes.get("/weight_info")
@@ -87,7 +87,7 @@ class VllmWeights:
         _log.info("weights_taken", version=version, folder=str(folder))
 
     async def _reload_method(self, folder: Path) -> str:
-        """Return the workers' method that loads weights; raise SettingsError where it would load
+        """The workers' method that loads weights. Raises SettingsError where it would load
         them wrongly."""
         workers = await self._routes.workers()
         if workers.extension == EXTENSION:
@@ -159,7 +159,7 @@ def _ties_embeddings(folder: Path) -> bool:
 
 
 def _check_folder(folder: Path) -> Path:
-    """Return the directory's absolute path. Raises SettingsError where it contains no model."""
+    """The directory's absolute path. Raises SettingsError where it contains no model."""
     if not (folder / "config.json").is_file():
         raise SettingsError(f"{folder}: not a Hugging Face directory: config.json is missing")
     if not any(folder.glob("*.safetensors")):

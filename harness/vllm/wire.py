@@ -10,9 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 
 _NO_LOGPROB = -9999.0  # vLLM reports it in place of minus infinity
 _MAX_LOGPROB = 0.01  # 0, and room for rounding
@@ -72,14 +72,14 @@ _decode = msgspec.json.Decoder(_Completion).decode
 
 
 def request_body(request: CompletionRequest) -> bytes:
-    """Return the request as it is sent."""
+    """The request as it is sent."""
     return _encode(request)
 
 
 def read_tokens(
     body: bytes, num_prompt: int, *, attempts: int, weights: str = ""
-) -> Generated | Failure:
-    """Return the continuation of a prompt of `num_prompt` tokens, or a failure after which another
+) -> GeneratedTokens | AttemptFailure:
+    """The continuation of a prompt of `num_prompt` tokens, or a failure after which another
     attempt may succeed.
 
     Raises PolicyError where the server cannot return token ids.
@@ -87,12 +87,12 @@ def read_tokens(
     try:
         completion = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        return Failure("malformed", f"the answer is not a completion: {exc}")
+        return AttemptFailure("malformed", f"the answer is not a completion: {exc}")
     if not completion.choices:
-        return Failure("malformed", "the answer contains no choice")
+        return AttemptFailure("malformed", "the answer contains no choice")
     choice = completion.choices[0]
     if choice.finish_reason == "abort":
-        return Failure("malformed", "the server aborted the request")
+        return AttemptFailure("malformed", "the server aborted the request")
     if choice.token_ids is None:
         raise PolicyError(
             "the answer has no token ids (return_token_ids): the server is not vLLM, or its version"
@@ -107,14 +107,14 @@ def read_tokens(
         value for value in logprobs if value is not None and _NO_LOGPROB < value <= _MAX_LOGPROB
     ]
     if not known or len(known) < len(logprobs):
-        return Failure("malformed", "the answer contains a token without a log-probability")
+        return AttemptFailure("malformed", "the answer contains a token without a log-probability")
     usage = completion.usage or _Usage()
     if usage.prompt_tokens not in (None, num_prompt):
         raise PolicyError(
             f"{num_prompt} tokens were sent and the server read {usage.prompt_tokens}"
         )
     details = usage.prompt_tokens_details or _Details()
-    return Generated(
+    return GeneratedTokens(
         choice.token_ids,
         known,
         choice.finish_reason or "stop",

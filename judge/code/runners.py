@@ -16,12 +16,12 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError, StateError
-from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import StoredState
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.events import VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.judge.core.case import VerifierKind
+from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import Verification, ended_of
 from rehearsal_room.judge.core.verifier import Verifier
@@ -39,7 +39,7 @@ class VerifierRunner(Protocol):
     """Runs the verifiers of one scenario."""
 
     @property
-    def kind(self) -> VerifierKind:
+    def kind(self) -> VerifierSource:
         """What kind of verifiers they are, which decides how much their findings prove."""
 
     @property
@@ -65,7 +65,7 @@ class InProcessRunner:
     Making it raises PackageError for a broken verify.py.
     """
 
-    kind: VerifierKind = "package"
+    kind: VerifierSource = "package"
     suspends = False
 
     def __init__(self, world: States, verifier: Verifier | None = None) -> None:
@@ -126,7 +126,7 @@ class WorkerRunner:
         self._scenario = scenario
         self._start = start
         self._pool = pool
-        self.kind: VerifierKind = "package" if scenario.awm is None else "awm"
+        self.kind: VerifierSource = "package" if scenario.awm is None else "awm"
 
     async def verify(
         self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
@@ -190,7 +190,7 @@ class LoggedRunner:
     was met counts as done.
     """
 
-    kind: VerifierKind = "tool_calls"
+    kind: VerifierSource = "tool_calls"
     suspends = False
 
     async def verify(

@@ -16,7 +16,7 @@ from rehearsal_room.judge.core.evidence import Evidence
 
 # Whose verifiers they are: a package's verify.py, a model's (an AWM record's), a list of tool calls
 # that are made at the episode's end, or the checks of a benchmark.
-VerifierKind = Literal["package", "awm", "tool_calls", "suite"]
+VerifierSource = Literal["package", "awm", "tool_calls", "suite"]
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Case(msgspec.Struct, frozen=True):
     evidence: Evidence
     idle: tuple[str, ...]  # goals that doing nothing meets, one name for each time; sorted
     code: Judged  # the verdict of the code judge alone
-    verifier: VerifierKind
+    verifier: VerifierSource
 
 
 class CodeVerdict(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ _SLICE = 0.005
 CONCURRENCY = 64  # verdicts that are waited for at once
 BACKLOG = 4096  # episodes that may wait for a verdict
 
-Record = Callable[[str, int, Judged], Awaitable[None]]  # episode, attempt, verdict
+RecordJudged = Callable[[str, int, Judged], Awaitable[None]]  # episode, attempt, verdict
 
 
 class EpisodeJudge(Protocol):
@@ -35,7 +35,7 @@ class EpisodeJudge(Protocol):
 async def serve(
     subscription: Subscription,
     judge: EpisodeJudge,
-    record: Record,
+    record: RecordJudged,
     *,
     concurrency: int = CONCURRENCY,
     backlog: int = BACKLOG,
@@ -62,7 +62,7 @@ async def serve(
 async def _serve(
     subscription: Subscription,
     judge: EpisodeJudge,
-    record: Record,
+    record: RecordJudged,
     concurrency: int,
     backlog: int,
 ) -> None:

@@ -13,7 +13,7 @@ from rehearsal_room.judge.statistics.outcomes import Outcome, outcomes_of
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ArmDifference(msgspec.Struct, frozen=True):
     """An arm less the first arm, in completed tasks; a share."""
 
     delta: float
@@ -31,7 +31,7 @@ class ArmResult(msgspec.Struct, frozen=True):
     episodes: int
     statistics: RunStatistics
     failures: dict[str, int]
-    difference: Difference | None  # None: it is the first, or they share no task
+    difference: ArmDifference | None  # None: it is the first, or they share no task
     agreement: float | None = (
         None  # equal labels of the arm that it judges again; None: it does not
     )
@@ -78,12 +78,12 @@ def results_of(arms: Sequence[PlayedArm]) -> tuple[ArmResult, ...]:
     return tuple(found)
 
 
-def _difference(first: Sequence[Outcome], other: Sequence[Outcome]) -> Difference | None:
+def _difference(first: Sequence[Outcome], other: Sequence[Outcome]) -> ArmDifference | None:
     found = compare(first, other)
     if found is None:
         return None
     verdict = found.verdict.replace("A is", "the first arm is").replace("B is", "this arm is")
-    return Difference(found.delta, found.interval, found.p, verdict)
+    return ArmDifference(found.delta, found.interval, found.p, verdict)
 
 
 def _agreement(one: Path, other: Path) -> float | None:

@@ -53,7 +53,7 @@ def call_text(name: str, arguments: Any) -> str:
     return f"{name}({', '.join(texts)})"
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ValueDifference(msgspec.Struct, frozen=True):
     """One value of a call that differs from the solution's."""
 
     path: str  # of the argument, as in `lines.0.sku`
@@ -64,14 +64,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 def differences(
     made: Any, solution: dict[str, Any], enumerated: Iterable[str] = ()
-) -> list[Difference]:
+) -> list[ValueDifference]:
     """The values in which two calls of one tool differ, but for free text. `enumerated` are
     arguments whose values are a list of words."""
     known = frozenset(enumerated)
     one = dict(_leaves(made)) if isinstance(made, dict) else {}
     other = dict(_leaves(solution))
     return [
-        Difference(path, one.get(path), other.get(path), _names_record(path, known))
+        ValueDifference(path, one.get(path), other.get(path), _names_record(path, known))
         for path in dict.fromkeys((*other, *one))
         if one.get(path) != other.get(path)
         and not (is_free_text(one.get(path)) or is_free_text(other.get(path)))

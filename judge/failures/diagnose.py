@@ -12,11 +12,15 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.harness.outcomes.failure_kinds import Kind, kind_of_ending, kind_of_finding
+from rehearsal_room.harness.outcomes.failure_kinds import (
+    FailureKind,
+    kind_of_ending,
+    kind_of_finding,
+)
 from rehearsal_room.judge.core.evidence import changes_of
 from rehearsal_room.judge.failures.calls import (
-    Difference,
     MadeCall,
+    ValueDifference,
     call_text,
     differences,
     made_calls,
@@ -35,13 +39,13 @@ from rehearsal_room.scenarios.format import Call
 class Mistake(msgspec.Struct, frozen=True):
     """One thing that went wrong."""
 
-    kind: Kind
+    kind: FailureKind
     turn: int  # from 0: the step that made it; where something is missing, the last one
     why: str  # a sentence
     tool: str = ""  # the tool that was called, or should have been; empty: none
 
 
-_ANSWERS = frozenset({Kind.WRONG_ANSWER, Kind.MISSING_REFUSAL})
+_ANSWERS = frozenset({FailureKind.WRONG_ANSWER, FailureKind.MISSING_REFUSAL})
 
 
 def diagnose(
@@ -64,33 +68,33 @@ def diagnose(
     if pairs is not None:
         found += pairs.unread_writes()
     if (too_many := overuse(made, reference)) is not None:
-        found.append(Mistake(Kind.TOOL_OVERUSE, *too_many))
-    first: dict[tuple[Kind, str], Mistake] = {}
+        found.append(Mistake(FailureKind.TOOL_OVERUSE, *too_many))
+    first: dict[tuple[FailureKind, str], Mistake] = {}
     for mistake in sorted(found, key=lambda one: one.turn):
         first.setdefault((mistake.kind, mistake.tool), mistake)
     return list(first.values())
 
 
 def _outside(
-    kind: Kind, trajectory: Trajectory, ended: EpisodeEnded, verdict: Judged | None
+    kind: FailureKind, trajectory: Trajectory, ended: EpisodeEnded, verdict: Judged | None
 ) -> Mistake:
     """The one mistake of an episode whose ending or label says it all."""
     last = max(0, len(trajectory.steps) - 1)
-    if kind is Kind.WORLD_FAILURE:
+    if kind is FailureKind.WORLD_FAILURE:
         for call in made_calls(trajectory):
             if call.result.error in ("internal", "timeout"):
                 return Mistake(kind, call.turn, f"{call.text}: {call.result.text}", call.name)
     why = ended.error or ""
-    if kind is Kind.UNJUDGED and verdict is not None:
+    if kind is FailureKind.UNJUDGED and verdict is not None:
         why = verdict.unjudged or why
     return Mistake(kind, last, why or _WHY[kind])
 
 
 _WHY = {
-    Kind.WORLD_FAILURE: "the world failed",
-    Kind.MODEL_FAILURE: "the model could not answer",
-    Kind.UNJUDGED: "there is no verdict",
-    Kind.FORMAT_ERROR: "the reply broke the format",
+    FailureKind.WORLD_FAILURE: "the world failed",
+    FailureKind.MODEL_FAILURE: "the model could not answer",
+    FailureKind.UNJUDGED: "there is no verdict",
+    FailureKind.FORMAT_ERROR: "the reply broke the format",
 }
 
 
@@ -106,7 +110,7 @@ def _failures(
     found: list[Mistake] = []
     if ended.ending.is_truncation:
         limit = str(ended.ending).replace("_", " ")
-        found.append(Mistake(Kind.CUT_OFF, last, f"the {limit} ended the episode"))
+        found.append(Mistake(FailureKind.CUT_OFF, last, f"the {limit} ended the episode"))
     if pairs is not None:
         found += pairs.wrong_writes(changes_of(trajectory), wrong)
         if not ended.ending.is_truncation:
@@ -115,24 +119,26 @@ def _failures(
             found += pairs.contradictions(ended.answer, last, bool(missing))
             if missing and declines(ended.answer) and pairs.should_act():
                 why = f"the answer refuses: {_short(ended.answer)}"
-                found.append(Mistake(Kind.WRONG_REFUSAL, last, why))
+                found.append(Mistake(FailureKind.WRONG_REFUSAL, last, why))
     for finding in wrong:
         kind = kind_of_finding(finding)
         about_answer = kind in _ANSWERS and ended.ending is Ending.ANSWERED
-        if about_answer or (pairs is None and kind is not Kind.GOAL_NOT_MET):
+        if about_answer or (pairs is None and kind is not FailureKind.GOAL_NOT_MET):
             found.append(_of_finding(finding, kind, last, ended.answer, pairs))
     if found:
         return found
     if wrong:
         return [_of_finding(one, kind_of_finding(one), last, ended.answer, pairs) for one in wrong]
-    return [Mistake(Kind.GOAL_NOT_MET, last, "the judge says so; no check of the task failed")]
+    return [
+        Mistake(FailureKind.GOAL_NOT_MET, last, "the judge says so; no check of the task failed")
+    ]
 
 
 def _of_finding(
-    finding: Finding, kind: Kind, turn: int, answer: str, pairs: "_Pairs | None"
+    finding: Finding, kind: FailureKind, turn: int, answer: str, pairs: "_Pairs | None"
 ) -> Mistake:
-    if kind is Kind.WRONG_ANSWER and pairs is not None and pairs.is_question:
-        kind = Kind.WRONG_REFUSAL if declines(answer) else kind
+    if kind is FailureKind.WRONG_ANSWER and pairs is not None and pairs.is_question:
+        kind = FailureKind.WRONG_REFUSAL if declines(answer) else kind
     why = f"{finding.name}: expected {_short(finding.expected)}, found {_short(finding.found)}"
     return Mistake(kind, turn, why)
 
@@ -146,7 +152,7 @@ class _Pairs:
         self._writes = [call for call in made if call.result.changes]
         self._wanted = [index for index, result in enumerate(reference.results) if result.changes]
         self._pair_of: dict[int, int] = {}  # id of an agent's write -> index of the solution's
-        self._differing: list[tuple[MadeCall, int, list[Difference]]] = []
+        self._differing: list[tuple[MadeCall, int, list[ValueDifference]]] = []
         self._rows = RowDifferences(frozenset(), frozenset())
         self._left: list[int] = []
         self._pair_equal()
@@ -173,7 +179,7 @@ class _Pairs:
     def _call(self, index: int) -> Call:
         return self.reference.calls[index]
 
-    def _differences(self, made: MadeCall, index: int) -> list[Difference]:
+    def _differences(self, made: MadeCall, index: int) -> list[ValueDifference]:
         known = [arg for tool, arg in self.reference.enumerated if tool == made.name]
         return differences(made.arguments, self._call(index).arguments, known)
 
@@ -198,7 +204,7 @@ class _Pairs:
     def _wrong_write(self, write: MadeCall, guarded: set[str]) -> Mistake:
         if self._repeats(write):
             why = f"{write.text} was made again"
-            return Mistake(Kind.DUPLICATE_WRITE, write.turn, why, write.name)
+            return Mistake(FailureKind.DUPLICATE_WRITE, write.turn, why, write.name)
         alike = [index for index in self._left if self._call(index).name == write.name]
         if alike:
             index = min(alike, key=lambda one: len(self._differences(write, one)))
@@ -216,14 +222,14 @@ class _Pairs:
                     f"{write.text} changed {_row_text(common)}, where the solution has "
                     f"{call_text(self._call(index).name, self._call(index).arguments)}"
                 )
-                return Mistake(Kind.WRONG_VALUE, write.turn, why, write.name)
+                return Mistake(FailureKind.WRONG_VALUE, write.turn, why, write.name)
         rows = [(one.table, one.key) for one in write.result.changes]
         shown = _row_text(next(row for row in rows if row in self._rows.found))
         if any(f"{table} {key[0] if len(key) == 1 else key}" in guarded for table, key in rows):
             why = f"{write.text} changed {shown}, which looks like the right one and is not"
-            return Mistake(Kind.WRONG_RECORD, write.turn, why, write.name)
+            return Mistake(FailureKind.WRONG_RECORD, write.turn, why, write.name)
         why = f"{write.text} changed {shown}; the task does not ask for it"
-        return Mistake(Kind.UNASKED_CHANGE, write.turn, why, write.name)
+        return Mistake(FailureKind.UNASKED_CHANGE, write.turn, why, write.name)
 
     def _repeats(self, write: MadeCall) -> bool:
         """Whether the agent had made this write before, as it stands or with other free text."""
@@ -244,12 +250,12 @@ class _Pairs:
             tried = [one for one in self._made if one.name == call.name and one.result.error]
             if not tried:
                 why = f"{call_text(call.name, call.arguments)} was not made"
-                found.append(Mistake(Kind.MISSING_WRITE, last, why, call.name))
+                found.append(Mistake(FailureKind.MISSING_WRITE, last, why, call.name))
                 continue
             nearest = min(tried, key=lambda one: len(self._differences(one, index)))
             differing = self._differences(nearest, index)
             refusal = f"{nearest.text} failed: {_short(nearest.result.text)}"
-            found.append(Mistake(Kind.MISSING_WRITE, nearest.turn, refusal, call.name))
+            found.append(Mistake(FailureKind.MISSING_WRITE, nearest.turn, refusal, call.name))
             if differing:
                 why = f"{_why_differs(nearest, differing)}; it failed: "
                 why += _short(nearest.result.text)
@@ -262,13 +268,13 @@ class _Pairs:
             for one in found:
                 if stated := states_instead(answer, one.expected, one.found):
                     why = f"the answer says {stated}; {write.name} wrote {one.path} {one.found!r}"
-                    yield Mistake(Kind.CONTRADICTING_ANSWER, last, why, write.name)
+                    yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, write.name)
                     return
         claim = claim_of(answer, also_declines=declines(self.reference.task.answer))
         if missing and claim:
             tool = self._call(self._left[0]).name
             why = f"the answer says {claim!r}, but {tool} was not done"
-            yield Mistake(Kind.CONTRADICTING_ANSWER, last, why, tool)
+            yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, tool)
 
     def unread_writes(self) -> Iterator[Mistake]:
         """Writes before which the agent had not read what they depend on."""
@@ -278,14 +284,18 @@ class _Pairs:
                 continue
             if lookup := unread(self._made, write, index, self.reference):
                 why = f"{write.name} was called, and nothing read before shows what {lookup} shows"
-                yield Mistake(Kind.WRITE_WITHOUT_LOOKUP, write.turn, why, write.name)
+                yield Mistake(FailureKind.WRITE_WITHOUT_LOOKUP, write.turn, why, write.name)
 
 
-def _kind_of(found: Sequence[Difference]) -> Kind:
-    return Kind.WRONG_RECORD if any(one.names_record for one in found) else Kind.WRONG_VALUE
+def _kind_of(found: Sequence[ValueDifference]) -> FailureKind:
+    return (
+        FailureKind.WRONG_RECORD
+        if any(one.names_record for one in found)
+        else FailureKind.WRONG_VALUE
+    )
 
 
-def _why_differs(write: MadeCall, found: Sequence[Difference]) -> str:
+def _why_differs(write: MadeCall, found: Sequence[ValueDifference]) -> str:
     if not found:
         return f"{write.text} had another effect than in the solution"
     values = ", ".join(f"{one.path} {one.found!r} (right: {one.expected!r})" for one in found[:3])

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.harness.outcomes.failure_kinds import HABITS, Kind
+from rehearsal_room.harness.outcomes.failure_kinds import HABITS, FailureKind
 from rehearsal_room.judge.failures.diagnose import Mistake
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import share_interval
@@ -28,12 +28,12 @@ class Diagnosed(msgspec.Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
 
     @property
-    def kinds(self) -> frozenset[Kind]:
+    def kinds(self) -> frozenset[FailureKind]:
         """The kinds of its mistakes."""
         return frozenset(one.kind for one in self.mistakes)
 
 
-class Example(msgspec.Struct, frozen=True):
+class FailureExample(msgspec.Struct, frozen=True):
     """An episode in which it happened. `rehearse run --from RUN/EPISODE@TURN` begins there."""
 
     run: str
@@ -55,7 +55,7 @@ class KindCount(Count, frozen=True, kw_only=True):
     """The episodes with one kind of failure."""
 
     completed: int  # of them: it ended well nevertheless
-    examples: tuple[Example, ...]  # of different tasks where there are any
+    examples: tuple[FailureExample, ...]  # of different tasks where there are any
 
 
 class GroupCount(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ def _count(episodes: Sequence[Diagnosed], hits: Sequence[bool], *, each_alone: b
     return Count(sum(hits), found.value, found.lower, found.upper)
 
 
-def _kind_count(episodes: Sequence[Diagnosed], kind: Kind) -> KindCount:
+def _kind_count(episodes: Sequence[Diagnosed], kind: FailureKind) -> KindCount:
     hits = [kind in one.kinds for one in episodes]
     count = _count(episodes, hits, each_alone=False)
     having = [one for one, hit in zip(episodes, hits, strict=True) if hit]
@@ -157,9 +157,9 @@ def _kind_count(episodes: Sequence[Diagnosed], kind: Kind) -> KindCount:
     )
 
 
-def _example(one: Diagnosed, kind: Kind) -> Example:
+def _example(one: Diagnosed, kind: FailureKind) -> FailureExample:
     mistake = next(found for found in one.mistakes if found.kind is kind)
-    return Example(one.run, one.episode, mistake.turn, mistake.why)
+    return FailureExample(one.run, one.episode, mistake.turn, mistake.why)
 
 
 def _groups(
@@ -188,7 +188,7 @@ def _order(name: str, group: GroupCount, *, of_tool: bool) -> tuple[int, str]:
 
 
 def _group(episodes: Sequence[Diagnosed], tool: str, *, each_alone: bool) -> GroupCount:
-    kinds: dict[Kind, list[bool]] = {}
+    kinds: dict[FailureKind, list[bool]] = {}
     for index, one in enumerate(episodes):
         for mistake in one.mistakes:
             if not tool or mistake.tool == tool:
@@ -222,7 +222,7 @@ def _changes(episodes: Sequence[Diagnosed], base: Sequence[Diagnosed]) -> dict[s
     return dict(sorted(found.items(), key=lambda item: (item[1].p, item[0])))
 
 
-def _outcomes(episodes: Iterable[Diagnosed], kind: Kind) -> list[Outcome]:
+def _outcomes(episodes: Iterable[Diagnosed], kind: FailureKind) -> list[Outcome]:
     return [Outcome(one.scenario, one.task, one.seed, float(kind in one.kinds)) for one in episodes]
 
 

@@ -29,7 +29,7 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.judge.gate.checks.texts import known_of, missing_in
 from rehearsal_room.judge.gate.core.near_duplicates import features_of
-from rehearsal_room.judge.gate.core.report import Failure, Report, failed_report
+from rehearsal_room.judge.gate.core.report import GateFailure, WorldGateReport, failed_report
 from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from rehearsal_room.judge.gate.package import CheckResult
 from rehearsal_room.judge.playback.playback import format_call
@@ -74,12 +74,12 @@ class _Inspection:
         self._record = record
         self._pool = pool
         self._settings = settings
-        self._failures: list[Failure] = []
+        self._failures: list[GateFailure] = []
         self._states: dict[str, StoredState] = {}  # by digest
         self._unreached: list[str] = []
         self._num_probes = 0
 
-    async def report(self) -> Report:
+    async def report(self) -> WorldGateReport:
         """Make all checks and return the report."""
         for fault in self._world.loaded.seed_faults if self._world.loaded else ():
             self._fail(
@@ -99,7 +99,7 @@ class _Inspection:
         await self._check_determinism()
         order = {task.id: index for index, task in enumerate(self._scenario.tasks)}
         failures = sorted(self._failures, key=lambda failure: order.get(failure.task, -1))
-        return Report(
+        return WorldGateReport(
             worlds=1,
             tasks=len(self._scenario.tasks),
             tools=len(self._world.tools),
@@ -110,7 +110,7 @@ class _Inspection:
         )
 
     def _fail(self, check: str, why: str, task: Task | None = None) -> None:
-        self._failures.append(Failure(self._scenario.name, task.id if task else "", check, why))
+        self._failures.append(GateFailure(self._scenario.name, task.id if task else "", check, why))
 
     async def _each(self, check: Callable[[T], Awaitable[None]], subjects: Sequence[T]) -> None:
         """Check all subjects, several at once."""

@@ -26,7 +26,7 @@ import msgspec
 
 from rehearsal_room.envpool.workers.sandbox import environment, import_root
 from rehearsal_room.judge.gate.checks.code import sources_of
-from rehearsal_room.judge.gate.core.report import Failure, Report, failed_report
+from rehearsal_room.judge.gate.core.report import GateFailure, WorldGateReport, failed_report
 from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from rehearsal_room.judge.gate.package import CheckResult
 from rehearsal_room.judge.gate.wire import CheckReply, CheckRequest, code_of
@@ -54,11 +54,11 @@ class JobSettings(msgspec.Struct, frozen=True):
     deadline: float = 120.0  # seconds for one world, which takes about half a second
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CheckOutcome(msgspec.Struct, frozen=True):
     """The result of one world's check."""
 
     name: str
-    report: Report
+    report: WorldGateReport
     digest: str = ""  # of its package; empty: it could not be read
     tasks: tuple[str, ...] = ()  # their ids
     features: Sequence[int] = ()  # see judge.gate.core.near_duplicates
@@ -73,7 +73,7 @@ def check_worlds(
     find: Callable[[str], Scenario],
     settings: JobSettings,
     check_record: Callable[[Scenario], CheckResult],
-) -> Iterator[Outcome]:
+) -> Iterator[CheckOutcome]:
     """Check worlds, given by the names that `find` understands; yields outcomes as they come.
     Closing the iterator early ends the processes. AWM records are checked by `check_record`, in a
     thread.
@@ -83,7 +83,7 @@ def check_worlds(
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for source in sources:
         waiting.put(source)
-    done: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+    done: queue.SimpleQueue[CheckOutcome | BaseException] = queue.SimpleQueue()
     number = min(settings.jobs, len(sources))
     jobs = [_Job(waiting, done, find, settings, check_record) for _ in range(number)]
     many = len(sources) > _MANY
@@ -98,7 +98,7 @@ def check_worlds(
             yield _trim(outcome) if many else outcome
 
 
-def _trim(outcome: Outcome) -> Outcome:
+def _trim(outcome: CheckOutcome) -> CheckOutcome:
     report = outcome.report
     few = msgspec.structs.replace(report, equivalents=report.equivalents[:_MAX_EQUIVALENTS])
     return msgspec.structs.replace(outcome, report=few)
@@ -110,7 +110,7 @@ class _Job(threading.Thread):
     def __init__(
         self,
         waiting: "queue.SimpleQueue[str]",
-        done: "queue.SimpleQueue[Outcome | BaseException]",
+        done: "queue.SimpleQueue[CheckOutcome | BaseException]",
         find: Callable[[str], Scenario],
         settings: JobSettings,
         check_record: Callable[[Scenario], CheckResult],
@@ -142,7 +142,7 @@ class _Job(threading.Thread):
                 except BaseException as exc:
                     self._done.put(exc)
 
-    def _check(self, source: str) -> Outcome:
+    def _check(self, source: str) -> CheckOutcome:
         name = Path(source).name
         try:
             scenario = self._find(source)
@@ -152,7 +152,7 @@ class _Job(threading.Thread):
             sources = sources_of(scenario.path)
             near_misses = near_misses_of(scenario)
         except (PackageError, OSError) as exc:
-            return Outcome(name, failed_report(name, "package", str(exc)))
+            return CheckOutcome(name, failed_report(name, "package", str(exc)))
         strict = self._settings.sandbox == "required"
         if is_trusted(scenario, strict=strict) and not self._settings.isolate:
             return self._checked(scenario, sources, near_misses, self._pair)
@@ -165,7 +165,7 @@ class _Job(threading.Thread):
         sources: dict[str, str],
         near_misses: tuple[NearMiss, ...],
         pair: "_ProcessPair",
-    ) -> Outcome:
+    ) -> CheckOutcome:
         try:
             first, second = pair.ask(scenario, sources, near_misses)
         except Crash as exc:
@@ -178,15 +178,15 @@ class _Job(threading.Thread):
         return _outcome(scenario, checked, report)
 
 
-def _outcome(scenario: Scenario, checked: CheckResult, report: Report) -> Outcome:
+def _outcome(scenario: Scenario, checked: CheckResult, report: WorldGateReport) -> CheckOutcome:
     tasks = tuple(task.id for task in scenario.tasks)
     features = array("I", checked.features)
-    return Outcome(scenario.name, report, scenario.digest, tasks, features)
+    return CheckOutcome(scenario.name, report, scenario.digest, tasks, features)
 
 
 def _differences(
     scenario: Scenario, first: Mapping[str, list[Fact]], second: Mapping[str, list[Fact]]
-) -> Iterator[Failure]:
+) -> Iterator[GateFailure]:
     """Where the oracles' calls gave other results in another process."""
     for task in scenario.tasks:
         pairs = zip(first.get(task.id, ()), second.get(task.id, ()), strict=False)
@@ -194,7 +194,7 @@ def _differences(
             if one != two:
                 what = f"{one[0]!r} and {two[0]!r}" if one[0] != two[0] else "two different states"
                 why = f"in another process {format_call(call)} gives {what}"
-                yield Failure(scenario.name, task.id, "determinism", why)
+                yield GateFailure(scenario.name, task.id, "determinism", why)
                 break
 
 

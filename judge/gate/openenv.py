@@ -22,21 +22,21 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.judge.gate.checks.tasks import OTHER_FINDINGS
-from rehearsal_room.judge.gate.core.report import Failure, Report
-from rehearsal_room.judge.gate.job_pool import Outcome
+from rehearsal_room.judge.gate.core.report import GateFailure, WorldGateReport
+from rehearsal_room.judge.gate.job_pool import CheckOutcome
 
-Status = Literal["pass", "fail", "skip", "error"]
-Severity = Literal["fail", "warn", "advisory"]
-Verdict = Literal["pass", "warn", "fail"]
+CheckStatus = Literal["pass", "fail", "skip", "error"]
+CheckSeverity = Literal["fail", "warn", "advisory"]
+GateVerdict = Literal["pass", "warn", "fail"]
 _MAX_EVIDENCE = 20  # failures that are quoted for a check
 _STARTUP = ("package", "seed", "tools", "crash")
 
 
-class CheckResult(msgspec.Struct, frozen=True):
+class OpenEnvResult(msgspec.Struct, frozen=True):
     """The result of one check id."""
 
     check_id: str
-    status: Status
+    status: CheckStatus
     measured: dict[str, Any]
     evidence: tuple[str, ...]
     remediation: str | None
@@ -54,21 +54,21 @@ class OpenEnvReport(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: Literal["v2"] = "v2"
     lane: Literal["hub"] = "hub"  # the statistical ids are in no other
     levels_run: tuple[int, ...]
-    results: tuple[CheckResult, ...]
-    verdict: Verdict
+    results: tuple[OpenEnvResult, ...]
+    verdict: GateVerdict
 
 
 class _Computed(msgspec.Struct, frozen=True):
     """An id that the gate computes."""
 
     checks: tuple[str, ...]  # of the gate
-    measure: Callable[[Report, int], dict[str, Any]]  # of a report with so many bad tasks
+    measure: Callable[[WorldGateReport, int], dict[str, Any]]  # of a report with so many bad tasks
     remediation: str
     # What must be there for the check to mean something; else the check is skipped.
-    needs: Callable[[Report], str] = lambda report: ""
+    needs: Callable[[WorldGateReport], str] = lambda report: ""
 
 
-def openenv_report(outcome: Outcome) -> OpenEnvReport:
+def openenv_report(outcome: CheckOutcome) -> OpenEnvReport:
     """The report on one world."""
     results = tuple(_results(outcome.report))
     levels = sorted({_LEVELS[one.check_id] for one in results if one.status != "skip"})
@@ -81,9 +81,9 @@ def openenv_report(outcome: Outcome) -> OpenEnvReport:
     )
 
 
-def _results(report: Report) -> Iterator[CheckResult]:
+def _results(report: WorldGateReport) -> Iterator[OpenEnvResult]:
     """A result for every id of the policy, in its order."""
-    found: dict[str, CheckResult] = {}
+    found: dict[str, OpenEnvResult] = {}
     for check_id, computed in _COMPUTED.items():
         found[check_id] = _computed(report, check_id, computed, found)
     for check_id in _POLICY:
@@ -91,8 +91,8 @@ def _results(report: Report) -> Iterator[CheckResult]:
 
 
 def _computed(
-    report: Report, check_id: str, computed: _Computed, before: dict[str, CheckResult]
-) -> CheckResult:
+    report: WorldGateReport, check_id: str, computed: _Computed, before: dict[str, OpenEnvResult]
+) -> OpenEnvResult:
     if unmet := _unmet(check_id, before):
         return _skipped(check_id, f"unmet dependency: {unmet}")
     if reason := computed.needs(report):
@@ -100,11 +100,11 @@ def _computed(
     if check_id == "semantic.oracle_max" and _oracle_missing(report):
         why = "no task has an oracle, so nothing shows that its verifier can be satisfied"
         measured = {"tasks": report.tasks, "oracles_completed": 0}
-        return CheckResult(check_id, "fail", measured, (why,), "Write an oracle.", 0.0)
+        return OpenEnvResult(check_id, "fail", measured, (why,), "Write an oracle.", 0.0)
     failures = [one for one in report.failures if _concerns(check_id, computed, one)]
     bad = len({task for one in failures for task in one.tasks})
     lines = tuple(f"{one.task or one.world}: {one.why}" for one in failures[:_MAX_EVIDENCE])
-    return CheckResult(
+    return OpenEnvResult(
         check_id,
         "fail" if failures else "pass",
         computed.measure(report, bad),
@@ -114,7 +114,7 @@ def _computed(
     )
 
 
-def _concerns(check_id: str, computed: _Computed, failure: Failure) -> bool:
+def _concerns(check_id: str, computed: _Computed, failure: GateFailure) -> bool:
     """Whether a failure of the gate is one of this id. The gate's `verifier` has two ids: that it
     gives the same findings again, and that it gives any."""
     if failure.check not in computed.checks:
@@ -125,7 +125,7 @@ def _concerns(check_id: str, computed: _Computed, failure: Failure) -> bool:
     return True
 
 
-def _unmet(check_id: str, before: dict[str, CheckResult]) -> str:
+def _unmet(check_id: str, before: dict[str, OpenEnvResult]) -> str:
     """The check that must pass before this one; empty: none is missing."""
     needed = ["runtime.startup"] if check_id != "runtime.startup" else []
     if check_id.startswith(("semantic.", "statistical.")):
@@ -133,11 +133,11 @@ def _unmet(check_id: str, before: dict[str, CheckResult]) -> str:
     return next((one for one in needed if before[one].status != "pass"), "")
 
 
-def _skipped(check_id: str, reason: str) -> CheckResult:
-    return CheckResult(check_id, "skip", {}, (reason,), None, 0.0)
+def _skipped(check_id: str, reason: str) -> OpenEnvResult:
+    return OpenEnvResult(check_id, "skip", {}, (reason,), None, 0.0)
 
 
-def _verdict(results: tuple[CheckResult, ...]) -> Verdict:
+def _verdict(results: tuple[OpenEnvResult, ...]) -> GateVerdict:
     """The verdict under the policy: `warn` where something was skipped."""
     failed = {_POLICY[one.check_id][1] for one in results if one.status == "fail"}
     if "fail" in failed:
@@ -148,7 +148,7 @@ def _verdict(results: tuple[CheckResult, ...]) -> Verdict:
 # What the gate computes -------------------------------------------------------------------------
 
 
-def _oracles(report: Report, bad: int) -> dict[str, Any]:
+def _oracles(report: WorldGateReport, bad: int) -> dict[str, Any]:
     return {
         "tasks": report.tasks,
         "oracles_completed": report.tasks - bad,
@@ -156,7 +156,7 @@ def _oracles(report: Report, bad: int) -> dict[str, Any]:
     }
 
 
-def _floor(report: Report, bad: int) -> dict[str, Any]:
+def _floor(report: WorldGateReport, bad: int) -> dict[str, Any]:
     floor = 1.0 if bad else 0.0  # goals that doing nothing meets count for nothing
     return {
         "tasks": report.tasks,
@@ -167,7 +167,7 @@ def _floor(report: Report, bad: int) -> dict[str, Any]:
     }
 
 
-def _mutants(report: Report, bad: int) -> dict[str, Any]:
+def _mutants(report: WorldGateReport, bad: int) -> dict[str, Any]:
     share = report.mutants_caught / report.mutants
     return {
         "mutants": report.mutants,
@@ -178,7 +178,7 @@ def _mutants(report: Report, bad: int) -> dict[str, Any]:
     }
 
 
-def _gap(report: Report, bad: int) -> dict[str, Any]:
+def _gap(report: WorldGateReport, bad: int) -> dict[str, Any]:
     rewarded = 1.0 - report.mutants_caught / report.mutants
     return {
         "oracle_reward": 1.0,
@@ -188,32 +188,32 @@ def _gap(report: Report, bad: int) -> dict[str, Any]:
     }
 
 
-def _canaries(report: Report, bad: int) -> dict[str, Any]:
+def _canaries(report: WorldGateReport, bad: int) -> dict[str, Any]:
     return {"canaries": report.near_misses, "tasks_failed": bad}
 
 
-def _tasks(report: Report, bad: int) -> dict[str, Any]:
+def _tasks(report: WorldGateReport, bad: int) -> dict[str, Any]:
     return {"tasks": report.tasks, "tasks_failed": bad}
 
 
-def _tools(report: Report, bad: int) -> dict[str, Any]:
+def _tools(report: WorldGateReport, bad: int) -> dict[str, Any]:
     return {"tools": report.tools, "probes": report.probes, "unreached": len(report.unreached)}
 
 
-def _worlds(report: Report, bad: int) -> dict[str, Any]:
+def _worlds(report: WorldGateReport, bad: int) -> dict[str, Any]:
     return {"tools": report.tools, "tasks": report.tasks}
 
 
-def _oracle_missing(report: Report) -> bool:
+def _oracle_missing(report: WorldGateReport) -> bool:
     """Whether no oracle was played: an AWM record has none."""
     return not report.mutants and not any(one.check == "oracle" for one in report.failures)
 
 
-def _needs_mutants(report: Report) -> str:
+def _needs_mutants(report: WorldGateReport) -> str:
     return "" if report.mutants else "no oracle completes its task, so there are no mutants of one"
 
 
-def _needs_canaries(report: Report) -> str:
+def _needs_canaries(report: WorldGateReport) -> str:
     return "" if report.near_misses else "the package has no near_misses.toml"
 
 
@@ -266,7 +266,7 @@ _COMPUTED: dict[str, _Computed] = {
 # The policy -------------------------------------------------------------------------------------
 
 # Severity policy v2: the level of each id, and what a failure of it makes of the verdict.
-_POLICY: dict[str, tuple[int, Severity]] = {
+_POLICY: dict[str, tuple[int, CheckSeverity]] = {
     "static.manifest": (1, "fail"),
     "static.reproducible_build": (1, "fail"),
     "static.image_hygiene": (1, "warn"),

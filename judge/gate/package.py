@@ -84,7 +84,7 @@ from rehearsal_room.judge.gate.checks.texts import (
 )
 from rehearsal_room.judge.gate.checks.tools import ToolChecks, unused
 from rehearsal_room.judge.gate.core.near_duplicates import features_of
-from rehearsal_room.judge.gate.core.report import Report, failed_report, merge_reports
+from rehearsal_room.judge.gate.core.report import WorldGateReport, failed_report, merge_reports
 from rehearsal_room.judge.gate.core.task_runner import (
     DEFAULT_SETTINGS,
     GateLog,
@@ -109,14 +109,14 @@ Sources = Mapping[str, str]  # the texts of tools.py and verify.py, by file name
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check: the report, and what worlds and processes are compared by."""
 
-    report: Report
+    report: WorldGateReport
     facts: dict[str, list[Fact]] = {}  # by task: the results of its oracle's calls
     features: tuple[int, ...] = ()  # see judge.gate.core.near_duplicates
 
 
 def check_scenario(
     source: str | Path | Scenario, settings: GateSettings = DEFAULT_SETTINGS
-) -> Report:
+) -> WorldGateReport:
     """Check one package, given by name, by folder or as a Scenario. Raises UnknownScenario."""
     try:
         scenario = source if isinstance(source, Scenario) else find(str(source))

@@ -8,9 +8,14 @@ from rich.console import Console
 from rich.text import Text
 
 from rehearsal_room.harness.rollout.allow_list import AllowedWorld
-from rehearsal_room.judge.gate.core.near_duplicates import Pair, near_duplicates
-from rehearsal_room.judge.gate.core.report import Failure, Report, merge_reports, render
-from rehearsal_room.judge.gate.job_pool import Outcome
+from rehearsal_room.judge.gate.core.near_duplicates import WorldPair, near_duplicates
+from rehearsal_room.judge.gate.core.report import (
+    GateFailure,
+    WorldGateReport,
+    merge_reports,
+    render,
+)
+from rehearsal_room.judge.gate.job_pool import CheckOutcome
 
 _MAX_LISTED = 1000  # near-duplicates
 _MAX_SHOWN = 5
@@ -18,16 +23,16 @@ _MAX_SHOWN = 5
 _HARMLESS = frozenset({"constraint"})
 
 
-class GateReport(Report, frozen=True, kw_only=True):
+class GateReport(WorldGateReport, frozen=True, kw_only=True):
     """The output of `rehearse worlds check --json`."""
 
-    near_duplicates: tuple[Pair, ...] = ()  # the most similar first, a thousand at most
+    near_duplicates: tuple[WorldPair, ...] = ()  # the most similar first, a thousand at most
     near_duplicate_pairs: int = 0  # their number
     near_duplicate_share: float = 0.0  # of all pairs of worlds
     wall_s: float = 0.0
 
 
-def gate_report_of(outcomes: Sequence[Outcome], wall_s: float) -> GateReport:
+def gate_report_of(outcomes: Sequence[CheckOutcome], wall_s: float) -> GateReport:
     """The outcomes as one report, in the order of the worlds' names."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.name)
     total = merge_reports(outcome.report for outcome in ordered)
@@ -43,15 +48,15 @@ def gate_report_of(outcomes: Sequence[Outcome], wall_s: float) -> GateReport:
     )
 
 
-def _same_names(outcomes: Sequence[Outcome]) -> Iterable[Failure]:
+def _same_names(outcomes: Sequence[CheckOutcome]) -> Iterable[GateFailure]:
     """Worlds with the same name: their episodes could not be distinguished."""
     for before, one in pairwise(outcomes):
         if one.name == before.name and one.digest != before.digest:
             why = "another world that was checked has the same name"
-            yield Failure(one.name, "", "package", why)
+            yield GateFailure(one.name, "", "package", why)
 
 
-def allowed_worlds(outcomes: Iterable[Outcome]) -> list[AllowedWorld]:
+def allowed_worlds(outcomes: Iterable[CheckOutcome]) -> list[AllowedWorld]:
     """The worlds that passed, with the tasks that passed; by name.
 
     A failure of the world removes all of its tasks, except `constraint`: then its tools mishandle
@@ -68,7 +73,7 @@ def allowed_worlds(outcomes: Iterable[Outcome]) -> list[AllowedWorld]:
     return sorted(found, key=lambda world: world.name)
 
 
-def print_report(outcomes: Sequence[Outcome], total: GateReport, console: Console) -> None:
+def print_report(outcomes: Sequence[CheckOutcome], total: GateReport, console: Console) -> None:
     """Print the table, the failures, and the worlds that are nearly the same."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.name)
     render([outcome.report for outcome in ordered], total, console)

@@ -20,7 +20,7 @@ import click
 import msgspec
 
 from rehearsal_room.envpool.workers.confine import available_layers, confine
-from rehearsal_room.envpool.workers.sandbox import LIBRARIES_MB, LOWEST, Limits, require
+from rehearsal_room.envpool.workers.sandbox import LIBRARIES_MB, LOWEST, WorkerLimits, require
 from rehearsal_room.judge.gate.wire import handle
 
 # Of the garbage collector. The syntax trees and results of a world are freed by reference counts;
@@ -53,7 +53,7 @@ def main(memory_mb: int, scratch: str | None, sandbox: str) -> None:
     if scratch:
         walls, missing = available_layers(sandbox)
         require(sandbox, walls or LOWEST, missing)
-        confine(walls or LOWEST, scratch, Limits(memory_mb=memory_mb))
+        confine(walls or LOWEST, scratch, WorkerLimits(memory_mb=memory_mb))
     else:
         limit = (LIBRARIES_MB + memory_mb) * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))

@@ -23,14 +23,14 @@ from rehearsal_room.harness.chat.client import transport_of
 from rehearsal_room.harness.chat.metered import (
     Charge,
     MeteredClient,
+    ModelRequest,
     NoAnswer,
-    Request,
     replace_surrogates,
 )
 from rehearsal_room.harness.chat.prices import Prices
-from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.server_features import ServerFeatures
-from rehearsal_room.harness.chat.transport import Endpoint, Transport
+from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import BudgetExhausted, SettingsError
 from rehearsal_room.harness.core.events import ModelJudgement
@@ -44,7 +44,7 @@ from rehearsal_room.harness.policies.openai import (
 )
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.judge.core.case import Prompt
-from rehearsal_room.judge.llm.echoes import Evidence
+from rehearsal_room.judge.llm.echoes import QuotedEvidence
 from rehearsal_room.judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
@@ -67,7 +67,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
         prices: Prices,
         budget: Budget,
         environment: Mapping[str, str] = os.environ,
-        transport: Transport | None = None,
+        transport: ModelTransport | None = None,
     ) -> None:
         endpoint = endpoint_of(settings, environment)
         self._settings = settings
@@ -152,13 +152,13 @@ class _JudgeQuestion:
         self._evidence_ids = prompt.evidence_ids
         # The system message is ours: its examples are not evidence.
         untrusted = [one.content for one in prompt.messages if one.role != "system"]
-        self._evidence = Evidence("\n".join(untrusted))
+        self._evidence = QuotedEvidence("\n".join(untrusted))
         self._seed = seed
         self._window = Window(tuple([_sendable(message) for message in prompt.messages]))
         self._num_unread = 0
         self._max_tokens = settings.max_tokens or 0
 
-    def request(self, features: ServerFeatures) -> Request:
+    def request(self, features: ServerFeatures) -> ModelRequest:
         """See Question."""
         settings = msgspec.structs.replace(self._settings, max_tokens=self._max_tokens or None)
         if self._num_unread and settings.temperature is not None:
@@ -166,9 +166,9 @@ class _JudgeQuestion:
             settings = msgspec.structs.replace(settings, temperature=temperature)
         fields = features.apply(request_fields(settings, self._endpoint.base_url), _ANSWER)
         seed = (self._seed + self._num_unread * 7919) % _NUM_SEEDS if features.seed else None
-        return Request(RequestWriter(fields).body(self._window, seed=seed), self._max_tokens)
+        return ModelRequest(RequestWriter(fields).body(self._window, seed=seed), self._max_tokens)
 
-    def read(self, reply: Reply) -> ParsedAnswer | Failure:
+    def read(self, reply: Reply) -> ParsedAnswer | AttemptFailure:
         """See Question. An answer that was cut off is not parsed: a verdict in it may be one that
         it quotes."""
         if reply.finish == "length":
@@ -181,9 +181,9 @@ class _JudgeQuestion:
                 return answer
             fault = answer
         self._num_unread += 1
-        return Failure("malformed", fault)
+        return AttemptFailure("malformed", fault)
 
-    def is_hopeless(self, failure: Failure) -> bool:
+    def is_hopeless(self, failure: AttemptFailure) -> bool:
         """See Question."""
         return False
 

@@ -23,7 +23,7 @@ import re
 _NOISE = re.compile(r"⟨[^⟩]*⟩|\\+u00(?:09|0a|0d|20|22|27)|\\+[nrt]|[^\w.+-]|_", re.IGNORECASE)
 
 
-class Evidence:
+class QuotedEvidence:
     """The text that a model was shown, as quoted in its prompt."""
 
     def __init__(self, text: str) -> None:

@@ -39,7 +39,7 @@ from rehearsal_room.judge.core.rewards import RewardProfile, rewards_of
 from rehearsal_room.judge.llm.prompt import prompt_of
 from rehearsal_room.judge.llm.rubric import Rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
-from rehearsal_room.judge.llm.voting import Decision, decide
+from rehearsal_room.judge.llm.voting import VoteDecision, decide
 
 _encode = msgspec.msgpack.Encoder().encode
 _log = structlog.get_logger(__name__)
@@ -97,7 +97,7 @@ class LLMJudge:
             if isinstance(model, Preflight):
                 await model.preflight()
 
-    async def serve(self, subscription: Subscription, record: live_judging.Record) -> None:
+    async def serve(self, subscription: Subscription, record: live_judging.RecordJudged) -> None:
         """Judge every episode that ends, until the bus is closed (see judge.core.live_judging)."""
         await live_judging.serve(
             subscription,
@@ -174,7 +174,7 @@ class LLMJudge:
         case: Case,
         code: CodeVerdict,
         judgements: tuple[ModelJudgement, ...],
-        decision: Decision,
+        decision: VoteDecision,
     ) -> Judged:
         findings = case.evidence.findings
         reward: float | None = None

@@ -19,7 +19,7 @@ from rehearsal_room.harness.history.token_budget import ByteCounter
 from rehearsal_room.judge.core.case import Case, Prompt
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.llm.prompt_budget import LEAST_ROOM, PromptBudget
-from rehearsal_room.judge.llm.prompt_items import EvidenceItem, Group, Kind, groups_of
+from rehearsal_room.judge.llm.prompt_items import EvidenceItem, ItemGroup, ItemKind, groups_of
 from rehearsal_room.judge.llm.quoting import Quote, Section, is_shortened, quote_section
 from rehearsal_room.judge.llm.rubric import Mode, Rubric
 
@@ -56,18 +56,18 @@ unless D alone says otherwise.
 - F1, F2, …: the findings, goals and guards, passed or failed. F alone: why there are \
 none. V: what a verifier observed, which is no verdict."""
 _NOUNS = {
-    Kind.FAILED_FINDING: "findings that failed",
-    Kind.CHANGE: "rows that differ",
-    Kind.PASSED_FINDING: "findings that passed",
-    Kind.OBSERVED: "observations",
-    Kind.FORMAT: "records of form",
-    Kind.FAILED_CALL: "calls that failed",
-    Kind.WRITING_CALL: "calls that changed rows",
-    Kind.POLICY: "policies of the world",
-    Kind.LAST_CALL: "successful calls at the end",
-    Kind.READ: "successful calls",
-    Kind.MESSAGE: "sayings of the agent",
-    Kind.THOUGHT: "thoughts of the agent",
+    ItemKind.FAILED_FINDING: "findings that failed",
+    ItemKind.CHANGE: "rows that differ",
+    ItemKind.PASSED_FINDING: "findings that passed",
+    ItemKind.OBSERVED: "observations",
+    ItemKind.FORMAT: "records of form",
+    ItemKind.FAILED_CALL: "calls that failed",
+    ItemKind.WRITING_CALL: "calls that changed rows",
+    ItemKind.POLICY: "policies of the world",
+    ItemKind.LAST_CALL: "successful calls at the end",
+    ItemKind.READ: "successful calls",
+    ItemKind.MESSAGE: "sayings of the agent",
+    ItemKind.THOUGHT: "thoughts of the agent",
 }
 
 
@@ -114,7 +114,7 @@ def _framing() -> int:
 
 
 def _user_text(
-    groups: Sequence[Group], shown: Sequence[tuple[Quote, ...] | None], omissions: Sequence[str]
+    groups: Sequence[ItemGroup], shown: Sequence[tuple[Quote, ...] | None], omissions: Sequence[str]
 ) -> str:
     parts = [_OPENING]
     start = 0

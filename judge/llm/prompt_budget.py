@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rehearsal_room.judge.llm.prompt_items import EvidenceItem, Kind
+from rehearsal_room.judge.llm.prompt_items import EvidenceItem, ItemKind
 from rehearsal_room.judge.llm.quoting import (
     Quote,
     excerpt,
@@ -31,7 +31,14 @@ _DRAFT_TEXT = 4 * LEAST_TEXT
 # eighth for an answer.
 LEAST_ROOM = 2_400
 _LATEST_FIRST = frozenset(
-    (Kind.FAILED_CALL, Kind.WRITING_CALL, Kind.LAST_CALL, Kind.READ, Kind.MESSAGE, Kind.THOUGHT)
+    (
+        ItemKind.FAILED_CALL,
+        ItemKind.WRITING_CALL,
+        ItemKind.LAST_CALL,
+        ItemKind.READ,
+        ItemKind.MESSAGE,
+        ItemKind.THOUGHT,
+    )
 )
 
 
@@ -69,7 +76,7 @@ class PromptBudget:
     def __init__(self, items: Sequence[EvidenceItem], room: int) -> None:
         self._num_items = len(items)
         self._room = room
-        self._drafts: dict[Kind, list[_Draft]] = {}
+        self._drafts: dict[ItemKind, list[_Draft]] = {}
         left = room
         for kind in sorted({item.kind for item in items}):
             indices = [index for index, item in enumerate(items) if item.kind is kind]
@@ -151,10 +158,10 @@ def _at_most(draft: _Draft, level: int) -> tuple[Quote, ...]:
     )
 
 
-def _shares(kinds: dict[Kind, list[_Draft]], room: int) -> list[_Share]:
+def _shares(kinds: dict[ItemKind, list[_Draft]], room: int) -> list[_Share]:
     """Each kind's share: half of what the kinds before it leave, then what all of them leave."""
     left = room
-    used: dict[Kind, int] = {}
+    used: dict[ItemKind, int] = {}
     for kind, drafts in kinds.items():
         used[kind] = _share(drafts, left // 2).used
         left -= used[kind]

@@ -52,7 +52,7 @@ _VERIFIERS = {
 }
 
 
-class Kind(IntEnum):
+class ItemKind(IntEnum):
     """The kinds of items, the most important first: under a budget the last are left out first."""
 
     TASK = 0
@@ -76,31 +76,31 @@ class EvidenceItem(msgspec.Struct, frozen=True, gc=False):
     """The smallest part of the prompt that is shown or left out. Items may share an id, as those of
     one step do."""
 
-    kind: Kind
+    kind: ItemKind
     evidence_id: str
     texts: tuple[tuple[str, str], ...]  # our words about a text, and the untrusted text itself
 
 
-class Group(msgspec.Struct, frozen=True):
+class ItemGroup(msgspec.Struct, frozen=True):
     """Items that are quoted in one section, in order."""
 
     title: str
     items: tuple[EvidenceItem, ...]
 
 
-def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
+def groups_of(case: Case, mode: Mode) -> tuple[ItemGroup, ...]:
     """All that may be shown, in the order in which it is shown, without empty groups."""
     evidence = case.evidence
     by_code = mode == "hybrid"
     groups = [
-        Group("the task", tuple(_task(evidence))),
-        Group("the steps", tuple(_steps(evidence, by_code))),
-        Group("how it ended", tuple(_end(evidence))),
+        ItemGroup("the task", tuple(_task(evidence))),
+        ItemGroup("the steps", tuple(_steps(evidence, by_code))),
+        ItemGroup("how it ended", tuple(_end(evidence))),
     ]
     if by_code:
         groups += [
-            Group("rows that differ, end against start", tuple(_changes(case))),
-            Group(f"findings, {_VERIFIERS[case.verifier]}", tuple(_findings(case))),
+            ItemGroup("rows that differ, end against start", tuple(_changes(case))),
+            ItemGroup(f"findings, {_VERIFIERS[case.verifier]}", tuple(_findings(case))),
         ]
     return tuple(group for group in groups if group.items)
 
@@ -109,10 +109,10 @@ def _task(evidence: Evidence) -> Iterator[EvidenceItem]:
     info = evidence.info
     texts = (("acting user", info.user), ("time", info.now), ("task", evidence.instruction))
     yield EvidenceItem(
-        Kind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task")
+        ItemKind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task")
     )
     if info.rules:
-        yield EvidenceItem(Kind.POLICY, "P", (("policy of the world", info.rules),))
+        yield EvidenceItem(ItemKind.POLICY, "P", (("policy of the world", info.rules),))
 
 
 def _end(evidence: Evidence) -> Iterator[EvidenceItem]:
@@ -122,13 +122,13 @@ def _end(evidence: Evidence) -> Iterator[EvidenceItem]:
     texts = [("ending", ending)]
     if evidence.error:
         texts.append(("why", evidence.error))
-    yield EvidenceItem(Kind.ENDING, "E", tuple(texts))
+    yield EvidenceItem(ItemKind.ENDING, "E", tuple(texts))
     answered = evidence.ending is Ending.ANSWERED or evidence.answer
     about = "final answer" if answered else "no answer was given"
-    yield EvidenceItem(Kind.ANSWER, "A", ((about, evidence.answer),))
+    yield EvidenceItem(ItemKind.ANSWER, "A", ((about, evidence.answer),))
     for fault in evidence.format_faults:
         yield EvidenceItem(
-            Kind.FORMAT, "M", ((f"format error in step {fault.step + 1}", fault.reason),)
+            ItemKind.FORMAT, "M", ((f"format error in step {fault.step + 1}", fault.reason),)
         )
 
 
@@ -139,13 +139,13 @@ def _steps(evidence: Evidence, by_code: bool) -> Iterator[EvidenceItem]:
         evidence_id = f"S{index + 1}"
         thought, message = _thought_and_message(turn)
         if thought:
-            yield EvidenceItem(Kind.THOUGHT, evidence_id, (("thought", thought),))
+            yield EvidenceItem(ItemKind.THOUGHT, evidence_id, (("thought", thought),))
         is_answer = index == last and not turn.calls and message == evidence.answer.strip()
         if message and not is_answer:
-            kind = Kind.FORMAT if index in faulty else Kind.MESSAGE
+            kind = ItemKind.FORMAT if index in faulty else ItemKind.MESSAGE
             yield EvidenceItem(kind, evidence_id, (("said", message),))
         if turn.user:
-            yield EvidenceItem(Kind.MESSAGE, evidence_id, (("the user said", turn.user),))
+            yield EvidenceItem(ItemKind.MESSAGE, evidence_id, (("the user said", turn.user),))
         for number, call in enumerate(turn.calls, 1):
             of = f" {number}" if len(turn.calls) > 1 else ""
             kind = _call_kind(call, index > last - _NUM_LAST, by_code)
@@ -183,12 +183,12 @@ def _without(text: str, tag: str) -> str:
     return first + "".join(part.partition(f"</{tag}>")[2] for part in rest)
 
 
-def _call_kind(call: CallFact, late: bool, by_code: bool) -> Kind:
+def _call_kind(call: CallFact, late: bool, by_code: bool) -> ItemKind:
     if call.error is not None:
-        return Kind.FAILED_CALL
+        return ItemKind.FAILED_CALL
     if by_code and call.changes:
-        return Kind.WRITING_CALL
-    return Kind.LAST_CALL if late else Kind.READ
+        return ItemKind.WRITING_CALL
+    return ItemKind.LAST_CALL if late else ItemKind.READ
 
 
 def _call(call: CallFact, of: str, by_code: bool) -> tuple[tuple[str, str], ...]:
@@ -208,12 +208,12 @@ def _changes(case: Case) -> Iterator[EvidenceItem]:
     changes = case.evidence.changes
     if ended_of(case.trajectory).state is None:
         yield EvidenceItem(
-            Kind.CHANGE, "D", (("it is not known which rows differ beside those shown", ""),)
+            ItemKind.CHANGE, "D", (("it is not known which rows differ beside those shown", ""),)
         )
     elif not changes:
-        yield EvidenceItem(Kind.CHANGE, "D", (("no row differs", ""),))
+        yield EvidenceItem(ItemKind.CHANGE, "D", (("no row differs", ""),))
     for number, change in enumerate(changes, 1):
-        yield EvidenceItem(Kind.CHANGE, f"D{number}", tuple(_change(change)))
+        yield EvidenceItem(ItemKind.CHANGE, f"D{number}", tuple(_change(change)))
 
 
 def _change(change: RowChange) -> Iterator[tuple[str, str]]:
@@ -241,7 +241,7 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
     evidence = case.evidence
     if evidence.unverified is not None:
         yield EvidenceItem(
-            Kind.FAILED_FINDING, "F", (("no findings, because", evidence.unverified),)
+            ItemKind.FAILED_FINDING, "F", (("no findings, because", evidence.unverified),)
         )
     idle = Counter(case.idle)
     passed: list[EvidenceItem] = []
@@ -249,7 +249,7 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
         evidence_id = f"F{number}"
         if not finding.passed:
             about = f"failed {finding.kind}"
-            yield EvidenceItem(Kind.FAILED_FINDING, evidence_id, _finding(finding, about))
+            yield EvidenceItem(ItemKind.FAILED_FINDING, evidence_id, _finding(finding, about))
             continue
         about = f"passed {finding.kind}"
         if finding.name.endswith(OPEN):
@@ -257,10 +257,10 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
         if finding.kind == "goal" and idle[finding.name]:
             idle[finding.name] -= 1
             about += ", which doing nothing meets"
-        passed.append(EvidenceItem(Kind.PASSED_FINDING, evidence_id, _finding(finding, about)))
+        passed.append(EvidenceItem(ItemKind.PASSED_FINDING, evidence_id, _finding(finding, about)))
     yield from passed
     if evidence.observed:
-        yield EvidenceItem(Kind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
+        yield EvidenceItem(ItemKind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
 
 
 def _finding(finding: Finding, about: str) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ import msgspec
 
 from rehearsal_room.harness.chat.metered import replace_surrogates
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.judge.llm.echoes import Evidence
+from rehearsal_room.judge.llm.echoes import QuotedEvidence
 
 # Part of every request and of every rubric's version: a change of one byte makes stored judgements
 # useless. The reasoning comes first, because a model writes from left to right and should think
@@ -71,7 +71,7 @@ class ParsedAnswer(msgspec.Struct, frozen=True):
 
 
 def parse_answer(
-    text: str, evidence_ids: Sequence[str], evidence: Evidence | None = None
+    text: str, evidence_ids: Sequence[str], evidence: QuotedEvidence | None = None
 ) -> ParsedAnswer | str:
     """The verdict in a model's answer, or a sentence why there is none. Never raises.
 
@@ -85,7 +85,7 @@ def parse_answer(
     answer = _without_thoughts(text)
     if not answer:
         return "the answer is empty" if not text.strip() else "the answer contains only thoughts"
-    evidence = evidence or Evidence("")
+    evidence = evidence or QuotedEvidence("")
     verdict = _own_verdict(answer, evidence)
     if isinstance(verdict, str):
         repaired = _TRAILING_COMMA.sub("", answer)
@@ -108,7 +108,7 @@ def _without_thoughts(text: str) -> str:
     return tail.strip() if tag and "{" not in head else text
 
 
-def _own_verdict(text: str, evidence: Evidence) -> dict[str, Any] | str:
+def _own_verdict(text: str, evidence: QuotedEvidence) -> dict[str, Any] | str:
     """The object that is the model's own verdict, or why there is none.
 
     The last one counts where it ends the text: a quoted or drafted verdict comes before the answer.

@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.judge.core.borders import border_text
 from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.label_rules import label_rule_text
 from rehearsal_room.judge.llm.response import SCHEMA
 from rehearsal_room.scenarios.files import load_toml
 
@@ -33,7 +33,7 @@ PRIORITY = (
     Label.AGENT_ERROR,
     Label.PARTIALLY_COMPLETED,
 )
-BORDERS = "{borders}"  # in the rules of a rubric: the table of judge.core.borders
+LABEL_RULES_MARK = "{borders}"  # in the rules of a rubric: the table of judge.core.label_rules
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 Mode = Literal["llm", "hybrid"]
@@ -55,7 +55,7 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: str  # who the model is and what it judges
     llm: str  # what it sees in mode `llm`: the trajectory only
     hybrid: str  # what it sees in mode `hybrid`: also what code found, and what that means
-    rules: str  # how to decide, and what not to do; `{borders}` stands for judge.core.borders
+    rules: str  # how to decide, and what not to do; `{borders}` stands for judge.core.label_rules
     answer: str  # the form of the answer
     labels: Meanings
 
@@ -64,8 +64,8 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The name and 8 hexadecimal digits that change with every text that a model sees: the
         rubric's, the answer's schema and the way in which cases are rendered, and with the rule by
         which answers are read."""
-        borders = border_text() if BORDERS in self.rules else ""
-        parts = (msgspec.to_builtins(self), SCHEMA, RENDERING, READING, borders)
+        label_rules = label_rule_text() if LABEL_RULES_MARK in self.rules else ""
+        parts = (msgspec.to_builtins(self), SCHEMA, RENDERING, READING, label_rules)
         digest = blake2b(msgspec.json.encode(parts, order="deterministic"), digest_size=4)
         return f"{self.name}-{digest.hexdigest()}"
 
@@ -81,7 +81,7 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 (self.llm if mode == "llm" else self.hybrid).strip(),
                 "# Labels\n\nIn order of priority; the first that fits is the label.\n\n"
                 + "\n".join(meanings),
-                f"# Rules\n\n{self.rules.strip().replace(BORDERS, border_text())}",
+                f"# Rules\n\n{self.rules.strip().replace(LABEL_RULES_MARK, label_rule_text())}",
                 f"# Answer\n\n{self.answer.strip()}",
             )
         )

@@ -25,7 +25,7 @@ Decider = Literal["code", "model", "both"]
 Mode = Literal["llm", "hybrid"]
 
 
-class Decision(msgspec.Struct, frozen=True):
+class VoteDecision(msgspec.Struct, frozen=True):
     """The result of the vote."""
 
     label: Label | None
@@ -37,7 +37,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 def decide(
     code: CodeVerdict, judgements: Sequence[ModelJudgement], *, vote: Vote, mode: Mode = "hybrid"
-) -> Decision:
+) -> VoteDecision:
     """The decision on a case. `judgements` has one of each model that was asked, faults included.
 
     In hybrid mode the label is one that the code verdict allows, or None.
@@ -45,8 +45,8 @@ def decide(
     proved = _only_allowed(code) if mode == "hybrid" else None
     if not judgements:
         if proved is None:
-            return Decision(None, "no model was asked")
-        return Decision(proved, None, code.proof, "code")
+            return VoteDecision(None, "no model was asked")
+        return VoteDecision(proved, None, code.proof, "code")
     needed = len(judgements) if vote == "unanimous" else len(judgements) // 2 + 1
     label, num_votes = _most_frequent(judgements)
     if num_votes >= needed:
@@ -87,7 +87,7 @@ def contested(
 
 def _by_code(
     code: CodeVerdict, label: Label | None, judgements: Sequence[ModelJudgement], mode: Mode
-) -> Decision:
+) -> VoteDecision:
     why = f"{_votes(judgements)}; code has proved: {code.proof}"
     return _decision(label, code, judgements, mode, why, why)
 
@@ -99,9 +99,9 @@ def _decision(
     mode: Mode,
     reasoning: str,
     unjudged: str = "",
-) -> Decision:
+) -> VoteDecision:
     code_label = code.label if mode == "hybrid" else None
-    return Decision(
+    return VoteDecision(
         label=label,
         unjudged=unjudged if label is None else None,
         reasoning="" if label is None else reasoning,

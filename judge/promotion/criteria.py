@@ -1,4 +1,4 @@
-"""The criteria of a gate: a metric, a bound of it, and a number.
+"""The criteria of a promotion: a metric, a bound of it, and a number.
 
     completed.lower >= 0.80             the lower bound of the share of completed episodes
     completed[hard].lower >= 0.5        the same of tasks with a tag
@@ -25,7 +25,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, outcomes_in
 from rehearsal_room.judge.statistics.comparison import compare
@@ -37,7 +37,7 @@ from rehearsal_room.judge.statistics.intervals import (
 from rehearsal_room.judge.statistics.outcomes import TaskKey
 from rehearsal_room.judge.statistics.run_statistics import pass_at, pass_hat
 
-Verdict = Literal["pass", "fail", "inconclusive"]
+CriterionVerdict = Literal["pass", "fail", "inconclusive"]
 Bound = Literal["value", "lower", "upper"]
 _TEXT = re.compile(r"(?P<metric>.+?)(?:\.(?P<bound>[a-z]+))?\s*(?P<op>>=|<=|>|<)\s*(?P<number>\S+)")
 _PASS = re.compile(r"pass(?P<how>[@^])(?P<k>[1-9]\d*)")
@@ -45,14 +45,14 @@ _PERCENTILE = re.compile(r"p(?P<share>\d{1,2})_(?P<what>calls|steps|seconds)")
 _TAGGED = re.compile(r"completed\[(?P<tag>[\w-]+)\]")
 _FINDING = re.compile(r"finding\((?P<name>.+)\)")
 _REGRESSION = "regression.vs(base)"
-_SHARES = frozenset({*map(str, Label), *map(str, Kind)})
+_SHARES = frozenset({*map(str, Label), *map(str, FailureKind)})
 METRICS = (
     "completed, completed[TAG], pass^K, pass@K, mean_reward, regression.vs(base), finding(NAME), "
     "p95_calls, p95_steps, p95_seconds, a label such as agent_error, or a kind of failure such as "
     "missing_write"
 )
 
-Facts = Sequence[EpisodeFacts]
+RunFacts = Sequence[EpisodeFacts]
 
 
 class Criterion(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class CriterionResult(msgspec.Struct, frozen=True):
     value: float | None  # None: the runs have nothing that it could be computed from
     lower: float | None
     upper: float | None
-    verdict: Verdict
+    verdict: CriterionVerdict
 
 
 def parse_criterion(text: str) -> Criterion:
@@ -119,14 +119,14 @@ def parse_criterion(text: str) -> Criterion:
 
 
 def is_metric(name: str) -> bool:
-    """Whether a gate knows this metric."""
+    """Whether a criterion may use this metric."""
     if name in ("completed", "mean_reward", _REGRESSION) or name in _SHARES:
         return True
     return any(one.fullmatch(name) for one in (_PASS, _PERCENTILE, _TAGGED, _FINDING))
 
 
 def judge_criterion(
-    criterion: Criterion, facts: Facts, base: Facts, *, level: float, fail_level: float
+    criterion: Criterion, facts: RunFacts, base: RunFacts, *, level: float, fail_level: float
 ) -> CriterionResult:
     """The verdict of a criterion. Intervals are of `level`; that of a failure is of `fail_level`,
     which is higher where several criteria could fail by accident."""
@@ -155,7 +155,9 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def _verdict(criterion: Criterion, found: Interval[float], wider: Interval[float]) -> Verdict:
+def _verdict(
+    criterion: Criterion, found: Interval[float], wider: Interval[float]
+) -> CriterionVerdict:
     holds = _HOLDS[criterion.op]
     if criterion.bound == "value":
         return "pass" if holds(found.value, criterion.number) else "fail"
@@ -169,7 +171,7 @@ def _verdict(criterion: Criterion, found: Interval[float], wider: Interval[float
     return "inconclusive" if holds(getattr(wider, better), criterion.number) else "fail"
 
 
-def estimate(metric: str, facts: Facts, base: Facts, level: float) -> Interval[float] | None:
+def estimate(metric: str, facts: RunFacts, base: RunFacts, level: float) -> Interval[float] | None:
     """A metric of the runs, with its interval; None: there is nothing to compute it from."""
     if metric == _REGRESSION:
         found = compare(outcomes_in(base), outcomes_in(facts), level=level)
@@ -200,7 +202,7 @@ def _share_of(metric: str) -> Callable[[EpisodeFacts], float | None]:
 
 
 def _clusters(
-    facts: Facts, value_of: Callable[[EpisodeFacts], float | None]
+    facts: RunFacts, value_of: Callable[[EpisodeFacts], float | None]
 ) -> dict[TaskKey, list[float]]:
     found: dict[TaskKey, list[float]] = {}
     for one in facts:
@@ -209,7 +211,7 @@ def _clusters(
     return found
 
 
-def _pass(facts: Facts, how: str, k: int, level: float) -> Interval[float] | None:
+def _pass(facts: RunFacts, how: str, k: int, level: float) -> Interval[float] | None:
     """pass@k or pass^k over the tasks; None: a task has fewer than k tries."""
     chance = pass_hat if how == "^" else pass_at
     tries = _clusters(facts, lambda one: one.score)

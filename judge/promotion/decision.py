@@ -1,36 +1,48 @@
-"""The verdict of a gate on the episodes of one or several runs."""
+"""The verdict of promotion criteria on the episodes of one or several runs."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from rehearsal_room.judge.promotion.criteria import CriterionResult, Facts, Verdict, judge_criterion
-from rehearsal_room.judge.promotion.gate_file import Gate, Stage
+from rehearsal_room.judge.promotion.criteria import (
+    CriterionResult,
+    CriterionVerdict,
+    RunFacts,
+    judge_criterion,
+)
+from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, PromotionStage
 
 
 class StageResult(msgspec.Struct, frozen=True):
     """The verdict of one stage."""
 
     stage: str
-    verdict: Verdict
+    verdict: CriterionVerdict
     criteria: tuple[CriterionResult, ...]
 
 
 def decide(
-    gate: Gate, facts: Facts, base: Facts, *, until: str = "", alpha: float | None = None
+    criteria: PromotionCriteria,
+    facts: RunFacts,
+    base: RunFacts,
+    *,
+    until: str = "",
+    alpha: float | None = None,
 ) -> list[StageResult]:
     """Judge the stages in order, up to the first that is not passed or to the stage `until`; at
-    least one result. `alpha` is what this look may spend (None: all of the gate's)."""
+    least one result. `alpha` is what this look may spend (None: all of the criteria's)."""
     results = []
-    for stage in gate.stages:
-        result = judge_stage(stage, facts, base, gate.alpha if alpha is None else alpha)
+    for stage in criteria.stages:
+        result = judge_stage(stage, facts, base, criteria.alpha if alpha is None else alpha)
         results.append(result)
         if result.verdict != "pass" or stage.name == until:
             break
     return results
 
 
-def judge_stage(stage: Stage, facts: Facts, base: Facts, alpha: float) -> StageResult:
+def judge_stage(
+    stage: PromotionStage, facts: RunFacts, base: RunFacts, alpha: float
+) -> StageResult:
     """A stage passes when all of its criteria do, and fails when one does. All must pass, so none
     needs more than alpha for that; each could fail by accident, so they share it."""
     uncertain = max(1, sum(one.is_uncertain for one in stage.criteria))
@@ -43,7 +55,7 @@ def judge_stage(stage: Stage, facts: Facts, base: Facts, alpha: float) -> StageR
     return StageResult(stage.name, verdict_of([one.verdict for one in found]), found)
 
 
-def verdict_of(verdicts: Sequence[Verdict]) -> Verdict:
+def verdict_of(verdicts: Sequence[CriterionVerdict]) -> CriterionVerdict:
     """The verdict of a stage with criteria of these verdicts."""
     if "fail" in verdicts:
         return "fail"

@@ -1,4 +1,4 @@
-"""What a gate needs of each episode of a run."""
+"""What criteria need of each episode of a run."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from rehearsal_room.judge.promotion.criteria import Facts
+from rehearsal_room.judge.promotion.criteria import RunFacts
+from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
-from rehearsal_room.judge.promotion.gate_file import Gate
 from rehearsal_room.judge.promotion.output import Look
 from rehearsal_room.judge.promotion.spending import nominal_alphas
 
@@ -21,9 +21,9 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 def look_until(
-    gate: Gate,
+    criteria: PromotionCriteria,
     most: int,
-    read: Callable[[], tuple[Facts, Facts]],
+    read: Callable[[], tuple[RunFacts, RunFacts]],
     play_on: Callable[[int], None],
     *,
     until: str = "",
@@ -39,8 +39,8 @@ def look_until(
     while True:
         facts, base = read()
         shares.append(min(1.0, len(facts) / most))
-        alpha = nominal_alphas(shares, gate.alpha)[-1]
-        results = decide(gate, facts, base, until=until, alpha=max(alpha, 1e-12))
+        alpha = nominal_alphas(shares, criteria.alpha)[-1]
+        results = decide(criteria, facts, base, until=until, alpha=max(alpha, 1e-12))
         looks.append(Look(len(facts), alpha, results[-1].verdict))
         if results[-1].verdict != "inconclusive" or len(facts) >= most:
             return Looked(results, tuple(looks))

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rehearsal_room.harness.core.terminal_text import plural
-from rehearsal_room.judge.promotion.criteria import CriterionResult, Verdict
+from rehearsal_room.judge.promotion.criteria import CriterionResult, CriterionVerdict
 from rehearsal_room.judge.promotion.decision import StageResult
 from rehearsal_room.judge.promotion.record import PromotionRecord
 
@@ -18,7 +18,7 @@ class Look(msgspec.Struct, frozen=True):
 
     episodes: int
     alpha: float  # that it spent, two-sided
-    verdict: Verdict
+    verdict: CriterionVerdict
 
 
 class PromotionReport(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class PromotionReport(msgspec.Struct, frozen=True):
 
     gate: str
     stage: str  # the last stage that was judged
-    verdict: Verdict
+    verdict: CriterionVerdict
     criteria: tuple[CriterionResult, ...]  # of that stage
     episodes: int  # of the runs
     passed: tuple[str, ...]  # stages that are passed, in order
@@ -133,5 +133,5 @@ def _add_suite(top: ElementTree.Element, stage: StageResult) -> None:
             ElementTree.SubElement(case, "skipped", message=f"inconclusive: {message}")
 
 
-def _count(criteria: Sequence[CriterionResult], verdict: Verdict) -> int:
+def _count(criteria: Sequence[CriterionResult], verdict: CriterionVerdict) -> int:
     return sum(one.verdict == verdict for one in criteria)

@@ -1,4 +1,5 @@
-"""What a promotion was decided on: digests of the gate, the runs, their worlds and their model."""
+"""What a promotion was decided on: digests of the criteria, the runs, their worlds and their
+model."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -12,7 +13,7 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.logged_runs.logged_run import run_settings
 
 
-class Agent(msgspec.Struct, frozen=True):
+class RunAgent(msgspec.Struct, frozen=True):
     """Who acted in a run."""
 
     policy: str
@@ -28,7 +29,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     run: str  # its folder, as it was named
     digest: str  # of its episodes and verdicts
     episodes: int
-    agent: Agent
+    agent: RunAgent
 
 
 class PromotionRecord(msgspec.Struct, frozen=True):
@@ -40,12 +41,12 @@ class PromotionRecord(msgspec.Struct, frozen=True):
     worlds: dict[str, str]  # digest of each package, by its name
 
 
-def record_of(gate: Path, runs: Sequence[Path], base: Path | None) -> PromotionRecord:
+def record_of(criteria: Path, runs: Sequence[Path], base: Path | None) -> PromotionRecord:
     """The record of a promotion. Raises LogError and SettingsError."""
     worlds: dict[str, str] = {}
     records = tuple([_run_record(folder, worlds) for folder in runs])
     other = None if base is None else _run_record(base, {})
-    return PromotionRecord(digest_of(gate.read_bytes()), records, other, worlds)
+    return PromotionRecord(digest_of(criteria.read_bytes()), records, other, worlds)
 
 
 def digest_of(data: bytes) -> str:
@@ -69,7 +70,7 @@ def _run_record(folder: Path, worlds: dict[str, str]) -> RunRecord:
         run=str(folder),
         digest=digest_of(data),
         episodes=len({episode for episode, _ in facts}),
-        agent=Agent(
+        agent=RunAgent(
             policy=settings.policy.name,
             model=settings.model.name or "",
             card=_card_digest(settings.model.name),

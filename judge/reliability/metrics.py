@@ -27,10 +27,10 @@ from rehearsal_room.judge.reliability.statistics import (
     units_of,
 )
 from rehearsal_room.judge.reliability.types import (
-    Comparison,
     Cost,
     Flips,
     HumanComparison,
+    LabelComparison,
     ModelFigures,
     Scales,
     StudyReport,
@@ -209,7 +209,7 @@ def _stopped(reasons: Mapping[str, int], num: int) -> str | None:
 
 def _against(
     answers: Iterable[EpisodeVerdicts], others: Mapping[str, Label], make: _Make
-) -> Comparison | None:
+) -> LabelComparison | None:
     """Single judgings compared with another source's labels, by episode; None: it has none."""
     units: Counter[Unit] = Counter()
     for each in answers:
@@ -219,7 +219,7 @@ def _against(
     if not units:
         return None
     sample = make(units)
-    return Comparison(
+    return LabelComparison(
         episodes=units.total(),
         judgings=sum(len(unit) * n for unit, n in units.items()),
         agreement=_scales(sample.share, agreement),
@@ -228,7 +228,7 @@ def _against(
     )
 
 
-def _by_kind(answers: Sequence[EpisodeVerdicts], make: _Make) -> dict[str, Comparison]:
+def _by_kind(answers: Sequence[EpisodeVerdicts], make: _Make) -> dict[str, LabelComparison]:
     """The comparison with code of the episodes of each kind of failure, the most frequent first."""
     labels = _code_labels(answers)
     found: dict[str, list[EpisodeVerdicts]] = {}
@@ -269,7 +269,7 @@ def _against_people(
     )
     people = make(units_of([list(labels.values()) for labels in given.values()]))
     unknown = Scales(Figure(None, None, None), Figure(None, None, None))
-    found = found or Comparison(0, 0, unknown, unknown, confusion({}))
+    found = found or LabelComparison(0, 0, unknown, unknown, confusion({}))
     return HumanComparison(
         **msgspec.structs.asdict(found),
         labellers=len({person for labels in given.values() for person in labels}),

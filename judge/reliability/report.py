@@ -10,7 +10,7 @@ from rich.text import Text
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.core.terminal_text import printable, shorten
 from rehearsal_room.harness.outcomes.bootstrap import Figure
-from rehearsal_room.judge.reliability.types import Comparison, Cost, StudyReport
+from rehearsal_room.judge.reliability.types import Cost, LabelComparison, StudyReport
 
 _MAX_LISTED = 10
 
@@ -130,7 +130,7 @@ def _confusion(other: str, confusion: Mapping[Label, Mapping[Label, int]]) -> Re
     return Group(title, table)
 
 
-def _by_kind(found: Mapping[str, Comparison]) -> RenderableType:
+def _by_kind(found: Mapping[str, LabelComparison]) -> RenderableType:
     """Agreement with code by what went wrong."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")

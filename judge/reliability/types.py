@@ -13,7 +13,7 @@ class Scales(msgspec.Struct, frozen=True):
     four_way: Figure
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class LabelComparison(msgspec.Struct, frozen=True):
     """Single judgings compared with another source's labels of the same episodes."""
 
     episodes: int  # that the other source labels
@@ -25,7 +25,7 @@ class Comparison(msgspec.Struct, frozen=True):
     ]  # judgings by the other source's label, then the judge's
 
 
-class HumanComparison(Comparison, frozen=True):
+class HumanComparison(LabelComparison, frozen=True):
     """The same with people: their majority counts, and ties are left out."""
 
     labellers: int
@@ -48,7 +48,7 @@ class ModelFigures(msgspec.Struct, frozen=True):
     pairwise_agreement: Scales
     flip_probability: Figure
     krippendorff_alpha: Scales
-    code_agreement: Comparison | None  # None: code had no labels
+    code_agreement: LabelComparison | None  # None: code had no labels
     rewording_flips: dict[str, Flips]
     injection_flips: dict[str, Flips]
 
@@ -84,7 +84,7 @@ class StudyReport(msgspec.Struct, frozen=True):
     reward_pair_flip_rate: Figure
     flip_probability: Figure  # of a single judging, on the scale of two
     krippendorff_alpha: Scales
-    code_agreement: Comparison | None  # None: code had no labels
+    code_agreement: LabelComparison | None  # None: code had no labels
     human: HumanComparison | None  # None: no labels were given
     repeat_flips: Flips  # a judging against the episode's others: the baseline of perturbations
     rewording_flips: dict[str, Flips]
@@ -95,5 +95,5 @@ class StudyReport(msgspec.Struct, frozen=True):
     # By model. Empty where one model's label is the verdict, as in mode `llm`.
     models: dict[str, ModelFigures] = {}
     # By what went wrong, as the findings of the code's verdict show it: where a judge draws the
-    # borders between labels otherwise (see judge.core.borders). An episode may have several kinds.
-    code_by_kind: dict[str, Comparison] = {}
+    # labels otherwise (see judge.core.label_rules). An episode may have several kinds.
+    code_by_kind: dict[str, LabelComparison] = {}

@@ -31,7 +31,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
-    """Return the outcomes of a run's episodes that are over. Raises LogError."""
+    """The outcomes of a run's episodes that are over. Raises LogError."""
     with open_reader(folder) as reader:
         return outcomes_of(reader)
 

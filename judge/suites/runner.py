@@ -12,7 +12,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.router import ScoringPool
 from rehearsal_room.harness.core.events import VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.judge.core.case import VerifierKind
+from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.evidence import Verification
 from rehearsal_room.judge.suites.talk import talk_of
 from rehearsal_room.scenarios.api import RowChange
@@ -24,7 +24,7 @@ _RUN = VerifierRun("worker")
 class SuiteRunner:
     """Scores the episodes of one scenario of a suite (judge.code.runners.VerifierRunner)."""
 
-    kind: VerifierKind = "suite"
+    kind: VerifierSource = "suite"
     suspends = True
 
     def __init__(self, scenario: Scenario, pool: ScoringPool) -> None:

@@ -27,7 +27,13 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
 from rehearsal_room.judge.core.errors import JudgeError
-from rehearsal_room.judge.testkit.endings import KINDS, Kind, Labels, StagedEpisode, idle_episodes
+from rehearsal_room.judge.testkit.endings import (
+    KINDS,
+    CaseKind,
+    LabelSet,
+    StagedEpisode,
+    idle_episodes,
+)
 from rehearsal_room.judge.testkit.staged_episodes import stage_episodes
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.checks import failed
@@ -48,10 +54,10 @@ class VerifierCase:
     ) -> None:
         self.scenario = scenario
         self.task = task
-        self.kind: Kind = episode.kind
+        self.kind: CaseKind = episode.kind
         self.name = f"{scenario}/{task}/{episode.kind}/{episode.what}".replace(" ", "-")
         self.trajectory: Trajectory = msgspec.structs.replace(episode.trajectory, episode=self.name)
-        self.expected: Labels = episode.expected
+        self.expected: LabelSet = episode.expected
         self.why = episode.why  # a sentence
         self._judge = judge  # None: its verifier runs in a worker
 
@@ -138,7 +144,7 @@ def _or_unjudged(one: StagedEpisode, scenario: Scenario, task: Task) -> StagedEp
     return msgspec.structs.replace(one, expected=one.expected | {None})
 
 
-class KindCount(msgspec.Struct, frozen=True):
+class CaseKindCount(msgspec.Struct, frozen=True):
     """The results of the cases of one kind."""
 
     cases: int
@@ -160,7 +166,7 @@ class CasesReport(msgspec.Struct, frozen=True):
     scenarios: tuple[str, ...]
     tasks: int
     cases: int
-    kinds: dict[Kind, KindCount]
+    kinds: dict[CaseKind, CaseKindCount]
     unexpected: tuple[UnexpectedVerdict, ...]
 
     @property
@@ -178,8 +184,8 @@ def report_of(verdicts: Iterable[tuple[VerifierCase, Judged]]) -> CasesReport:
     """Count the results of cases with any judge's verdicts."""
     scenarios: dict[str, None] = {}
     tasks: set[tuple[str, str]] = set()
-    labels: dict[Kind, dict[str, int]] = {}
-    wrong: dict[Kind, int] = {}
+    labels: dict[CaseKind, dict[str, int]] = {}
+    wrong: dict[CaseKind, int] = {}
     unexpected: list[UnexpectedVerdict] = []
     for case, judged in verdicts:
         scenarios[case.scenario] = None
@@ -190,10 +196,10 @@ def report_of(verdicts: Iterable[tuple[VerifierCase, Judged]]) -> CasesReport:
         if (fault := case.fault(judged)) is not None:
             wrong[case.kind] = wrong.get(case.kind, 0) + 1
             unexpected.append(UnexpectedVerdict(case.name, judged.label, fault))
-    kinds: dict[Kind, KindCount] = {}
+    kinds: dict[CaseKind, CaseKindCount] = {}
     for kind in (kind for kind in KINDS if kind in labels):
         total = sum(labels[kind].values())
-        kinds[kind] = KindCount(total, total - wrong.get(kind, 0), labels[kind])
+        kinds[kind] = CaseKindCount(total, total - wrong.get(kind, 0), labels[kind])
     return CasesReport(
         scenarios=tuple(scenarios),
         tasks=len(tasks),
@@ -203,7 +209,7 @@ def report_of(verdicts: Iterable[tuple[VerifierCase, Judged]]) -> CasesReport:
     )
 
 
-def _labels(expected: Labels) -> str:
+def _labels(expected: LabelSet) -> str:
     words = ["unjudged" if label is None else str(label) for label in expected]
     return " or ".join(sorted(words))
 

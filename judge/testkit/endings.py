@@ -25,7 +25,7 @@ from rehearsal_room.harness.policies.mutations import DONE
 from rehearsal_room.judge.playback.playback import started_event
 from rehearsal_room.scenarios.format import Task
 
-Kind = Literal[
+CaseKind = Literal[
     "oracle",
     "noop",
     "mutant",
@@ -37,15 +37,15 @@ Kind = Literal[
     "cut_off",
     "unjudged",
 ]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-Labels = frozenset[Label | None]  # None: unjudged
+KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
+LabelSet = frozenset[Label | None]  # None: unjudged
 
-COMPLETED: Labels = frozenset({Label.COMPLETED})
-NOT_COMPLETED: Labels = frozenset({Label.PARTIALLY_COMPLETED, Label.AGENT_ERROR})
-WORK_DONE: Labels = frozenset({Label.COMPLETED, Label.PARTIALLY_COMPLETED})
-AGENT: Labels = frozenset({Label.AGENT_ERROR})
-WORLD: Labels = frozenset({Label.ENVIRONMENT_ERROR})
-UNJUDGED: Labels = frozenset({None})
+COMPLETED: LabelSet = frozenset({Label.COMPLETED})
+NOT_COMPLETED: LabelSet = frozenset({Label.PARTIALLY_COMPLETED, Label.AGENT_ERROR})
+WORK_DONE: LabelSet = frozenset({Label.COMPLETED, Label.PARTIALLY_COMPLETED})
+AGENT: LabelSet = frozenset({Label.AGENT_ERROR})
+WORLD: LabelSet = frozenset({Label.ENVIRONMENT_ERROR})
+UNJUDGED: LabelSet = frozenset({None})
 
 _UNREADABLE = "A tool call has no name."
 _WHY_MALFORMED = "a reply that cannot be read is the agent's fault, whatever was done before"
@@ -55,10 +55,10 @@ _WHY_CUT = "an episode that was cut off has no answer, but the world did not fai
 class StagedEpisode(msgspec.Struct, frozen=True):
     """One episode, and the labels that a judge may give it."""
 
-    kind: Kind
+    kind: CaseKind
     what: str  # in a few words; different for all episodes of one kind and task
     trajectory: Trajectory
-    expected: Labels
+    expected: LabelSet
     why: str  # a sentence
 
 

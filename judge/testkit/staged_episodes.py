@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
-from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, FaultInjector, ToolFault
 from rehearsal_room.envpool.inprocess.toolset import load
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.continuation.outcomes import failure_message
@@ -168,11 +168,11 @@ class _Player:
                         "world_fault", f"{fault} ignored", played.trajectory, WORLD, why
                     )
 
-    def _broke(self, task: Task, calls: Sequence[Call], fault: Fault, index: int) -> Played:
+    def _broke(self, task: Task, calls: Sequence[Call], fault: ToolFault, index: int) -> Played:
         self._injector.schedule(fault, call=index)
         return play(self._broken, task, calls, task.answer)
 
-    def _stopped(self, task: Task, fault: Fault, index: int) -> Trajectory:
+    def _stopped(self, task: Task, fault: ToolFault, index: int) -> Trajectory:
         calls = task.oracle[: index + 1]
         played = self._broke(task, calls, fault, index)
         error = failure_message(calls[-1].name, played.results[-1])

@@ -53,7 +53,7 @@ class ScenarioJudges:
             judge = CodeJudge(scenario, runner_of(pool, scenario), profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
 
-    async def serve(self, subscription: Subscription, record: live_judging.Record) -> None:
+    async def serve(self, subscription: Subscription, record: live_judging.RecordJudged) -> None:
         """Judge every episode that ends, until the bus is closed (see judge.core.live_judging)."""
         await live_judging.serve(subscription, self, record)
 

@@ -16,7 +16,7 @@ import msgspec
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Record
-from rehearsal_room.harness.following.verdict_log import FOLDER, Key, judged_by, verdicts_in
+from rehearsal_room.harness.following.verdict_log import FOLDER, AttemptKey, judged_by, verdicts_in
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.log.schema import spent_on, write_atomically
@@ -37,16 +37,16 @@ class VerdictLog:
         self.folder = folder
         self.log_id = _log_id_of(folder)
         self.log = log
-        self.new: set[Key] = set()  # attempts that this process has judged
+        self.new: set[AttemptKey] = set()  # attempts that this process has judged
         self.spent = 0.0  # on all verdicts, in USD
         self._recorder = Recorder(log)
-        self._num_verdicts: Counter[Key] = Counter()  # of all judges, by attempt
+        self._num_verdicts: Counter[AttemptKey] = Counter()  # of all judges, by attempt
         for record in verdicts_in(folder):
             assert isinstance(record.event, Judged)
             self._num_verdicts[record.episode, record.attempt] += 1
             self.spent += spent_on(record.event).cost_usd or 0.0
 
-    def judged_by(self, judge: str) -> set[Key]:
+    def judged_by(self, judge: str) -> set[AttemptKey]:
         """The attempts on which the log has a verdict of the judge with this name."""
         return {
             (record.episode, record.attempt)
@@ -92,7 +92,7 @@ async def judge_as_it_runs(
     source: Subscription,
     judge: EpisodeJudge,
     verdicts: VerdictLog,
-    known: set[Key],
+    known: set[AttemptKey],
     *,
     concurrency: int,
     backlog: int,
@@ -113,7 +113,7 @@ class _ToBeJudged:
     """A subscription without the records of attempts that have their verdict, and without the ends
     of interrupted ones: a resumed run plays these episodes again."""
 
-    def __init__(self, source: Subscription, known: frozenset[Key]) -> None:
+    def __init__(self, source: Subscription, known: frozenset[AttemptKey]) -> None:
         self._source = source
         self._known = known
 
@@ -127,14 +127,14 @@ class _ToBeJudged:
         ]
 
 
-class Handover(msgspec.Struct, frozen=True):
+class HandOff(msgspec.Struct, frozen=True):
     """Which verdicts of a judge the run's log has."""
 
     missing: list[Record]  # verdicts on its episodes that it has not
     num_elsewhere: int  # verdicts on episodes that the run's log has not, or has played again
 
 
-def handover_of(reader: LogReader, verdicts: Path, judge: str) -> Handover:
+def hand_off_of(reader: LogReader, verdicts: Path, judge: str) -> HandOff:
     """Compare the log of a run with the verdicts in this folder, of the judge with this name."""
     taken = judged_by(reader, judge)
     latest = {row.episode: row.attempt for row in reader.episodes() if row.ending is not None}
@@ -147,19 +147,19 @@ def handover_of(reader: LogReader, verdicts: Path, judge: str) -> Handover:
             missing.append(record)
         else:
             num_elsewhere += 1
-    return Handover(missing, num_elsewhere)
+    return HandOff(missing, num_elsewhere)
 
 
 async def append_missing(run: Path, verdicts: Path, judge: str) -> bool:
     """Append to the log of a run that has ended the verdicts that it has not. False: a process
     writes the log again. Raises LogError."""
     with open_reader(run) as reader:
-        if not handover_of(reader, verdicts, judge).missing:
+        if not hand_off_of(reader, verdicts, judge).missing:
             return True
     try:
         async with open_log(run, resume=True) as log:
             with open_reader(run) as reader:  # nothing else writes it now
-                missing = handover_of(reader, verdicts, judge).missing
+                missing = hand_off_of(reader, verdicts, judge).missing
                 progress = reader.progress()
             recorder = Recorder(log)
             for record in missing:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rehearsal_room.harness.following.judge_elsewhere import OpenJudgeElsewhere
+from rehearsal_room.harness.following.external_judge import OpenExternalJudge
 from rehearsal_room.harness.settings.run import Settings, judge_settings
 from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.judge.verdicts.factory import open_judge
@@ -14,5 +14,5 @@ def judge_opener(settings: Settings) -> OpenJudge | None:
     if settings.judge.mode == "none":
         return None
     if settings.judge.mode == "elsewhere":
-        return OpenJudgeElsewhere(settings.bus)
+        return OpenExternalJudge(settings.bus)
     return partial(open_judge, judge_settings(settings))

@@ -15,14 +15,14 @@ from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.recorder import Recorder
-from rehearsal_room.harness.log.schema import Progress
+from rehearsal_room.harness.log.schema import EpisodeProgress
 from rehearsal_room.harness.log.writer import LogWriter
 from rehearsal_room.judge.core.live_judging import EpisodeJudge
 from rehearsal_room.judge.core.rewards import RewardProfile, recompute_rewards
 from rehearsal_room.judge.verdicts.disagreements import is_disagreement
-from rehearsal_room.judge.verdicts.summary import Summary, Tally
+from rehearsal_room.judge.verdicts.summary import JudgingSummary, VerdictTally
 
-Only = Literal["all", "unjudged", "disagreements"]
+RejudgeOnly = Literal["all", "unjudged", "disagreements"]
 Done = Callable[[], None]  # called for each episode that is finished
 
 
@@ -31,7 +31,7 @@ class Rejudging(msgspec.Struct, frozen=True):
 
     reader: LogReader
     log: LogWriter
-    progress: dict[str, Progress]  # by episode
+    progress: dict[str, EpisodeProgress]  # by episode
     recorder: Recorder
 
     async def append(self, trajectory: Trajectory, judged: Judged) -> None:
@@ -60,15 +60,15 @@ async def judge_again(
     name: str,
     rewards: str,
     concurrency: int,
-    only: Only = "all",
+    only: RejudgeOnly = "all",
     done: Done = lambda: None,
-) -> Summary:
+) -> JudgingSummary:
     """Judge the episodes of a log, append the verdicts, and return the summary of the run.
 
     `name` is the judge's, under which its earlier verdicts are found; at most `concurrency`
     verdicts are waited for at once. Raises what the judge raises.
     """
-    tally = Tally(judge=name, rewards=rewards)
+    tally = VerdictTally(judge=name, rewards=rewards)
     in_progress = anyio.CapacityLimiter(concurrency)
 
     async def finish(trajectory: Trajectory) -> None:
@@ -101,12 +101,12 @@ async def judge_again(
 
 async def reward_again(
     work: Rejudging, profile: RewardProfile, *, done: Done = lambda: None
-) -> Summary:
+) -> JudgingSummary:
     """Append the latest verdicts under another reward profile, from stored facts alone: no verifier
     runs and no model is asked. Unjudged episodes stay unjudged. Raises JudgeError, before anything
     is written, where the facts are missing."""
     names: set[str] = set()
-    tally = Tally(rewards=profile.name)
+    tally = VerdictTally(rewards=profile.name)
     for trajectory in work.ended():  # raises before the first verdict is written
         if trajectory.judged:
             recompute_rewards(trajectory, trajectory.judged[-1], profile)
@@ -136,7 +136,7 @@ def _same_reason(judged: Judged, last: Judged) -> bool:
     return judged.label is None and last.label is None and judged.unjudged == last.unjudged
 
 
-def is_selected(trajectory: Trajectory, name: str, only: Only) -> bool:
+def is_selected(trajectory: Trajectory, name: str, only: RejudgeOnly) -> bool:
     """Whether the judge with this name shall judge the episode. Disagreements of every judge count,
     so that another judge can be asked about them."""
     if only == "unjudged":

@@ -23,7 +23,7 @@ class Unjudged(msgspec.Struct, frozen=True):
     why: str
 
 
-class Summary(msgspec.Struct, frozen=True):
+class JudgingSummary(msgspec.Struct, frozen=True):
     """The output of `rehearse judge --json`."""
 
     episodes: int
@@ -47,7 +47,7 @@ class Summary(msgspec.Struct, frozen=True):
     judged_now: int = 0  # episodes; the others had a verdict already
 
 
-class Tally:
+class VerdictTally:
     """Counts verdicts, one at a time."""
 
     def __init__(self, *, judge: str = "code", rewards: str = "") -> None:
@@ -90,10 +90,10 @@ class Tally:
             else:
                 self._cost_usd += judgement.cost_usd
 
-    def summary(self) -> Summary:
+    def summary(self) -> JudgingSummary:
         """The counts so far."""
         cost, labelled = self._cost_usd, self._num_labelled_now
-        return Summary(
+        return JudgingSummary(
             episodes=self._num_judged + len(self._unjudged),
             labels=dict(self._labels),
             unjudged=len(self._unjudged),
@@ -114,14 +114,14 @@ class Tally:
 
 
 def is_contested(trajectory: Trajectory, judged: Judged) -> bool:
-    """Whether the verdict counts as a disagreement (see Summary)."""
+    """Whether the verdict counts as a disagreement (see JudgingSummary)."""
     if judged.judgements:
         return is_disagreement(judged)
     earlier = {verdict.label for verdict in trajectory.judged if verdict.label is not None}
     return judged.label is not None and bool(earlier - {judged.label})
 
 
-def render(summary: Summary, console: Console) -> None:
+def render(summary: JudgingSummary, console: Console) -> None:
     """Print the summary."""
 
     def write(text: str) -> None:
@@ -144,7 +144,7 @@ def render(summary: Summary, console: Console) -> None:
         write(f"  and {more:,} more")
 
 
-def _cost(summary: Summary) -> str:
+def _cost(summary: JudgingSummary) -> str:
     tokens = f"{summary.prompt_tokens:,} + {summary.completion_tokens:,} tokens"
     calls = f"{summary.model_calls:,} model calls, {tokens}"
     if summary.cached_judgements:

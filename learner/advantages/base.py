@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Rewards = NDArray[np.float64]
+RewardArray = NDArray[np.float64]
 
 
 class Normalization(NamedTuple):
     """The baseline and scale with which the rewards of one group become advantages."""
 
-    baseline: Rewards  # [G]
+    baseline: RewardArray  # [G]
     scale: float  # more than 0

@@ -6,10 +6,10 @@ The baseline of an episode does not depend on that episode, so the gradient stay
 rewards of whole episodes this is G / (G - 1) times the advantage of `mean`.
 """
 
-from rehearsal_room.learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, RewardArray
 
 
-def leave_one_out(rewards: Rewards) -> Normalization:
+def leave_one_out(rewards: RewardArray) -> Normalization:
     """For each episode of `rewards [G]`, the mean of the other episodes.
 
     Example: [1, 0, 0] -> baseline [0, 0.5, 0.5], scale 1: advantages 1, -0.5, -0.5

@@ -8,10 +8,10 @@ all fail, does not weigh more than others.
 
 import numpy as np
 
-from rehearsal_room.learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, RewardArray
 
 
-def mean(rewards: Rewards) -> Normalization:
+def mean(rewards: RewardArray) -> Normalization:
     """For each episode, the mean of `rewards [G]`.
 
     Example: [1, 0, 0, 1] -> baseline [0.5, 0.5, 0.5, 0.5], scale 1: advantages 0.5, -0.5, -0.5, 0.5

@@ -9,12 +9,12 @@ has equal rewards except for rounding, and its advantages are not divided.
 
 import numpy as np
 
-from rehearsal_room.learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, RewardArray
 
 EPSILON = 1e-6  # in the unit of rewards
 
 
-def mean_std(rewards: Rewards) -> Normalization:
+def mean_std(rewards: RewardArray) -> Normalization:
     """The mean and standard deviation of `rewards [G]`.
 
     Example: [1, 0, 0, 1] -> baseline 0.5 for all, scale 0.577: advantages 0.87, -0.87, -0.87, 0.87

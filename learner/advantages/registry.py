@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rehearsal_room.learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, RewardArray
 from rehearsal_room.learner.advantages.leave_one_out import leave_one_out
 from rehearsal_room.learner.advantages.mean import mean
 from rehearsal_room.learner.advantages.mean_std import mean_std
@@ -12,7 +12,7 @@ from rehearsal_room.learner.advantages.reward import reward
 from rehearsal_room.learner.config.settings import LossSettings
 from rehearsal_room.learner.core.samples import Group
 
-_NORMALIZATIONS: dict[str, Callable[[Rewards], Normalization]] = {
+_NORMALIZATIONS: dict[str, Callable[[RewardArray], Normalization]] = {
     "mean_std": mean_std,
     "mean": mean,
     "leave_one_out": leave_one_out,

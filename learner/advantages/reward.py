@@ -5,9 +5,9 @@ A_k = R_k
 
 import numpy as np
 
-from rehearsal_room.learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, RewardArray
 
 
-def reward(rewards: Rewards) -> Normalization:
+def reward(rewards: RewardArray) -> Normalization:
     """A baseline of zero for `rewards [G]`."""
     return Normalization(np.zeros(len(rewards)), 1.0)

@@ -8,7 +8,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.run import Settings
-from rehearsal_room.harness.settings.tables import Table, nest
+from rehearsal_room.harness.settings.tables import SettingsTable, nest
 from rehearsal_room.learner.config.profiles import with_profile
 from rehearsal_room.learner.config.settings import LossSettings, TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError
@@ -45,7 +45,7 @@ def settings_of(table: Mapping[str, Any], *, source: str = "") -> TrainSettings:
     return settings
 
 
-def _nest_runs(table: Mapping[str, Any], source: str) -> Table:
+def _nest_runs(table: Mapping[str, Any], source: str) -> SettingsTable:
     nested = dict(table)
     for name in RUNS:
         if not isinstance(found := table.get(name), Mapping):

@@ -24,14 +24,14 @@ FILL_MOST = 10
 _OWN = ("episodes", "group_size", "forked_from")  # fields that an evaluation does not take over
 
 
-class Runs(msgspec.Struct, frozen=True):
+class TrainingRunSettings(msgspec.Struct, frozen=True):
     """The settings of a training run's runs."""
 
-    rollouts: Settings  # learning from logs takes only the history policy and the dialect from it
+    rollouts: Settings  # learning from logs takes only the history window and the dialect from it
     evaluation: Settings | None = None  # None: there are no evaluations
 
 
-def runs_of(settings: TrainSettings) -> Runs:
+def runs_of(settings: TrainSettings) -> TrainingRunSettings:
     """The runs of a training file. Raises ConfigError naming table and field.
 
     Example: 100 steps of 8 groups of 4 episodes -> rollouts of 3,200 episodes
@@ -44,7 +44,7 @@ def runs_of(settings: TrainSettings) -> Runs:
         most = FILL_MOST if settings.data.fill else 1
         rollouts = msgspec.structs.replace(rollouts, episodes=episodes * most)
     if not settings.loop.evaluate_every:
-        return Runs(rollouts)
+        return TrainingRunSettings(rollouts)
     shared = {name: value for name, value in settings.rollouts.items() if name not in _OWN}
     evaluation = _resolve("evaluation", merge(shared, settings.evaluation), settings)
     if evaluation.policy.name not in TRAINABLE:
@@ -54,7 +54,7 @@ def runs_of(settings: TrainSettings) -> Runs:
         )
     if not evaluation.scenarios:
         raise ConfigError("[evaluation] scenarios: name at least one scenario")
-    return Runs(rollouts, evaluation)
+    return TrainingRunSettings(rollouts, evaluation)
 
 
 def rhythm_of(settings: TrainSettings) -> TrainSettings:

@@ -28,7 +28,7 @@ class ServePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     history: Annotated[
         str,
         Meta(
-            description="History policy, if not the one of the training (prints a warning).",
+            description="History window, if not the one of the training (prints a warning).",
             extra={"metavar": "POLICY", "default": "that of the model card"},
         ),
     ] = ""

@@ -70,7 +70,7 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     misaligned: Annotated[
         bool,
         Meta(
-            description="Whether episodes of another history policy or dialect are also used for "
+            description="Whether episodes of another history window or dialect are also used for "
             "training."
         ),
     ] = False

@@ -3,7 +3,7 @@
 LearnerError
 ├── ConfigError       a training file has a setting that cannot be used; names file and field
 ├── SampleError       an episode cannot be trained on; names the log, the episode and the field
-│   └── AlignmentError   it was run under another history policy or dialect than the trained one
+│   └── AlignmentError   it was run under another history window or dialect than the trained one
 ├── ModelError        a model or its tokenizer cannot be used; names the folder
 ├── CheckpointError   a checkpoint cannot be written or read; names the folder
 ├── MetricsError      the metrics of a run cannot be written or read; names the file

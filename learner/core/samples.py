@@ -17,7 +17,7 @@ NO_IDS: Ids = np.zeros(0, np.int32)
 
 
 class Sample(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One reply: a step of the episode, or a summary that its history policy asked for.
+    """One reply: a step of the episode, or a summary that its history window asked for.
 
     The prompt is `head`, one array that all samples of an episode share, followed by `tail`: with a
     prefix of 6,000 tokens, prompts that each hold it take five times the memory.

@@ -3,10 +3,10 @@
 A model that is trained on other windows than it is shown later loses what it learned. AWM's own
 figures are 64.5 % when trained and run on windows, and 61.9 % (on the harder benchmark 22.6 %
 against 9.4 %) when trained on full histories and run on windows (arXiv:2602.10090, 4B weights, BFCL
-v3 and tau2). Therefore the history policy's fingerprint and the dialect are compared, and each
+v3 and tau2). Therefore the history window's fingerprint and the dialect are compared, and each
 prompt is computed again from the log and must equal the logged prompt, token for token.
 
-`misaligned` accepts a mismatch on purpose: an episode of another history policy or dialect then
+`misaligned` accepts a mismatch on purpose: an episode of another history window or dialect then
 gets the prompts that it would have had under the training run's own, and keeps its sampled tokens.
 Trainers that do not know windows do the same.
 """
@@ -23,12 +23,12 @@ from rehearsal_room.harness.core.messages import Briefing, Window
 from rehearsal_room.harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import HistoryFold, windows_of
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.tokenization.chat_tokenizer import reply_key
 from rehearsal_room.learner.core.errors import AlignmentError, SampleError
-from rehearsal_room.learner.data.trajectory_samples import Prompts
+from rehearsal_room.learner.data.trajectory_samples import PromptIds
 
 
 class Renderer(Protocol):
@@ -39,11 +39,11 @@ class Renderer(Protocol):
 
 
 class Alignment:
-    """Compares episodes with the history policy, dialect and tokens of a training run."""
+    """Compares episodes with the history window, dialect and tokens of a training run."""
 
     def __init__(
         self,
-        history: HistoryPolicy,
+        history: HistoryWindow,
         dialect: Dialect,
         renderer: Renderer,
         *,
@@ -65,7 +65,7 @@ class Alignment:
         """Set the scenarios of the next episodes, by scenario digest."""
         self._scenarios = dict(scenarios)
 
-    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> Prompts | None:
+    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> PromptIds | None:
         """The prompts to train instead of the logged ones; None: train the logged ones.
 
         `where` names the log for messages. Raises AlignmentError naming log, episode, turn and
@@ -95,12 +95,12 @@ class Alignment:
         return {"checked": self._num_checked, "misaligned": self._num_misaligned}
 
     def _mismatch(self, trajectory: Trajectory) -> str | None:
-        """How the episode's history policy or dialect differs from the trained one, as the end of a
+        """How the episode's history window or dialect differs from the trained one, as the end of a
         sentence; None: they are equal."""
         started = trajectory.started
         if started.fingerprint != self._history.fingerprint:
             return (
-                f"was run under the history policy {started.history} (fingerprint"
+                f"was run under the history window {started.history} (fingerprint"
                 f" {started.fingerprint}), but the training run uses {self._history.spec}"
                 f" (fingerprint {self._history.fingerprint})"
             )

@@ -1,7 +1,7 @@
 """The two sources of groups: the log of a run, and a run that has not ended.
 
 Both emit complete groups in the order in which their last members finished. In memory they hold the
-episodes of incomplete groups and one more. Neither waits for training: the admission of episodes
+episodes of incomplete groups and one more. Neither waits for training: the gating of episodes
 bounds how many can accumulate.
 """
 
@@ -13,14 +13,20 @@ import anyio
 import anyio.lowlevel
 
 from rehearsal_room.harness.bus.local import Subscription
-from rehearsal_room.harness.core.events import EpisodeStarted, Judged, Kind, Record
+from rehearsal_room.harness.core.events import EpisodeStarted, EventKind, Judged, Record
 from rehearsal_room.harness.core.trajectory import Assembly, Trajectory
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.learner.core.samples import Group
 from rehearsal_room.learner.data.grouping import DroppedGroup, Grouping
 
 GroupResult = Group | DroppedGroup
-KINDS: tuple[Kind, ...] = ("started", "step", "summary", "ended", "judged")  # that a feed needs
+KINDS: tuple[EventKind, ...] = (
+    "started",
+    "step",
+    "summary",
+    "ended",
+    "judged",
+)  # that a feed needs
 
 _SLICE_S = 0.005  # after this many seconds of work, other tasks get their turn
 

@@ -16,7 +16,7 @@ from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Floats, Ids
 
 # Makes an error from the number of a reply, the field, and the fault.
-MakeError = Callable[[int, str, str], SampleError]
+MakeSampleError = Callable[[int, str, str], SampleError]
 
 _ANY_ID = 2**31  # every model's ids are smaller
 _ROUNDING = 1e-3  # a log-probability may exceed 0 by this much when a server computes in 16 bits
@@ -38,7 +38,9 @@ class ReplyArrays(msgspec.Struct, frozen=True, eq=False):
     logprobs: list[Floats]  # R x [T]
 
 
-def arrays_of(replies: Sequence[Reply], vocab: int | None, make_error: MakeError) -> ReplyArrays:
+def arrays_of(
+    replies: Sequence[Reply], vocab: int | None, make_error: MakeSampleError
+) -> ReplyArrays:
     """The arrays of one reply or more. Ids of `vocab` (None: unknown) and above are refused.
 
     Raises the errors that `make_error` makes.
@@ -58,7 +60,7 @@ def arrays_of(replies: Sequence[Reply], vocab: int | None, make_error: MakeError
     return ReplyArrays(prompts[0], prompts[1:], tokens, logprobs)
 
 
-def _check(replies: Sequence[Reply], make_error: MakeError) -> None:
+def _check(replies: Sequence[Reply], make_error: MakeSampleError) -> None:
     """Check the sizes of all fields."""
     first = len(replies[0].prompt_ids)
     for index, reply in enumerate(replies):
@@ -114,7 +116,7 @@ def _ids(
     indices: Sequence[int],
     field: str,
     vocab: int | None,
-    make_error: MakeError,
+    make_error: MakeSampleError,
 ) -> list[Ids]:
     """The ids in the pieces, cut into arrays of `sizes` bytes, which belong to the replies with
     these indices."""
@@ -130,7 +132,9 @@ def _ids(
     return arrays
 
 
-def _logprobs(pieces: Sequence[bytes], sizes: Sequence[int], make_error: MakeError) -> list[Floats]:
+def _logprobs(
+    pieces: Sequence[bytes], sizes: Sequence[int], make_error: MakeSampleError
+) -> list[Floats]:
     joined = np.frombuffer(b"".join(pieces), "<f4").astype(np.float32, copy=False)
     arrays = [joined[begin:end] for begin, end in _bounds(sizes)]
     # numpy's min and max return NaN if there is one, and NaN compares as false with everything.

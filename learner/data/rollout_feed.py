@@ -1,7 +1,7 @@
 """Live rollouts as a source of batches: from the run's bus into the batch queue.
 
 The feed listens to the session (harness.rollout.session), assembles complete groups
-(learner.data.group_feed), reports ended episodes and dropped groups to the admission, and hands out
+(learner.data.group_feed), reports ended episodes and dropped groups to the gating, and hands out
 the batches. When a run is resumed, it first reads the logged groups that no batch has taken.
 """
 
@@ -25,8 +25,8 @@ from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.running import RecordRunEvent
 from rehearsal_room.learner.core.samples import Group
-from rehearsal_room.learner.data.admission import Admission
 from rehearsal_room.learner.data.batch_queue import BatchQueue, TakenBatch
+from rehearsal_room.learner.data.gating import Gating
 from rehearsal_room.learner.data.group_feed import (
     KINDS,
     GroupResult,
@@ -34,7 +34,7 @@ from rehearsal_room.learner.data.group_feed import (
     group_results_of_log,
 )
 from rehearsal_room.learner.data.grouping import FAILURES, DroppedGroup, Grouping
-from rehearsal_room.learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 
 def group_numbers(plans: Sequence[EpisodePlan]) -> dict[str, int]:
@@ -55,8 +55,8 @@ class RolloutFeed:
         numbers: Mapping[str, int],
         grouping: Grouping,
         queue: BatchQueue,
-        admission: Admission,
-        publisher: Publisher,
+        gating: Gating,
+        publisher: WeightPublisher,
         staleness: int,
     ) -> None:
         """`folder` is the run's folder, `numbers` has its groups' numbers by name."""
@@ -64,7 +64,7 @@ class RolloutFeed:
         self._numbers = numbers
         self._grouping = grouping
         self._queue = queue
-        self._admission = admission
+        self._gating = gating
         self._publisher = publisher
         self._staleness = staleness
         self._live = LiveFeed(
@@ -101,7 +101,7 @@ class RolloutFeed:
 
     async def admit(self, plan: EpisodePlan) -> bool:
         """Wait until the episode may start. False: the episode is not needed."""
-        return await self._admission.admit(self._numbers[plan.group])
+        return await self._gating.admit(self._numbers[plan.group])
 
     async def serve(self, subscription: Subscription, report: RecordRunEvent) -> None:
         """Process the session's records, and report published weights to it. Raises SampleError."""
@@ -112,7 +112,7 @@ class RolloutFeed:
         """Keep the session open until the last published weights are in its log."""
         self._is_over = True
         self._close_when_done()
-        await self._admission.wait_closed()
+        await self._gating.wait_closed()
 
     async def take(self, version: int) -> TakenBatch:
         """The next batch, for weights of this version. Raises LearnerError when there are not
@@ -121,8 +121,8 @@ class RolloutFeed:
         def is_stale(group: Group) -> bool:
             return self._grouping.is_stale(group, current=version, staleness=self._staleness)
 
-        batch = await self._queue.take(is_stale, self._admission.drop)
-        self._admission.batch_taken(batch.end)
+        batch = await self._queue.take(is_stale, self._gating.drop)
+        self._gating.batch_taken(batch.end)
         return batch
 
     async def receive(self, subscription: Subscription) -> Sequence[Record]:
@@ -136,7 +136,7 @@ class RolloutFeed:
 
     def _close_when_done(self) -> None:
         """Close the queue when every group that can still arrive has arrived."""
-        expected = self._num_unjudged + self._admission.num_admitted
+        expected = self._num_unjudged + self._gating.num_admitted
         if self._is_over and not self._is_busy and self._num_judged == expected:
             self._queue.close()
 
@@ -150,7 +150,7 @@ class RolloutFeed:
             if isinstance(event, EpisodeStarted):
                 self._groups[record.episode] = self._numbers[event.group]
             elif isinstance(event, EpisodeEnded):
-                self._admission.episode_ended()
+                self._gating.episode_ended()
             elif isinstance(event, Judged):
                 self._num_judged += 1
                 number = self._groups.pop(record.episode)
@@ -166,7 +166,7 @@ class RolloutFeed:
         # If the model or the judge is unavailable, a replacement group would fail as quickly. It
         # starts only when a batch has skipped this one, or one update could use up the whole plan.
         if isinstance(result, DroppedGroup) and result.reason not in FAILURES:
-            self._admission.drop(number)
+            self._gating.drop(number)
         self._queue.put(number, result)
 
     def _load_trajectory(self, episode: str) -> Trajectory:

@@ -25,9 +25,9 @@ from rehearsal_room.harness.core.token_bytes import ID_BYTES
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import NO_IDS, Ids, Rollout, Sample
-from rehearsal_room.learner.data.reply_arrays import MakeError, arrays_of
+from rehearsal_room.learner.data.reply_arrays import MakeSampleError, arrays_of
 
-Prompts = Sequence[Ids | None]  # one for each reply; None: the reply is not trained
+PromptIds = Sequence[Ids | None]  # one for each reply; None: the reply is not trained
 _Events = Sequence[StepTaken | HistorySummarized]
 
 
@@ -43,7 +43,7 @@ def rollout_of(
     *,
     where: str,
     vocab: int | None = None,
-    prompts: Prompts | None = None,
+    prompts: PromptIds | None = None,
 ) -> Rollout:
     """The samples of an episode that has ended and has a label.
 
@@ -138,7 +138,7 @@ def _require_verdict(trajectory: Trajectory, where: str) -> tuple[EpisodeEnded, 
 
 def _error_maker(
     trajectory: Trajectory, events: _Events, turns: Sequence[int], where: str
-) -> MakeError:
+) -> MakeSampleError:
     """A function that makes errors which name log, episode, policy, turn and field."""
 
     def make_error(index: int, field: str, fault: str) -> SampleError:

@@ -2,7 +2,7 @@
 run on {windows, full histories}, measured on tasks that need a long memory.
 
 Such a task can be done in two orders; in one of them the window has lost what is needed at the end
-(scenarios.microworlds.tasks). Each agent is cloned and trained by GRPO under one history policy,
+(scenarios.microworlds.tasks). Each agent is cloned and trained by GRPO under one history window,
 from the same random weights, demonstrations and tasks, and is measured under both. If the
 demonstration has run in the folder, its agent is the one trained on windows.
 
@@ -27,8 +27,8 @@ FULL = "full"
 KIND = "memory"
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """The result of one agent under one history policy, sampled greedily."""
+class AblationCell(msgspec.Struct, frozen=True):
+    """The result of one agent under one history window, sampled greedily."""
 
     trained: str
     run: str
@@ -39,8 +39,10 @@ class AblationReport(msgspec.Struct, frozen=True):
     """The results of one seed."""
 
     seed: int
-    windows: str  # the history policy with windows, as in last:3
-    cells: tuple[Cell, ...]  # trained on windows, run on windows and full; then trained on full
+    windows: str  # the history window with windows, as in last:3
+    cells: tuple[
+        AblationCell, ...
+    ]  # trained on windows, run on windows and full; then trained on full
     mismatch: dict[str, Interval[float]]  # the gain of the aligned agent, by the history of the run
     agreement: dict[str, Agreement]  # of sampler and trainer, by the trained history
 
@@ -84,7 +86,7 @@ def ablate(
             name = f"{_label(trained)}-on-{_label(history)}"
             measured = measuring.measure(name, sampled=False, model=str(model), history=history)
             found[trained, history], score = measured
-            cells.append(Cell(trained, history, score.greedy))
+            cells.append(AblationCell(trained, history, score.greedy))
     report = AblationReport(
         seed=seed,
         windows=windows,
@@ -104,5 +106,5 @@ def ablate(
 
 
 def _label(history: str) -> str:
-    """A history policy as part of a file's name."""
+    """A history window as part of a file's name."""
     return history if history == FULL else "windows"

@@ -11,7 +11,7 @@ from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.rollout.episode import user_of
 from rehearsal_room.harness.setup.trust_notice import set_own
-from rehearsal_room.learner.demo.recipe import WorldSettings
+from rehearsal_room.learner.demo.recipe import MicroworldSettings
 from rehearsal_room.scenarios.format import read
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
@@ -23,7 +23,7 @@ class MicroWorlds(msgspec.Struct, frozen=True):
     held_out: tuple[Path, ...]
 
 
-def make(folder: Path, settings: WorldSettings, *, seed: int) -> MicroWorlds:
+def make(folder: Path, settings: MicroworldSettings, *, seed: int) -> MicroWorlds:
     """Write the micro-worlds for training, and held-out ones with other trades and seeds."""
     train = write_microworlds(
         folder, seed=seed, count=settings.train, split="train", each=settings.each

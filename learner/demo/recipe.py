@@ -10,7 +10,7 @@ from rehearsal_room.learner.demo.model import ModelSize
 from rehearsal_room.scenarios.files import load_toml
 
 
-class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MicroworldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of micro-worlds, and of their tasks."""
 
     train: int = 400
@@ -32,7 +32,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     vocab_size: int = 900
     size: ModelSize = ModelSize()
-    worlds: WorldSettings = WorldSettings()
+    worlds: MicroworldSettings = MicroworldSettings()
     run: dict[str, Any]  # harness.settings.run.Settings of all runs: history, limits
     clone: StageSettings
     learn: StageSettings

@@ -35,7 +35,7 @@ NAME = "rehearsal_slots"
 _GROWTH = 256  # tokens; the capacity of slots is a multiple of this
 
 
-class Slots:
+class KeyValueSlots:
     """Keys and values of the live requests, one slot each, by layer `[S, G, C, D]`.
 
     Slots 0 to R - 1 are in use, so the requests of one step are contiguous in memory.
@@ -104,7 +104,7 @@ class Prefill:
 
     def __init__(
         self,
-        store: Slots,
+        store: KeyValueSlots,
         slots: Sequence[int],
         starts: Sequence[int],
         lengths: Sequence[int],
@@ -162,7 +162,7 @@ class Decode:
 
     __slots__ = ("calls", "length", "masks", "positions", "rows", "store")
 
-    def __init__(self, store: Slots, lengths_R: Tensor, longest: int) -> None:
+    def __init__(self, store: KeyValueSlots, lengths_R: Tensor, longest: int) -> None:
         """`lengths_R` has the number of tokens of each slot, int64; `longest` is the largest."""
         self.store = store
         self.positions = lengths_R

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.learner.backends.attention import use_attention
 from rehearsal_room.learner.backends.forward import layer_list
 from rehearsal_room.learner.backends.rope_limit import check_length
 from rehearsal_room.learner.core.errors import ModelError
-from rehearsal_room.learner.inference.attention import NAME, Decode, Prefill, Slots
+from rehearsal_room.learner.inference.attention import NAME, Decode, KeyValueSlots, Prefill
 from rehearsal_room.learner.inference.kv_cache import (
     PrefixTable,
     SequenceCache,
@@ -37,7 +37,7 @@ from rehearsal_room.learner.inference.sampling import RandomDraws, sample_tokens
 _WORTH_WAITING = 32  # a request waits for a neighbour's prompt if that saves this many tokens
 
 
-class Request:
+class SamplingRequest:
     """One prompt, and the tokens sampled after it."""
 
     __slots__ = (
@@ -79,9 +79,9 @@ class Request:
         """Tokens whose keys and values are in its slot: all but the last sampled one."""
         return len(self.prompt) + max(len(self.tokens) - 1, 0)
 
-    def generated(self, *, finish: str, weights: str) -> Generated:
+    def generated(self, *, finish: str, weights: str) -> GeneratedTokens:
         """The sampled tokens in the form that agents use."""
-        return Generated(
+        return GeneratedTokens(
             tuple(self.tokens), tuple(self.logprobs), finish, weights, cached_tokens=self.cached
         )
 
@@ -109,11 +109,11 @@ class Engine:
         self._end_ids = end_ids
         self._max_live = max_live
         self._max_prefill = max_prefill
-        self._slots = Slots()
+        self._slots = KeyValueSlots()
         self._table = PrefixTable()
         self._cache = SequenceCache(self._table, cache_bytes)
-        self._waiting: deque[Request] = deque()
-        self._live: list[Request] = []  # by slot
+        self._waiting: deque[SamplingRequest] = deque()
+        self._live: list[SamplingRequest] = []  # by slot
         self.failure: Exception | None = None  # that stopped the engine in the middle of a step
         self._counts = dict.fromkeys(("prompt_tokens", "cached_tokens", "sampled_tokens"), 0)
 
@@ -125,12 +125,12 @@ class Engine:
         """Requests that are not done."""
         return len(self._live) + len(self._waiting)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: SamplingRequest) -> None:
         """Add a request."""
         self._waiting.append(request)
 
     @torch.inference_mode()
-    def cancel(self, request: Request) -> None:
+    def cancel(self, request: SamplingRequest) -> None:
         """Remove a request and free its slot; does nothing when the request is done already."""
         if request in self._live:
             self._free(self._live.index(request))
@@ -141,12 +141,12 @@ class Engine:
         """Counts since the start: prompt_tokens, cached_tokens among these, sampled_tokens."""
         return dict(self._counts)
 
-    def finish_of(self, request: Request) -> str:
+    def finish_of(self, request: SamplingRequest) -> str:
         """Why a request is done: `stop` for an end token, `length` for its limit."""
         return "stop" if request.tokens[-1] in self._end_ids else "length"
 
     @torch.inference_mode()
-    def step(self) -> list[Request]:
+    def step(self) -> list[SamplingRequest]:
         """Advance all live requests by one token; returns the requests that are done."""
         with use_attention(self._model, NAME):
             while self._waiting and len(self._live) < self._max_live:
@@ -157,14 +157,14 @@ class Engine:
                 done += self._leave()
         return done
 
-    def _next_to_join(self) -> list[Request]:
+    def _next_to_join(self) -> list[SamplingRequest]:
         """The waiting requests whose prompts are computed now, together.
 
         A request that shares more with a prompt chosen here than with a cached one keeps waiting
         for that prompt.
         """
-        chosen: list[Request] = []
-        later: deque[Request] = deque()
+        chosen: list[SamplingRequest] = []
+        later: deque[SamplingRequest] = deque()
         room = self._max_prefill
         num_free = self._max_live - len(self._live)
         while self._waiting and room > 0 and len(chosen) < num_free and len(later) < num_free:
@@ -179,7 +179,7 @@ class Engine:
         self._waiting.extendleft(reversed(later))
         return chosen
 
-    def _join(self, requests: list[Request]) -> None:
+    def _join(self, requests: list[SamplingRequest]) -> None:
         """Compute the prompts of some requests and draw their first tokens."""
         first = len(self._live)
         longest = max(len(request.prompt) for request in requests)
@@ -194,7 +194,7 @@ class Engine:
             request.row = self._table.add(request.prompt)
         self._draw(requests, logits_RV)
 
-    def _reuse(self, request: Request, slot: int) -> int:
+    def _reuse(self, request: SamplingRequest, slot: int) -> int:
         """Copy the cached beginning of a prompt into its slot; returns its number of tokens.
 
         The last token of a prompt is always computed, since the next token follows from it.
@@ -211,7 +211,7 @@ class Engine:
             )
         return length
 
-    def _prefill(self, requests: list[Request], first: int) -> Tensor:
+    def _prefill(self, requests: list[SamplingRequest], first: int) -> Tensor:
         """Compute prompts into slots from `first` on; returns the logits after them `[R, V]`."""
         logits: list[Tensor] = []
         slots, starts, rests = [], [], []
@@ -277,7 +277,7 @@ class Engine:
                 " of their own or a recurrent state cannot be sampled in process: use policy 'vllm'"
             )
 
-    def _draw(self, requests: Sequence[Request], logits_RV: Tensor) -> None:
+    def _draw(self, requests: Sequence[SamplingRequest], logits_RV: Tensor) -> None:
         tokens_R, logprobs_R = sample_tokens(
             logits_RV,
             [request.draws() for request in requests],
@@ -290,7 +290,7 @@ class Engine:
             request.logprobs.append(logprob)
         self._counts["sampled_tokens"] += len(requests)
 
-    def _leave(self) -> list[Request]:
+    def _leave(self) -> list[SamplingRequest]:
         """Remove the finished requests and return them; their keys and values go into the cache."""
         done = [
             request

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 from anyio.from_thread import BlockingPortal
 
-from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
 
 
 class _Job:
@@ -21,7 +21,7 @@ class _Job:
 
     __slots__ = ("engine", "is_cancelled", "is_done", "ready", "request")
 
-    def __init__(self, engine: Engine, request: Request) -> None:
+    def __init__(self, engine: Engine, request: SamplingRequest) -> None:
         self.engine = engine
         self.request = request
         self.ready = anyio.Event()
@@ -53,7 +53,7 @@ class EngineThread(anyio.AsyncContextManagerMixin):
                 self._is_open = False
                 self._jobs.put(None)
 
-    async def sample(self, engine: Engine, request: Request) -> None:
+    async def sample(self, engine: Engine, request: SamplingRequest) -> None:
         """Sample after the request's prompt, with this engine; return when the request is done.
 
         Raises ModelError for broken weights, the exception of a bug that stopped the engine, and
@@ -77,12 +77,12 @@ class EngineThread(anyio.AsyncContextManagerMixin):
 
     def _work(self) -> None:
         """The thread's main loop: step every engine that has jobs, and report finished jobs."""
-        jobs: dict[Request, _Job] = {}
+        jobs: dict[SamplingRequest, _Job] = {}
         while self._receive_jobs(jobs):
             self._step(jobs)
         self._notify(list(jobs.values()))
 
-    def _receive_jobs(self, jobs: dict[Request, _Job]) -> bool:
+    def _receive_jobs(self, jobs: dict[SamplingRequest, _Job]) -> bool:
         """Receive submitted and cancelled jobs, waiting if there is nothing to do. False: stop."""
         while True:
             try:
@@ -99,7 +99,7 @@ class EngineThread(anyio.AsyncContextManagerMixin):
             elif jobs.pop(job.request, None):
                 job.engine.cancel(job.request)
 
-    def _step(self, jobs: dict[Request, _Job]) -> None:
+    def _step(self, jobs: dict[SamplingRequest, _Job]) -> None:
         for engine in dict.fromkeys(job.engine for job in jobs.values()):
             try:
                 done = [jobs.pop(request) for request in engine.step()]

@@ -19,7 +19,7 @@ from rehearsal_room.harness.core.policy_card import read_card
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.policies.base import Assignment
 from rehearsal_room.harness.policies.token_agent import (
-    Generated,
+    GeneratedTokens,
     Sampling,
     TokenAgent,
     TokenBackend,
@@ -31,7 +31,7 @@ from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.errors import ModelError
-from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
 from rehearsal_room.learner.inference.engine_thread import EngineThread
 from rehearsal_room.learner.model.pretrained import open_model
 
@@ -129,7 +129,7 @@ class LocalPolicy(anyio.AsyncContextManagerMixin):
         async with self._thread:
             yield self
 
-    async def sample(self, weights: _Weights | None, request: Request) -> Generated:
+    async def sample(self, weights: _Weights | None, request: SamplingRequest) -> GeneratedTokens:
         """Sample a request with these weights (None: the newest).
 
         Raises PolicyError for broken weights.
@@ -183,9 +183,9 @@ class _WeightsBackend:
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         """Sample after the prompt."""
-        request = Request(
+        request = SamplingRequest(
             prompt_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
         )
         return await self._policy.sample(self._weights, request)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.policy_card import read_card
 from rehearsal_room.harness.policies.token_agent import Sampling, TokenBackend
@@ -20,11 +20,11 @@ from rehearsal_room.harness.vllm.client import VllmClient, VllmSettings
 from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
 from rehearsal_room.learner.config.serving import ServePolicy
 
-Backend = tuple[TokenBackend, int]  # the sampling backend, and its context length in tokens
+ServedBackend = tuple[TokenBackend, int]  # the sampling backend, and its context length in tokens
 
 
 async def serve_policy(
-    options: ServePolicy, settings: ServeSettings, report: Callable[[str], None]
+    options: ServePolicy, settings: WorldServerSettings, report: Callable[[str], None]
 ) -> None:
     """Serve until SIGTERM or SIGINT; lines for the user go to `report`. Raises SettingsError,
     PolicyError, and PoolError when the address is not available."""
@@ -56,7 +56,7 @@ def _sampling(options: ServePolicy, usual: Sampling) -> Sampling:
 
 
 @asynccontextmanager
-async def _open_backend(options: ServePolicy, chat: ChatTokenizer) -> AsyncIterator[Backend]:
+async def _open_backend(options: ServePolicy, chat: ChatTokenizer) -> AsyncIterator[ServedBackend]:
     """Open the backend that the options name."""
     async with AsyncExitStack() as stack:
         if options.backend == "local":

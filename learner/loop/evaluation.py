@@ -22,7 +22,7 @@ from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.learner.core.errors import CheckpointError
 from rehearsal_room.learner.core.training_folder import evaluation_name
-from rehearsal_room.learner.loop.progress_state import Values
+from rehearsal_room.learner.loop.progress_state import ProgressValues
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -37,7 +37,7 @@ class Evaluator(msgspec.Struct, frozen=True):
     policy: OpenPolicy
     open_judge: OpenJudge | None
 
-    async def evaluate(self, batch: int) -> Values:
+    async def evaluate(self, batch: int) -> ProgressValues:
         """Run the episodes after `batch` batches; returns reward, pass rate and episodes.
 
         Episodes that ran already are not repeated. Raises CheckpointError, HarnessError and
@@ -90,7 +90,7 @@ def _remove_outdated(folder: Path, settings: Settings) -> None:
             raise CheckpointError(f"{folder}: cannot be removed: {exc}") from exc
 
 
-def _summarize(folder: Path) -> Values:
+def _summarize(folder: Path) -> ProgressValues:
     with open_reader(folder) as reader:
         report = read_report(reader)
     write_report(folder, report)

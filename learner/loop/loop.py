@@ -1,7 +1,7 @@
 """The loop: rollouts and training at the same time.
 
     rollouts   `run_session` runs the plan's episodes; each waits until its group is admitted
-               (learner.data.admission), and samples with the newest weights of its policy
+               (learner.data.gating), and samples with the newest weights of its policy
     feed       complete groups arrive over the bus (learner.data.rollout_feed) in the batch queue
     training   in this module, batch by batch: take the groups and update in a thread, while the
                event loop leases the next worlds and runs the next episodes; then publish, evaluate,
@@ -29,10 +29,10 @@ from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
 from rehearsal_room.learner.data.batch_queue import TakenBatch
 from rehearsal_room.learner.data.grouping import FAILURES
 from rehearsal_room.learner.data.remedies import format_counts, remedy
-from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.loop.metrics import MetricValue
 from rehearsal_room.learner.loop.progress_state import (
+    ProgressValues,
     TrainProgress,
-    Values,
     after_batch,
     metrics_of_batch,
     metrics_of_update,
@@ -40,7 +40,7 @@ from rehearsal_room.learner.loop.progress_state import (
     waiting_side,
 )
 from rehearsal_room.learner.trainer.trainer import StepReport
-from rehearsal_room.learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -59,7 +59,7 @@ class Learner(Protocol):
         stays."""
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """A source of batches."""
 
     async def take(self, version: int) -> TakenBatch | None:
@@ -71,9 +71,9 @@ class LoopCallbacks(msgspec.Struct, frozen=True):
     """What the loop calls besides learner, source and publisher."""
 
     # Receives the number of batches so far and the metrics of the last one.
-    report: Callable[[int, dict[str, Value]], None]
+    report: Callable[[int, dict[str, MetricValue]], None]
     # Runs the evaluation after this many batches and returns its metrics; None: no evaluations.
-    evaluate: Callable[[int], Awaitable[Values]] | None = None
+    evaluate: Callable[[int], Awaitable[ProgressValues]] | None = None
     # Called when the policies have started to sample with this version.
     version_in_use: Callable[[int], None] = lambda version: None
     # Seconds in which all rollouts waited for new weights.
@@ -88,8 +88,8 @@ class Loop:
         settings: TrainSettings,
         *,
         learner: Learner,
-        source: Source,
-        publisher: Publisher,
+        source: BatchSource,
+        publisher: WeightPublisher,
         callbacks: LoopCallbacks,
         progress: TrainProgress | None = None,
         clock: Callable[[], float] = time.perf_counter,
@@ -162,7 +162,7 @@ class Loop:
             raise
         if batch is None:
             return False
-        values: dict[str, Value] = {
+        values: dict[str, MetricValue] = {
             **metrics_of_batch(batch),
             **_composition_of(batch, self._version),
         }
@@ -208,7 +208,7 @@ class Loop:
         await self._timed("publishing", self._publisher.publish(version, self.progress.batches))
         self._callbacks.version_in_use(version)
 
-    async def _evaluation(self, *, is_last: bool = False) -> dict[str, Value]:
+    async def _evaluation(self, *, is_last: bool = False) -> dict[str, MetricValue]:
         """The metrics of an evaluation, if one is due."""
         every, batch = self._settings.loop.evaluate_every, self.progress.batches
         if self._callbacks.evaluate is None or not every or (batch % every and not is_last):
@@ -230,7 +230,7 @@ class Loop:
         self._saved = self._save_key
         self._update_seconds()
 
-    def _report(self, values: dict[str, Value]) -> None:
+    def _report(self, values: dict[str, MetricValue]) -> None:
         """Report the metrics of a batch and how its time was spent."""
         before = self.progress.seconds
         self._update_seconds()
@@ -274,7 +274,7 @@ def _has_failed(batch: TakenBatch) -> bool:
     )
 
 
-def _composition_of(batch: TakenBatch, version: int) -> dict[str, Value]:
+def _composition_of(batch: TakenBatch, version: int) -> dict[str, MetricValue]:
     """Metrics of the groups of a batch that is trained on the weights of `version` or newer
     ones."""
     versions = [name for group in batch.groups for name in group.versions]

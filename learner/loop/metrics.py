@@ -24,16 +24,16 @@ from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import MetricsError
 from rehearsal_room.learner.core.training_folder import METRICS_NAME
-from rehearsal_room.learner.loop.metrics_sinks import Sink, open_sinks
+from rehearsal_room.learner.loop.metrics_sinks import MetricsSink, open_sinks
 
-Value = float | int | str | None
+MetricValue = float | int | str | None
 _log = structlog.get_logger(__name__)
 
 
-class Metrics(ContextManagerMixin):
+class TrainingMetrics(ContextManagerMixin):
     """Writes the metrics of a run's steps. A context manager that closes its file and sinks."""
 
-    def __init__(self, folder: Path, *, after: int = 0, sinks: Iterable[Sink] = ()) -> None:
+    def __init__(self, folder: Path, *, after: int = 0, sinks: Iterable[MetricsSink] = ()) -> None:
         """`after` is the step after which the run resumes; 0: it starts. The sinks are closed with
         the metrics. Raises MetricsError."""
         self._path = folder / METRICS_NAME
@@ -54,7 +54,7 @@ class Metrics(ContextManagerMixin):
                 for sink in self._sinks:
                     stack.callback(_close_sink, sink)
 
-    def write(self, step: int, values: Mapping[str, Value]) -> None:
+    def write(self, step: int, values: Mapping[str, MetricValue]) -> None:
         """Write the metrics of a step. Text values go into the file only. Raises MetricsError."""
         line = msgspec.json.encode({"step": step, **values}) + b"\n"
         try:
@@ -77,12 +77,12 @@ class Metrics(ContextManagerMixin):
                     sink.close()
 
 
-def open_metrics(folder: Path, settings: TrainSettings, *, after: int = 0) -> Metrics:
+def open_metrics(folder: Path, settings: TrainSettings, *, after: int = 0) -> TrainingMetrics:
     """Open the metrics of a run in its folder, with the sinks that its settings name.
 
     Raises MetricsError, and ConfigError for a sink whose package is missing.
     """
-    return Metrics(folder, after=after, sinks=open_sinks(folder, settings, after=after))
+    return TrainingMetrics(folder, after=after, sinks=open_sinks(folder, settings, after=after))
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -97,14 +97,14 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         raise MetricsError(f"{path}: cannot be read: {exc}") from exc
 
 
-def _close_sink(sink: Sink) -> None:
+def _close_sink(sink: MetricsSink) -> None:
     try:
         sink.close()
     except Exception as exc:  # any failure of a foreign library, its disk or network
         _warn(sink, exc)
 
 
-def _warn(sink: Sink, exc: Exception) -> None:
+def _warn(sink: MetricsSink, exc: Exception) -> None:
     name = type(sink).__name__
     _log.warning("metrics_sink_failed", sink=name, why=str(exc), metrics_are_in=METRICS_NAME)
 

@@ -21,7 +21,7 @@ from rehearsal_room.learner.core.errors import ConfigError
 _log = structlog.get_logger(__name__)
 
 
-class Sink(Protocol):
+class MetricsSink(Protocol):
     """Receives the metrics of steps."""
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -31,7 +31,7 @@ class Sink(Protocol):
         """Flush and close."""
 
 
-def open_sinks(folder: Path, settings: TrainSettings, *, after: int) -> list[Sink]:
+def open_sinks(folder: Path, settings: TrainSettings, *, after: int) -> list[MetricsSink]:
     """Open the sinks that the settings name, for a run that resumes after step `after` (0: starts).
 
     Raises ConfigError for a package that is missing and for a sink that cannot be opened; then no
@@ -40,7 +40,7 @@ def open_sinks(folder: Path, settings: TrainSettings, *, after: int) -> list[Sin
     names = settings.metrics
     config = msgspec.to_builtins(settings)
     with ExitStack() as closing:
-        sinks: list[Sink] = []
+        sinks: list[MetricsSink] = []
         if names.wandb:
             sinks.append(_wandb(folder, names.wandb, config))
             closing.callback(sinks[-1].close)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
-from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.loop.metrics import MetricValue
 
 # The metrics of a step that are shown, in this order, where the step has them.
 _SHOWN = {
@@ -25,12 +25,12 @@ class StepDisplay(ProgressDisplay):
     def __init__(self, console: Console, *, total: int, done: int = 0) -> None:
         super().__init__("steps", total=total, done=done, console=console, every=0.0)
 
-    def show_step(self, step: int, values: Mapping[str, Value]) -> None:
+    def show_step(self, step: int, values: Mapping[str, MetricValue]) -> None:
         """Show that a step is done, with its metrics."""
         self.show(step, note=describe(values))
 
 
-def describe(values: Mapping[str, Value]) -> str:
+def describe(values: Mapping[str, MetricValue]) -> str:
     """The metrics of a step as a text.
 
     Example: {"reward": 0.53, "waits": "the trainer", "lr": 1e-6}

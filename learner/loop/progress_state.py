@@ -16,10 +16,10 @@ from collections.abc import Mapping
 import msgspec
 
 from rehearsal_room.learner.data.batch_queue import TakenBatch
-from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.loop.metrics import MetricValue
 from rehearsal_room.learner.trainer.trainer import StepReport
 
-Values = dict[str, float]  # by name
+ProgressValues = dict[str, float]  # by name
 _NOTICEABLE = 0.05  # a smaller share of the time does not count as waiting
 _OF_TRAINER = ("waiting", "training", "publishing", "evaluating", "saving")
 
@@ -35,11 +35,13 @@ class TrainProgress(msgspec.Struct, frozen=True):
     num_trained: int = 0  # trained tokens
     num_tokens: int = 0  # computed tokens
     num_row_tokens: int = 0  # tokens that would be computed if each sample were a separate row
-    seconds: Values = {}
-    first: Values = {}  # reward and pass rate of the first batch's episodes
-    last: Values = {}  # the same of the last batch
-    evaluations: dict[int, Values] = {}  # by the number of batches before
-    unreported: dict[str, Value] = {}  # the last batch's metrics, until its evaluation is done
+    seconds: ProgressValues = {}
+    first: ProgressValues = {}  # reward and pass rate of the first batch's episodes
+    last: ProgressValues = {}  # the same of the last batch
+    evaluations: dict[int, ProgressValues] = {}  # by the number of batches before
+    unreported: dict[
+        str, MetricValue
+    ] = {}  # the last batch's metrics, until its evaluation is done
 
 
 def after_batch(
@@ -67,7 +69,7 @@ def after_batch(
     )
 
 
-def metrics_of_batch(batch: TakenBatch) -> Values:
+def metrics_of_batch(batch: TakenBatch) -> ProgressValues:
     """Reward and pass rate of a batch's episodes; empty if none has a label."""
     if not batch.num_labels:
         return {}
@@ -77,7 +79,7 @@ def metrics_of_batch(batch: TakenBatch) -> Values:
     }
 
 
-def metrics_of_update(report: StepReport) -> Values:
+def metrics_of_update(report: StepReport) -> ProgressValues:
     """The metrics of a batch's updates."""
     return {
         "loss": report.loss,
@@ -111,7 +113,7 @@ def trainer_idle_share(seconds: Mapping[str, float]) -> float:
     return seconds.get("waiting", 0.0) / total if total else 0.0
 
 
-def seconds_since(now: Mapping[str, float], before: Mapping[str, float]) -> Values:
+def seconds_since(now: Mapping[str, float], before: Mapping[str, float]) -> ProgressValues:
     """The seconds spent since `before`, by name.
 
     Example: {"training": 5.0} after {"training": 3.0} -> {"training": 2.0}

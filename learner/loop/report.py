@@ -10,8 +10,8 @@ from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.learner.core.errors import CheckpointError
 from rehearsal_room.learner.data.remedies import format_counts, remedy
 from rehearsal_room.learner.loop.progress_state import (
+    ProgressValues,
     TrainProgress,
-    Values,
     trainer_idle_share,
     waiting_side,
 )
@@ -27,10 +27,10 @@ class TrainReport(msgspec.Struct, frozen=True):
     groups: int  # trained
     episodes: int  # in the trained groups
     dropped: dict[str, int]  # groups that were not trained, by reason
-    first: Values  # reward and pass rate of the first batch's episodes
-    last: Values  # the same of the last batch
-    evaluations: dict[int, Values]  # by the number of batches before
-    seconds: Values  # how the time was spent (learner.loop.progress_state)
+    first: ProgressValues  # reward and pass rate of the first batch's episodes
+    last: ProgressValues  # the same of the last batch
+    evaluations: dict[int, ProgressValues]  # by the number of batches before
+    seconds: ProgressValues  # how the time was spent (learner.loop.progress_state)
     trainer_idle: float  # the share of the trainer's time in which it waited for groups
     waits: str  # the side that waits for the other one; empty: neither waits noticeably
     num_trained: int  # trained tokens

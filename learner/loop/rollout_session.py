@@ -20,12 +20,12 @@ from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.data.admission import Admission
 from rehearsal_room.learner.data.batch_queue import BatchQueue
+from rehearsal_room.learner.data.gating import Gating
 from rehearsal_room.learner.data.grouping import Grouping
 from rehearsal_room.learner.data.rollout_feed import RolloutFeed, group_numbers
 from rehearsal_room.learner.loop.progress_state import TrainProgress
-from rehearsal_room.learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 
 class Rollouts(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Rollouts(msgspec.Struct, frozen=True):
     pool: RoutingPool
     parts: RunParts
     feed: RolloutFeed
-    admission: Admission
+    gating: Gating
 
     async def run(self) -> None:
         """Run episodes until no more are needed; episodes in the log are not repeated.
@@ -64,7 +64,7 @@ async def open_rollouts(
     *,
     open_judge: OpenJudge | None,
     grouping: Grouping,
-    publisher: Publisher,
+    publisher: WeightPublisher,
     progress: TrainProgress,
 ) -> AsyncIterator[Rollouts]:
     """Open the rollouts of these settings, for a training run with this progress.
@@ -74,7 +74,7 @@ async def open_rollouts(
     tasks, plans = planned(settings)
     report_left_out(num_left_out(settings.scenarios, tasks), "rollouts.dialogue plays them, too")
     data, loop = train.data, train.loop
-    admission = Admission(
+    gating = Gating(
         batches=train.steps,
         groups=data.groups,
         staleness=loop.staleness,
@@ -89,7 +89,7 @@ async def open_rollouts(
         numbers=group_numbers(plans),
         grouping=grouping,
         queue=BatchQueue(size=data.groups, fill=data.fill, first=progress.next_group),
-        admission=admission,
+        gating=gating,
         publisher=publisher,
         staleness=loop.staleness,
     )
@@ -110,4 +110,4 @@ async def open_rollouts(
         )
         async with opened as parts:
             await anyio.to_thread.run_sync(feed.restore, progress.next_group)
-            yield Rollouts(settings, folder, plans, pool, parts, feed, admission)
+            yield Rollouts(settings, folder, plans, pool, parts, feed, gating)

@@ -17,7 +17,7 @@ from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.following.run_copy import open_copy
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
 from rehearsal_room.harness.rollout.process import run
@@ -26,7 +26,7 @@ from rehearsal_room.harness.setup.parts import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.harness.vllm.policy import VllmPolicy
-from rehearsal_room.learner.config.runs import Runs, rhythm_of
+from rehearsal_room.learner.config.runs import TrainingRunSettings, rhythm_of
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.training_folder import (
     CHECKPOINTS,
@@ -42,8 +42,8 @@ from rehearsal_room.learner.data.grouping import Grouping
 from rehearsal_room.learner.data.log_source import LogSource
 from rehearsal_room.learner.loop.evaluation import open_evaluator
 from rehearsal_room.learner.loop.learner import ModelLearner
-from rehearsal_room.learner.loop.loop import Loop, LoopCallbacks, Source
-from rehearsal_room.learner.loop.metrics import Value, open_metrics
+from rehearsal_room.learner.loop.loop import BatchSource, Loop, LoopCallbacks
+from rehearsal_room.learner.loop.metrics import MetricValue, open_metrics
 from rehearsal_room.learner.loop.progress_bar import StepDisplay
 from rehearsal_room.learner.loop.progress_state import TrainProgress
 from rehearsal_room.learner.loop.report import TrainReport, report_of, write_report
@@ -57,7 +57,7 @@ from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
 from rehearsal_room.learner.model.distributed import join_processes
 from rehearsal_room.learner.selftest.start import check_server, check_start
 from rehearsal_room.learner.trainer.trainer import open_trainer
-from rehearsal_room.learner.trainer.weight_publisher import Publisher, TakesWeights
+from rehearsal_room.learner.trainer.weight_publisher import TakesWeights, WeightPublisher
 
 
 class TrainDependencies(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class TrainDependencies(msgspec.Struct, frozen=True):
 
 def train(
     settings: TrainSettings,
-    runs: Runs,
+    runs: TrainingRunSettings,
     folder: Path,
     dependencies: TrainDependencies,
     *,
@@ -116,7 +116,7 @@ class _Training(msgspec.Struct, frozen=True):
     """The work of one training run inside the event loop."""
 
     settings: TrainSettings
-    runs: Runs
+    runs: TrainingRunSettings
     folder: Path
     dependencies: TrainDependencies
     learner: ModelLearner
@@ -154,8 +154,8 @@ class _Training(msgspec.Struct, frozen=True):
                 live = await self._open_rollouts(stack, policies[-1], publisher, progress)
                 callbacks = msgspec.structs.replace(
                     callbacks,
-                    version_in_use=live.admission.set_version,
-                    throttled_s=live.admission.throttled_s,
+                    version_in_use=live.gating.set_version,
+                    throttled_s=live.gating.throttled_s,
                 )
                 loop = self._loop(live.feed, publisher, callbacks, progress)
                 await run_with_rollouts(loop, live, begun=check)
@@ -164,7 +164,7 @@ class _Training(msgspec.Struct, frozen=True):
         return report
 
     @property
-    def _history(self) -> HistoryPolicy:
+    def _history(self) -> HistoryWindow:
         return parse_history(self.runs.rollouts.history)
 
     @property
@@ -174,7 +174,7 @@ class _Training(msgspec.Struct, frozen=True):
 
     def _reporter(
         self, stack: AsyncExitStack, progress: TrainProgress
-    ) -> Callable[[int, dict[str, Value]], None]:
+    ) -> Callable[[int, dict[str, MetricValue]], None]:
         """The callback that writes and shows the metrics of each batch."""
         opened = open_metrics(self.folder, self.settings, after=progress.batches)
         metrics = stack.enter_context(opened)
@@ -182,7 +182,7 @@ class _Training(msgspec.Struct, frozen=True):
             StepDisplay(self.dependencies.console, total=self.settings.steps, done=progress.batches)
         )
 
-        def report(step: int, values: dict[str, Value]) -> None:
+        def report(step: int, values: dict[str, MetricValue]) -> None:
             if values:
                 metrics.write(step, values)
             if step:
@@ -204,7 +204,7 @@ class _Training(msgspec.Struct, frozen=True):
         loss = self.settings.loss
         return Grouping(data, loss=loss, aligner=alignment, vocab=self.vocab)
 
-    def _publisher(self, policies: Sequence[TakesWeights]) -> Publisher:
+    def _publisher(self, policies: Sequence[TakesWeights]) -> WeightPublisher:
         rollouts = self.runs.rollouts
         card = PolicyCard(
             version="",
@@ -214,7 +214,7 @@ class _Training(msgspec.Struct, frozen=True):
             temperature=1.0 if rollouts.model.temperature is None else rollouts.model.temperature,
             max_tokens=rollouts.model.max_tokens,
         )
-        return Publisher(
+        return WeightPublisher(
             self.folder / VERSIONS,
             start=Path(self.settings.model),
             card=card,
@@ -224,7 +224,7 @@ class _Training(msgspec.Struct, frozen=True):
         )
 
     async def _check_servers(
-        self, policies: Sequence[TrainablePolicy], publisher: Publisher
+        self, policies: Sequence[TrainablePolicy], publisher: WeightPublisher
     ) -> None:
         """Test the model servers of the run, see `check_server`."""
         for policy in policies:
@@ -232,7 +232,7 @@ class _Training(msgspec.Struct, frozen=True):
                 folder = publisher.path_of(publisher.version)
                 await check_server(policy, folder, self.settings.compute)
 
-    async def _log_source(self, stack: AsyncExitStack, progress: TrainProgress) -> Source:
+    async def _log_source(self, stack: AsyncExitStack, progress: TrainProgress) -> BatchSource:
         """The source of batches from logs; what it needs is open until the stack is closed."""
         data, grouping = self.settings.data, self._grouping()
         size, first = data.groups, progress.next_group
@@ -263,7 +263,7 @@ class _Training(msgspec.Struct, frozen=True):
         self,
         stack: AsyncExitStack,
         policy: TrainablePolicy,
-        publisher: Publisher,
+        publisher: WeightPublisher,
         progress: TrainProgress,
     ) -> Rollouts:
         rollouts = self.runs.rollouts
@@ -282,8 +282,8 @@ class _Training(msgspec.Struct, frozen=True):
 
     def _loop(
         self,
-        source: Source,
-        publisher: Publisher,
+        source: BatchSource,
+        publisher: WeightPublisher,
         callbacks: LoopCallbacks,
         progress: TrainProgress,
     ) -> Loop:
@@ -316,7 +316,7 @@ async def run_with_rollouts(
     async def learn() -> None:
         await loop.run()
         if rollouts is not None:
-            rollouts.admission.close()
+            rollouts.gating.close()
 
     # Both run in tasks of the group: on Ctrl-C asyncio cancels the task that waits for them here,
     # and the group cancels them, which lets the learner's thread finish its call.

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-Reply = tuple[list[int], list[int]]  # the tokens of a prompt, and those that were sampled after it
+PromptAndReply = tuple[
+    list[int], list[int]
+]  # the tokens of a prompt, and those that were sampled after it
 
 
 def plain_logits(
@@ -30,7 +32,9 @@ def plain_logits(
 
 
 @torch.no_grad()
-def plain_logprobs(model: nn.Module, replies: Sequence[Reply], *, together: bool = False) -> Tensor:
+def plain_logprobs(
+    model: nn.Module, replies: Sequence[PromptAndReply], *, together: bool = False
+) -> Tensor:
     """The log-probabilities `[N]` of the sampled tokens, at temperature 1: float32, on the CPU."""
     rows = [[*prompt, *tokens] for prompt, tokens in replies]
     scores = []

@@ -9,7 +9,7 @@ from rehearsal_room.learner.selftest.probe import Computed
 _SMALL = 1e-2  # of the gradient's norm: the gradients of smaller parameters count as this large
 
 
-class Difference(msgspec.Struct, frozen=True):
+class RelativeDifference(msgspec.Struct, frozen=True):
     """Relative differences; NaN where a number is not finite."""
 
     scores: float  # the largest one of log-probabilities and entropies, by the largest of these
@@ -25,7 +25,7 @@ class Difference(msgspec.Struct, frozen=True):
         return float(torch.tensor([self.scores, self.gradient, self.parameter]).max())
 
     def is_within(
-        self, bound: float, factor: float = 0.0, noise: "Difference | None" = None
+        self, bound: float, factor: float = 0.0, noise: "RelativeDifference | None" = None
     ) -> bool:
         """Whether every part is within the bound or `factor` times the noise's; NaN is not."""
         parts = [self.scores, self.gradient, self.parameter]
@@ -34,7 +34,7 @@ class Difference(msgspec.Struct, frozen=True):
             part <= max(bound, factor * other) for part, other in zip(parts, of_noise, strict=True)
         )
 
-    def or_worse(self, other: "Difference") -> "Difference":
+    def or_worse(self, other: "RelativeDifference") -> "RelativeDifference":
         """The larger parts of both."""
         return msgspec.structs.replace(
             self,
@@ -50,7 +50,7 @@ class Difference(msgspec.Struct, frozen=True):
         )
 
 
-def difference(found: Computed, expected: Computed) -> Difference:
+def difference(found: Computed, expected: Computed) -> RelativeDifference:
     """How far two computations of a prefix group are apart."""
     names = list(expected.gradient)
     norms = torch.stack([_norm(expected.gradient[n]) for n in names])
@@ -66,7 +66,7 @@ def difference(found: Computed, expected: Computed) -> Difference:
         relative_difference(found.logprobs, expected.logprobs),
         relative_difference(found.entropies, expected.entropies),
     ]
-    return Difference(
+    return RelativeDifference(
         scores=float(torch.tensor(scores).max()),
         gradient=float(apart.norm() / whole),
         parameter=float(relative.max()),

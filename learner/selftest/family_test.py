@@ -28,7 +28,11 @@ from rehearsal_room.learner.model.plain_rows import plain_logprobs
 from rehearsal_room.learner.model.pretrained import device_of, prepare
 from rehearsal_room.learner.packing.batch import PrefixGroup
 from rehearsal_room.learner.selftest import probe
-from rehearsal_room.learner.selftest.comparison import Difference, difference, relative_difference
+from rehearsal_room.learner.selftest.comparison import (
+    RelativeDifference,
+    difference,
+    relative_difference,
+)
 from rehearsal_room.learner.selftest.copies import copy_of
 from rehearsal_room.learner.selftest.probe import Computed
 
@@ -44,9 +48,11 @@ class FamilyReport(msgspec.Struct, frozen=True):
     """What the self-test measured."""
 
     family: str  # the model's class
-    backend: Difference
+    backend: RelativeDifference
     sampler: float | None  # relative; None: the engine does not sample
-    low: Difference | None  # of the back end in bfloat16; None: training computes in float32
+    low: (
+        RelativeDifference | None
+    )  # of the back end in bfloat16; None: training computes in float32
     low_sampler: float | None  # relative, in bfloat16
     seconds: float
 
@@ -75,7 +81,7 @@ def check_family(
 
 def _check_low(
     config: PreTrainedConfig, compute: ComputeSettings, family: "_Family", *, sampler: bool
-) -> tuple[Difference, float | None]:
+) -> tuple[RelativeDifference, float | None]:
     """Test a family in bfloat16. It is refused if copies with three different weights all fail.
 
     Rounding sometimes sends a token to another expert in one computation and not in the others:
@@ -118,7 +124,7 @@ class _Family:
         what = "the plain forward of a batch (not causal, or routed?)"
         self._compare(together, self._plain, what, _cannot)
 
-    def check_backend(self) -> Difference:
+    def check_backend(self) -> RelativeDifference:
         """The configured back end must give the numbers of plain rows."""
         what = f"backend {self._compute.backend!r}"
         with self._refused(what, self._other_backend):
@@ -151,7 +157,7 @@ class _Family:
             )
         return apart
 
-    def check_low(self) -> Difference:
+    def check_low(self) -> RelativeDifference:
         """In bfloat16 the back end may differ from plain rows by `NOISE_FACTOR` times what plain
         forwards differ by.
 
@@ -197,8 +203,8 @@ class _Family:
         what: str,
         remedy: Callable[[], str],
         *,
-        noise: Difference | None = None,
-    ) -> Difference:
+        noise: RelativeDifference | None = None,
+    ) -> RelativeDifference:
         """Raises ModelError if the numbers are too far apart."""
         apart = difference(found, expected)
         if not apart.is_within(BOUND, NOISE_FACTOR, noise):

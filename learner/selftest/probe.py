@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from rehearsal_room.learner.backends.base import Backend
 from rehearsal_room.learner.core.samples import Ids
-from rehearsal_room.learner.inference.engine import Engine, Request
-from rehearsal_room.learner.model.plain_rows import Reply, plain_logits
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
+from rehearsal_room.learner.model.plain_rows import PromptAndReply, plain_logits
 from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
 from rehearsal_room.learner.packing.rows import rows_of
 from rehearsal_room.learner.selftest.copies import FIRST_TOKEN, VOCAB
@@ -77,14 +77,14 @@ def by_plain_rows(model: nn.Module, group: PrefixGroup, *, together: bool = Fals
     return Computed(logprobs, entropies, gradient)
 
 
-class Sampled(NamedTuple):
+class SampledReplies(NamedTuple):
     """Sampled replies."""
 
-    replies: list[Reply]
+    replies: list[PromptAndReply]
     logprobs: Tensor  # [N], of all sampled tokens
 
 
-def by_engine(engine: Engine, group: PrefixGroup) -> Sampled:
+def by_engine(engine: Engine, group: PrefixGroup) -> SampledReplies:
     """Replies by a sampling engine: three prompts that share a prefix, then prompts that continue
     these replies, whose beginnings are cached."""
     prompts = [row.tokens[: row.trained[0]].tolist() for row in rows_of(group).suffixes]
@@ -95,11 +95,13 @@ def by_engine(engine: Engine, group: PrefixGroup) -> Sampled:
     ]
     done += _sample(engine, more)
     replies = [(p, list(r.tokens)) for p, r in zip([*prompts, *more], done, strict=True)]
-    return Sampled(replies, torch.tensor([one for request in done for one in request.logprobs]))
+    return SampledReplies(
+        replies, torch.tensor([one for request in done for one in request.logprobs])
+    )
 
 
-def _sample(engine: Engine, prompts: list[list[int]]) -> list[Request]:
-    requests = [Request(p, max_tokens=4 + n, seed=n) for n, p in enumerate(prompts)]
+def _sample(engine: Engine, prompts: list[list[int]]) -> list[SamplingRequest]:
+    requests = [SamplingRequest(p, max_tokens=4 + n, seed=n) for n, p in enumerate(prompts)]
     for request in requests:
         engine.add(request)
     while engine.num_requests:

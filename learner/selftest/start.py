@@ -10,10 +10,10 @@ import structlog
 import torch
 
 from rehearsal_room.harness.policies.token_agent import TokenBackend
-from rehearsal_room.learner.config.runs import Runs
+from rehearsal_room.learner.config.runs import TrainingRunSettings
 from rehearsal_room.learner.config.settings import ComputeSettings, TrainSettings
 from rehearsal_room.learner.core.errors import ModelError
-from rehearsal_room.learner.model.plain_rows import Reply, plain_logprobs
+from rehearsal_room.learner.model.plain_rows import PromptAndReply, plain_logprobs
 from rehearsal_room.learner.model.pretrained import device_of, open_config, open_plain
 from rehearsal_room.learner.selftest.comparison import relative_difference
 from rehearsal_room.learner.selftest.copies import FIRST_TOKEN
@@ -39,7 +39,7 @@ class SamplesTokens(Protocol):
 _log = structlog.get_logger(__name__)
 
 
-def check_start(settings: TrainSettings, runs: Runs) -> FamilyReport:
+def check_start(settings: TrainSettings, runs: TrainingRunSettings) -> FamilyReport:
     """Test the family of the run's model with the run's back end, and with the sampling engine if a
     policy of the run is `local`. Raises ModelError, and ConfigError for a missing device."""
     policies = {runs.evaluation.policy.name} if runs.evaluation is not None else set()
@@ -67,12 +67,14 @@ async def check_server(policy: SamplesTokens, folder: Path, compute: ComputeSett
     return await anyio.to_thread.run_sync(check_logprobs, folder, compute, replies, logprobs)
 
 
-async def sampled_replies(backend: TokenBackend, vocab: int) -> tuple[list[Reply], torch.Tensor]:
+async def sampled_replies(
+    backend: TokenBackend, vocab: int
+) -> tuple[list[PromptAndReply], torch.Tensor]:
     """A few short replies of a sampler to random prompts, and its log-probabilities `[N]` of them.
     Raises PolicyError."""
     chance = np.random.default_rng(0)
     prefix = chance.integers(FIRST_TOKEN, vocab, _PREFIX).tolist()
-    replies: list[Reply] = []
+    replies: list[PromptAndReply] = []
     logprobs: list[float] = []
     for number in range(_PROMPTS):
         prompt = [*prefix, *chance.integers(FIRST_TOKEN, vocab, 2 + 3 * number).tolist()]
@@ -85,7 +87,10 @@ async def sampled_replies(backend: TokenBackend, vocab: int) -> tuple[list[Reply
 
 
 def check_logprobs(
-    folder: Path, compute: ComputeSettings, replies: Sequence[Reply], logprobs: torch.Tensor
+    folder: Path,
+    compute: ComputeSettings,
+    replies: Sequence[PromptAndReply],
+    logprobs: torch.Tensor,
 ) -> float:
     """Compare a model server's log-probabilities of its replies with the plain forward of the
     weights that it has, those in the folder. Returns the relative difference.

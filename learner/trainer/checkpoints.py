@@ -59,7 +59,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.folder} ({self.architecture}, {size})"
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CheckpointManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of a checkpoint besides tensors."""
 
     step: int  # batches trained
@@ -81,7 +81,9 @@ def identity_of(model: nn.Module, folder: Path) -> Identity:
     return Identity(str(folder), type(model).__name__, size, digest.hexdigest())
 
 
-def save(root: Path, state: dict[str, Any], manifest: Manifest, processes: Processes) -> None:
+def save(
+    root: Path, state: dict[str, Any], manifest: CheckpointManifest, processes: Processes
+) -> None:
     """Write the next checkpoint. All processes must call it, with the same folder on a shared disk.
 
     Raises CheckpointError (disk full, no permission); the earlier checkpoints are then unchanged.
@@ -108,7 +110,7 @@ def load(folder: Path, state: dict[str, Any], processes: Processes) -> None:
         state_dict_loader.load(state, checkpoint_id=folder, no_dist=processes.size == 1)
 
 
-def read_manifest(folder: Path, model: Identity) -> Manifest:
+def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:
     """The manifest of a checkpoint.
 
     Raises CheckpointError when it cannot be read, has another format, or is of another model.
@@ -122,7 +124,7 @@ def read_manifest(folder: Path, model: Identity) -> Manifest:
                 f"{folder}: the checkpoint has format {found}, and this version reads only format"
                 f" {_FORMAT}: start a new run"
             )
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=CheckpointManifest)
     except (OSError, msgspec.DecodeError) as exc:
         raise CheckpointError(f"{path}: cannot be read: {reason(exc)}") from exc
     if (manifest.model.architecture, manifest.model.digest) != (model.architecture, model.digest):

@@ -28,7 +28,7 @@ from rehearsal_room.learner.model.optimizer import adamw, learning_rate, set_lea
 from rehearsal_room.learner.model.pretrained import open_model, publish
 from rehearsal_room.learner.packing.batch import Batch
 from rehearsal_room.learner.trainer import checkpoints
-from rehearsal_room.learner.trainer.checkpoints import Manifest, identity_of
+from rehearsal_room.learner.trainer.checkpoints import CheckpointManifest, identity_of
 from rehearsal_room.learner.trainer.state import full_weights, restore, training_state
 from rehearsal_room.learner.trainer.updates import Updater
 
@@ -181,7 +181,7 @@ class Trainer:
         )
 
     def _save(self, root: Path, progress: bytes, keep: int) -> None:
-        manifest = Manifest(self.num_steps, self.identity, progress, self.processes.size)
+        manifest = CheckpointManifest(self.num_steps, self.identity, progress, self.processes.size)
         state = training_state(self.model, self.optimizer, self.processes)
         checkpoints.save(root, state, manifest, self.processes)
         if self.processes.rank == 0:

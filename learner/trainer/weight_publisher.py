@@ -22,7 +22,9 @@ from rehearsal_room.harness.core.policy_card import CARD_NAME, PolicyCard
 from rehearsal_room.learner.core.atomic_dirs import reason, remove_atomically
 from rehearsal_room.learner.core.errors import CheckpointError
 
-Write = Callable[[Path, PolicyCard], None]  # writes model and card to a new folder; in a thread
+WriteCheckpoint = Callable[
+    [Path, PolicyCard], None
+]  # writes model and card to a new folder; in a thread
 
 
 class TakesWeights(Protocol):
@@ -33,7 +35,7 @@ class TakesWeights(Protocol):
         settings decide whether only new agents use them, or all agents from their next reply on."""
 
 
-class Publisher:
+class WeightPublisher:
     """Publishes versions of the weights, one at a time."""
 
     def __init__(
@@ -42,7 +44,7 @@ class Publisher:
         *,
         start: Path,
         card: PolicyCard,
-        write: Write,
+        write: WriteCheckpoint,
         policies: Sequence[TakesWeights] = (),
         keep: int = 2,
     ) -> None:
@@ -82,7 +84,7 @@ class Publisher:
         if version and not (self.path_of(version) / CARD_NAME).is_file():
             await self.publish(version, step)
         else:
-            await self._hand_over(version)
+            await self._hand_off(version)
 
     async def publish(self, version: int, step: int) -> Path:
         """Write the current weights as this version, and make the policies load it; returns its
@@ -93,11 +95,11 @@ class Publisher:
         card = msgspec.structs.replace(self._card, version=f"v{version}", step=step)
         path = self.path_of(version)
         await anyio.to_thread.run_sync(self._write, path, card)
-        await self._hand_over(version)
+        await self._hand_off(version)
         await anyio.to_thread.run_sync(self._remove, self._published()[: -self._keep])
         return path
 
-    async def _hand_over(self, version: int) -> None:
+    async def _hand_off(self, version: int) -> None:
         path = self.path_of(version)
         for policy in self._policies:
             await policy.take(f"v{version}", path)

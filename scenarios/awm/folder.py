@@ -66,11 +66,11 @@ class AwmFolder:
         return f"<AwmFolder {self.path} [{len(self.join.keys)} scenarios]>"
 
     def names(self) -> list[str]:
-        """Return the package names of all scenarios in any of the files, valid or broken."""
+        """The package names of all scenarios in any of the files, valid or broken."""
         return sorted(self.join.keys)
 
     def name_of(self, written: str) -> str:
-        """Return the package name for a package name, or for a scenario's name in any spelling.
+        """The package name for a package name, or for a scenario's name in any spelling.
 
         Raises UnknownScenario.
         """
@@ -84,7 +84,7 @@ class AwmFolder:
         )
 
     def find(self, written: str) -> Scenario:
-        """Return the scenario of a name. Raises UnknownScenario; RecordError if it is broken."""
+        """The scenario of a name. Raises UnknownScenario; RecordError if it is broken."""
         name = self.name_of(written)
         for fault in self.join.faults(name):
             raise fault
@@ -109,7 +109,7 @@ class AwmFolder:
         return awm_scenario(head, tasks, record, self.path / _address(name, self.settings))
 
     def num_stray(self, scenario: Scenario) -> int:
-        """Return the number of verifiers for tasks that the scenario does not have."""
+        """The number of verifiers for tasks that the scenario does not have."""
         num_tasks = len(scenario.tasks)
         return sum(
             row.task is not None and row.task >= num_tasks
@@ -174,7 +174,7 @@ def _address(name: str, settings: AwmSettings) -> str:
 
 
 def parse_address(address: str) -> tuple[str, AwmSettings]:
-    """Return the name and the settings in the last part of an address.
+    """The name and the settings in the last part of an address.
 
     Raises msgspec.ValidationError.
 

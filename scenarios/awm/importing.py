@@ -12,7 +12,7 @@ from rehearsal_room.scenarios.errors import PackageError, RecordError
 from rehearsal_room.scenarios.format import Scenario, Seeding
 
 Examine = Callable[[Scenario], str | None]  # why to refuse a scenario; None: accept it
-Progress = Callable[[int, int, str], None]  # number done, total, the next scenario
+ImportProgress = Callable[[int, int, str], None]  # number done, total, the next scenario
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ def import_awm(
     seeding: Seeding = "awm",
     clock: str = CLOCK,
     examine: Examine | None = None,
-    progress: Progress | None = None,
+    progress: ImportProgress | None = None,
 ) -> ImportReport:
     """Write the scenarios of a folder as packages below `out`; `names` None: all of them.
 

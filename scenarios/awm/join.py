@@ -71,18 +71,18 @@ class Join:
         self.keys = {package_name(name): name for name in sorted(names)}  # package -> row name
 
     def row(self, file: str, name: str) -> RowPosition | None:
-        """Return the row that is used. None: there is no row."""
+        """The row that is used. None: there is no row."""
         return next(iter(self.rows_by_task(file, name).values()), None)
 
     def required_row(self, file: str, name: str) -> RowPosition:
-        """Return the row that is used. Raises RecordError where there is no row."""
+        """The row that is used. Raises RecordError where there is no row."""
         row = self.row(file, name)
         if row is None:
             raise RecordError(self.folder, file, None, f"there is no row for scenario {name!r}")
         return row
 
     def rows_by_task(self, file: str, name: str) -> dict[int | None, RowPosition]:
-        """Return the row that is used for each task; in files without tasks the key is None."""
+        """The row that is used for each task; in files without tasks the key is None."""
         return {task: _used_row(file, rows) for task, rows in self._rows(file, name).items()}
 
     def used_rows(self, name: str) -> Iterator[tuple[str, RowPosition]]:

@@ -6,7 +6,7 @@ _MAX_NAME = 120  # characters: the name becomes the name of a folder
 
 
 def normalize_name(written: str) -> str:
-    """Return a scenario's name as AWM's loaders compare it; empty when no character remains.
+    """A scenario's name as AWM's loaders compare it; empty when no character remains.
 
     Example: "E-Commerce  Lab (1)" -> "e_commerce_lab_1"
     """
@@ -14,7 +14,7 @@ def normalize_name(written: str) -> str:
 
 
 def package_name(name: str) -> str:
-    """Return the package's name for a normalised name: it begins with a letter and is unique.
+    """The package's name for a normalised name: it begins with a letter and is unique.
 
     Example: "3d_printing_2" -> "w_3d_printing_2", and "w_3d_printing_2" -> "w_w_3d_printing_2"
     """
@@ -22,7 +22,7 @@ def package_name(name: str) -> str:
 
 
 def name_fault(written: str) -> str | None:
-    """Return why a name from a file cannot name a scenario; None: it can."""
+    """Why a name from a file cannot name a scenario; None: it can."""
     name = normalize_name(written)
     if not name:
         return f"{written[:_MAX_NAME]!r} has no letter and no digit of a-z, 0-9"

@@ -70,7 +70,7 @@ _DECODERS: dict[KeyedBy, msgspec.json.Decoder[_Keys]] = {
 
 
 def index_of(path: Path, keyed_by: KeyedBy) -> RowIndex:
-    """Return the index of a file, reading it once. Raises PackageError when it is unreadable."""
+    """The index of a file, reading it once. Raises PackageError when it is unreadable."""
     index = RowIndex({}, [])
     try:
         with path.open("rb") as file:
@@ -97,7 +97,7 @@ def _check_faults(path: Path, faults: list[LineFault]) -> None:
 
 
 def read_row(folder: Path, file: str, row: RowPosition, kind: type[T]) -> T:
-    """Return one row as a type that names the fields of interest. Raises RecordError."""
+    """One row as a type that names the fields of interest. Raises RecordError."""
     try:
         with (folder / file).open("rb") as stream:
             stream.seek(row.offset)

@@ -47,7 +47,7 @@ START = TalkState()
 
 
 def answer_to(user: UserAutomaton, state: TalkState, text: str) -> tuple[TalkState, Heard]:
-    """Return what the user answers to the agent's words, and the state after that."""
+    """What the user answers to the agent's words, and the state after that."""
     open_lines = [line for line in user.lines if _is_open(line, state)]
     new = [line for line in open_lines if is_asked(line, text)]
     if not new and not _repeated(user, state, text):

@@ -12,7 +12,7 @@ from rehearsal_room.scenarios.generate.tasks.dressed_drafts import instruction_o
 
 @lru_cache(maxsize=256)
 def example_instructions(name: str, count: int) -> tuple[str, ...]:
-    """Return instructions of different trades and situations, each in one voice; the same for the
+    """Instructions of different trades and situations, each in one voice; the same for the
     same name."""
     return tuple(_drawn(name, count))
 

@@ -37,7 +37,7 @@ _PART = ".part"  # the suffix of files and folders that are being written
 
 @cache
 def generator_version() -> str:
-    """Return the generator's version, a digest of its sources, and Faker's version.
+    """The generator's version, a digest of its sources, and Faker's version.
 
     Only an equal text promises equal bytes for an equal order.
     """
@@ -144,7 +144,7 @@ def _difference(found: GenerationOrder, order: GenerationOrder) -> str:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a folder. Raises GenerateError when it is not a valid manifest."""
+    """The manifest of a folder. Raises GenerateError when it is not a valid manifest."""
     path = folder / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
@@ -153,7 +153,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def record_of(package: Path) -> WorldRecord | None:
-    """Return the record of a package that was generated. None: it has none, or was edited since."""
+    """The record of a package that was generated. None: it has none, or was edited since."""
     try:
         record = msgspec.json.decode((package / MANIFEST).read_bytes(), type=WorldRecord)
         texts = {name: (package / name).read_text(encoding="utf-8") for name in FILES}
@@ -163,7 +163,7 @@ def record_of(package: Path) -> WorldRecord | None:
 
 
 def read_record(folder: Path, plan: WorldPlan) -> WorldRecord | None:
-    """Return the record of a world. None: it is missing, edited, or made from another plan."""
+    """The record of a world. None: it is missing, edited, or made from another plan."""
     record = record_of(folder / plan.name)
     return record if record is not None and record.plan == plan else None
 
@@ -229,7 +229,7 @@ def _write(path: Path, content: bytes) -> None:
 def find_missing(
     folder: Path, plans: Sequence[WorldPlan]
 ) -> tuple[list[WorldRecord], list[WorldPlan]]:
-    """Return the records of the worlds that exist, and the plans of those that are missing."""
+    """The records of the worlds that exist, and the plans of those that are missing."""
     records = [read_record(folder, plan) for plan in plans]
     missing = [plan for plan, found in zip(plans, records, strict=True) if found is None]
     return [found for found in records if found is not None], missing

@@ -39,27 +39,27 @@ class Rows:
         self._numbers = rng.sample(range(10, 100), len(world.subjects))
 
     def subject(self) -> Subject:
-        """Return an unused subject; its linked object counts as used from now on, too."""
+        """An unused subject; its linked object counts as used from now on, too."""
         return self._subjects.pop()
 
     def object(self) -> Object:
-        """Return an unused object; its linked subject counts as used from now on, too."""
+        """An unused object; its linked subject counts as used from now on, too."""
         return self.object_of(self.subject())
 
     def object_of(self, subject: Subject) -> Object:
-        """Return the object that a subject is linked to."""
+        """The object that a subject is linked to."""
         return next(one for one in self.world.objects if one.id == subject.object)
 
     def other_name(self) -> str:
-        """Return a name that no subject has and no other goal of the task gives."""
+        """A name that no subject has and no other goal of the task gives."""
         return self._names.pop()
 
     def new_number(self) -> int:
-        """Return a number that no other new row of the task has."""
+        """A number that no other new row of the task has."""
         return self._numbers.pop()
 
     def other_number(self, number: int) -> int:
-        """Return a number that differs from `number`."""
+        """A number that differs from `number`."""
         return self.rng.choice([one for one in range(10, 100) if one != number])
 
 
@@ -241,7 +241,7 @@ KINDS: dict[str, tuple[Callable[[Rows, int], Goal], ...]] = {
 
 
 def draw_goal(rows: Rows, kind: str, hops: int) -> Goal:
-    """Return a goal for this kind of tool that takes at most `hops` look-ups (0 to 2)."""
+    """A goal for this kind of tool that takes at most `hops` look-ups (0 to 2)."""
     makers = KINDS[kind]
     if hops == 0:
         makers = makers[:1]

@@ -33,7 +33,7 @@ class TaskWithChecks(msgspec.Struct, frozen=True):
 
 
 def draw_tasks(world: MicroWorld, rng: Random, *, each: int) -> list[TaskWithChecks]:
-    """Return `each` tasks of every length (1 to MOST_GOALS) and `each` memory tasks.
+    """`each` tasks of every length (1 to MOST_GOALS) and `each` memory tasks.
 
     Tasks of one kind differ in the letter at the end of their ids.
     """

@@ -15,7 +15,7 @@ import msgspec
 
 from rehearsal_room.scenarios.generate.vocabulary.dressing import forms_of, is_free_word, plural_of
 
-Split = Literal["train", "held_out"]
+MicroworldSplit = Literal["train", "held_out"]
 Noun = tuple[str, str]  # singular, plural
 _NOUNS = Path(__file__).parent / "nouns.toml"
 _BLENDED = 0.75  # share of the nouns of training
@@ -37,8 +37,8 @@ _RESERVED = (
 )
 
 
-def draw_noun(rng: Random, split: Split, words: tuple[Noun, ...]) -> Noun:
-    """Return one of a trade's nouns; in training often a blend of two."""
+def draw_noun(rng: Random, split: MicroworldSplit, words: tuple[Noun, ...]) -> Noun:
+    """One of a trade's nouns; in training often a blend of two."""
     if split == "held_out" or rng.random() >= _BLENDED:
         return rng.choice(words)
     while True:
@@ -54,15 +54,17 @@ def _is_held_out(word: str) -> bool:
 
 
 @cache
-def nouns(split: Split) -> tuple[tuple[str, tuple[Noun, ...]], ...]:
-    """Return the trades of a split, each with its nouns as (singular, plural), in order."""
+def nouns(split: MicroworldSplit) -> tuple[tuple[str, tuple[Noun, ...]], ...]:
+    """The trades of a split, each with its nouns as (singular, plural), in order."""
     return tuple(
         (name, tuple(sorted(map(forms_of, words)))) for name, words in _nouns_file()[split].items()
     )
 
 
-def _nouns_file() -> dict[Split, dict[str, list[str]]]:
-    return msgspec.toml.decode(_NOUNS.read_bytes(), type=dict[Split, dict[str, list[str]]])
+def _nouns_file() -> dict[MicroworldSplit, dict[str, list[str]]]:
+    return msgspec.toml.decode(
+        _NOUNS.read_bytes(), type=dict[MicroworldSplit, dict[str, list[str]]]
+    )
 
 
 def _is_plain(word: str) -> bool:

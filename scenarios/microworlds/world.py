@@ -9,7 +9,13 @@ from random import Random
 
 import msgspec
 
-from rehearsal_room.scenarios.microworlds.words import FIELDS, NAMES, Split, draw_noun, nouns
+from rehearsal_room.scenarios.microworlds.words import (
+    FIELDS,
+    NAMES,
+    MicroworldSplit,
+    draw_noun,
+    nouns,
+)
 
 NUM_ROWS = 10  # of each table
 _READERS = ("find", "get_subject", "get_object")  # kinds of tools that every micro-world has
@@ -48,8 +54,8 @@ class MicroWorld(msgspec.Struct, frozen=True):
     tools: tuple[str, ...]  # kinds of tools, in the order in which the agent sees them
 
 
-def draw_world(rng: Random, *, name: str, split: Split) -> MicroWorld:
-    """Return a micro-world of one of the split's trades."""
+def draw_world(rng: Random, *, name: str, split: MicroworldSplit) -> MicroWorld:
+    """A micro-world of one of the split's trades."""
     trade, words = rng.choice(nouns(split))
     subject = object_ = draw_noun(rng, split, words)
     while not set(subject).isdisjoint(object_):

@@ -6,7 +6,7 @@ from random import Random
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.generate.core.package import Package, inserts
 from rehearsal_room.scenarios.microworlds.tasks import TaskWithChecks, draw_tasks
-from rehearsal_room.scenarios.microworlds.words import Split
+from rehearsal_room.scenarios.microworlds.words import MicroworldSplit
 from rehearsal_room.scenarios.microworlds.world import MicroWorld, draw_world
 
 _USER = User("kim", "Kim", "clerk")
@@ -26,7 +26,7 @@ from scenarios.checks import Check, Finding
 
 
 def write_microworlds(
-    folder: Path, *, seed: int, count: int, split: Split, each: int = 2
+    folder: Path, *, seed: int, count: int, split: MicroworldSplit, each: int = 2
 ) -> list[Path]:
     """Write `count` packages below `folder`, with `each` tasks of every kind; return their folders.
 
@@ -47,7 +47,7 @@ def write_microworlds(
 
 
 def package_of(world: MicroWorld, tasks: list[TaskWithChecks]) -> Package:
-    """Return the package of a micro-world and its tasks."""
+    """The package of a micro-world and its tasks."""
     return Package(
         name=world.name,
         title=f"Micro-world: {world.subject[1]} and {world.object[1]}",

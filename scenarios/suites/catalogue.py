@@ -45,7 +45,7 @@ class Suite(msgspec.Struct, frozen=True):
 
 
 def suite(name: str) -> Suite:
-    """Return a suite by its name. Raises UnknownScenario."""
+    """A suite by its name. Raises UnknownScenario."""
     if name in SUITES:
         return SUITES[name]
     hint = did_you_mean(name, SUITES) or f"; suites: {', '.join(SUITES)}"
@@ -53,7 +53,7 @@ def suite(name: str) -> Suite:
 
 
 def scenarios_of(source: SuiteSource, one: Suite, category: str) -> list[Scenario]:
-    """Return the scenarios of a category, or of all (empty). Raises UnknownScenario."""
+    """The scenarios of a category, or of all (empty). Raises UnknownScenario."""
     if category and category not in one.categories:
         hint = did_you_mean(category, one.categories)
         hint = hint or f"; categories: {', '.join(one.categories)}"
@@ -71,7 +71,7 @@ class SuiteFinder:
         self._known: dict[str, dict[str, Scenario]] = {}  # category -> its scenarios by name
 
     def find(self, name: str) -> Scenario:
-        """Return a scenario. Raises UnknownScenario and PackageError."""
+        """A scenario. Raises UnknownScenario and PackageError."""
         # The longest category that the name begins with comes first.
         for category in sorted(self._suite.categories, key=len, reverse=True):
             if name.startswith(category) and (found := self._of(category).get(name)) is not None:
@@ -102,7 +102,7 @@ _FIND = (
 
 
 def installed_package(module: str, project: str, folder: str, python: str) -> tuple[Path, str]:
-    """Return the folder of a package and its version: that in `folder` where one is named,
+    """The folder of a package and its version: that in `folder` where one is named,
     otherwise that which the interpreter has (empty: ours). Nothing of it is imported. Raises
     PackageError."""
     if folder:

@@ -16,7 +16,7 @@ ANSWER = "Done."  # of a reference solution where the suite names none
 
 
 def identifier(entry: str) -> str:
-    """Return a name for an entry: lower-case letters, digits and `_`.
+    """A name for an entry: lower-case letters, digits and `_`.
 
     Example: "live_simple_0-0-0" -> "live_simple_0_0_0"
     """
@@ -33,7 +33,7 @@ def entry_scenario(
     user: User = _NO_USER,
     clock: str = "",
 ) -> Scenario:
-    """Return the scenario of an entry, named like its task. `path` is where its data is."""
+    """The scenario of an entry, named like its task. `path` is where its data is."""
     content = msgspec.json.encode((task, record, rules, user, clock))
     return Scenario(
         name=task.id,

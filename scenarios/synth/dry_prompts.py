@@ -58,7 +58,7 @@ class StagePrompt(msgspec.Struct, frozen=True):
     messages: tuple[PromptMessage, ...]
 
     def render(self) -> str:
-        """Return it as text."""
+        """It as text."""
         parts = [f"=== {self.name}, version {self.version}"]
         parts += [f"--- {message.role}\n{message.text}" for message in self.messages]
         return "\n".join(parts) + "\n"

@@ -16,7 +16,7 @@ from rehearsal_room.scenarios.synth.storage.output_folder import (
     SynthesisFolder,
     read_json,
 )
-from rehearsal_room.scenarios.synth.storage.spending import Ledger, LedgerEntry
+from rehearsal_room.scenarios.synth.storage.spending import LedgerEntry, SpendingLedger
 
 STAGES = ("tasks", "schema", "data", "tools", "code", "verify")
 SPENDING = ("classify", "invent", "embed", *STAGES, "solve")
@@ -62,7 +62,7 @@ class DroppedTask(msgspec.Struct, frozen=True):
     why: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class SynthesisReport(msgspec.Struct, frozen=True):
     """The report on all worlds of a synthesis."""
 
     ideas: int  # scenarios that were kept
@@ -94,15 +94,15 @@ def report_of(
     pool: IdeaPool,
     worlds: Sequence[SynthesizedWorld],
     folder: SynthesisFolder,
-    ledger: Ledger,
+    ledger: SpendingLedger,
     *,
     stopped: str,
-) -> Report:
-    """Return the report on the worlds of a folder."""
+) -> SynthesisReport:
+    """The report on the worlds of a folder."""
     made = [world for world in worlds if not world.fault]
     begun = {world.name for world in worlds}
     waiting = [world.name for world in worlds if world.stopped]
-    return Report(
+    return SynthesisReport(
         ideas=len(pool.kept),
         refused=len(pool.refused),
         worlds=len(made),
@@ -134,7 +134,9 @@ def report_of(
     )
 
 
-def _figures(pool: IdeaPool, folder: SynthesisFolder, ledger: Ledger) -> tuple[StageFigures, ...]:
+def _figures(
+    pool: IdeaPool, folder: SynthesisFolder, ledger: SpendingLedger
+) -> tuple[StageFigures, ...]:
     records: dict[str, list[StageRecord]] = {}
     for idea in pool.kept:
         for file in sorted(folder.stage_file(idea.key, "x").parent.glob("*.json")):
@@ -192,7 +194,7 @@ def _size(numbers: Sequence[int]) -> Size:
     return Size(statistics.fmean(ranked), statistics.median(ranked), top)
 
 
-def render(report: Report, console: Console) -> None:
+def render(report: SynthesisReport, console: Console) -> None:
     """Print the report as tables."""
     console.print(_stage_table(report))
     if report.sizes:
@@ -218,7 +220,7 @@ def render(report: Report, console: Console) -> None:
         _line(console, "fewer scenarios", "", report.ideas_ended, "yellow")
 
 
-def _stage_table(report: Report) -> Table:
+def _stage_table(report: SynthesisReport) -> Table:
     table = Table("stage", box=None, pad_edge=False)
     for heading in ("subjects", "ok", "first try", "corrections", "attempts", "requests", "USD"):
         table.add_column(heading, justify="right")
@@ -236,7 +238,7 @@ def _stage_table(report: Report) -> Table:
     return table
 
 
-def _size_table(report: Report) -> Table:
+def _size_table(report: SynthesisReport) -> Table:
     table = Table("size", box=None, pad_edge=False)
     for heading in ("mean", "median", "top 90%"):
         table.add_column(heading, justify="right")

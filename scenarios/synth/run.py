@@ -11,7 +11,7 @@ from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
 from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, DraftHost
 from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
 from rehearsal_room.scenarios.synth.pipeline import PipelineContext, SynthesizedWorld, WorldPipeline
-from rehearsal_room.scenarios.synth.report import Report, report_of
+from rehearsal_room.scenarios.synth.report import SynthesisReport, report_of
 from rehearsal_room.scenarios.synth.stages.common import Sizes
 from rehearsal_room.scenarios.synth.stages.ideas import (
     IdeaGatherer,
@@ -20,7 +20,7 @@ from rehearsal_room.scenarios.synth.stages.ideas import (
     map_concurrently,
 )
 from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
-from rehearsal_room.scenarios.synth.storage.spending import Ledger
+from rehearsal_room.scenarios.synth.storage.spending import SpendingLedger
 
 MAY_CHANGE = frozenset(
     {"count", "tries", "least_tasks", "model", "solver", "formats"}
@@ -45,7 +45,7 @@ ReportProgress = Callable[[str, int, int], None]  # the finished stage, steps do
 async def synthesise(
     seeds: Sequence[SeedScenario],
     folder: SynthesisFolder,
-    ledger: Ledger,
+    ledger: SpendingLedger,
     *,
     author: AuthorModel,
     host: DraftHost,
@@ -53,7 +53,7 @@ async def synthesise(
     settings: SynthesisSettings,
     again: bool = False,
     report_progress: ReportProgress = lambda *_: None,
-) -> Report:
+) -> SynthesisReport:
     """Write the worlds that do not exist yet; return the report on all worlds.
 
     `again` repeats the stages that failed in an earlier run. An exhausted budget stops the

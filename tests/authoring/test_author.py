@@ -10,12 +10,12 @@ from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.prices import Price, Prices
 from rehearsal_room.harness.policies.openai import OpenAISettings
 from rehearsal_room.scenarios.errors import SynthesisError
-from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
-from rehearsal_room.scenarios.synth.storage.spending import Ledger, LedgerEntry
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, RequestPurpose
+from rehearsal_room.scenarios.synth.storage.spending import LedgerEntry, SpendingLedger
 from tests.support.model_server import Completes, Cut, ModelServer, ReceivedRequest, Stall, Status
 
 ASKED = (PromptMessage("user", "Write a world."),)
-CODE, EMBED = Purpose("code", "w"), Purpose("embed")
+CODE, EMBED = RequestPurpose("code", "w"), RequestPurpose("embed")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def author(url: str, ledger: Path, budget: Budget) -> ModelAuthor:
         OpenAISettings("m", base_url=url, max_tokens=1_000, max_attempts=1),
         prices=Prices({"m": Price(input=0, output=1_000), "e": Price(input=1_000_000, output=0)}),
         budget=budget,
-        ledger=Ledger(ledger),
+        ledger=SpendingLedger(ledger),
         embeddings="e",
     )
 
@@ -66,13 +66,13 @@ async def test_lost_answers_count_as_the_most_that_they_may_cost(tmp_path: Path)
                 await ask
     bytes_sent = 0.0 + len(b'{"model":"e","input":["a"]}')
     entered = [LedgerEntry("code", "w", cost_usd=1.0), LedgerEntry("embed", cost_usd=bytes_sent)]
-    assert Ledger(tmp_path / "ledger").entries == entered
+    assert SpendingLedger(tmp_path / "ledger").entries == entered
     assert budget.spent == 1.0 + bytes_sent
     async with author(server.url, tmp_path / "ledger", budget) as model:  # it is gone
         for ask in (model.answer(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
             with pytest.raises(SynthesisError):
                 await ask
-    assert Ledger(tmp_path / "ledger").entries == entered
+    assert SpendingLedger(tmp_path / "ledger").entries == entered
     assert budget.spent == 1.0 + bytes_sent
 
 
@@ -98,4 +98,4 @@ async def test_a_cancelled_request_counts_as_the_most_that_it_may_cost(tmp_path:
         group.start_soon(ask)
         await arrived.wait()
         group.cancel_scope.cancel()
-    assert Ledger(tmp_path / "ledger").entries == [LedgerEntry("code", "w", cost_usd=1.0)]
+    assert SpendingLedger(tmp_path / "ledger").entries == [LedgerEntry("code", "w", cost_usd=1.0)]

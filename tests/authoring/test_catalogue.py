@@ -11,9 +11,9 @@ import pytest
 
 from rehearsal_room.authoring.catalogue import (
     CatalogueFigures,
-    Share,
     Similarity,
     Spread,
+    TaskShare,
     Unread,
     catalogue_figures,
     spread_of,
@@ -228,13 +228,13 @@ def test_worlds_are_counted() -> None:
     assert found.module_combinations == 2
     assert found.verbs == {"get": 3, "list": 1, "set": 1}
     assert found.shares == {
-        "to be declined, whole or in part": Share(1, 4),
-        "with rows that look right and are not": Share(2, 3),
-        "with a value needed long after it was seen": Share(2, 3),
-        "of two or more independent requests": Share(2, 3),
-        "of more than two independent requests": Share(0, 3),
-        "that look something up before they write": Share(2, 2),
-        "that change several tables": Share(2, 3),
+        "to be declined, whole or in part": TaskShare(1, 4),
+        "with rows that look right and are not": TaskShare(2, 3),
+        "with a value needed long after it was seen": TaskShare(2, 3),
+        "of two or more independent requests": TaskShare(2, 3),
+        "of more than two independent requests": TaskShare(0, 3),
+        "that look something up before they write": TaskShare(2, 2),
+        "that change several tables": TaskShare(2, 3),
     }
     assert (found.lookups.counts, found.distances.counts) == ({3: 2}, {5: 2})
     assert found.similarity == Similarity(0.9, 0, 0.0, (), (0.0, 0.6, 0.6))

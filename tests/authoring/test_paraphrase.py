@@ -11,7 +11,7 @@ from rehearsal_room.judge.gate.package import check_scenario
 from rehearsal_room.scenarios.format import read
 from rehearsal_room.scenarios.generate.output_folder import GenerationOrder
 from rehearsal_room.scenarios.generate.plan.knobs import Knobs
-from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, RequestPurpose
 from tests.support.generated_worlds import QUICK
 
 ORDER = GenerationOrder(
@@ -27,7 +27,7 @@ class Editor:
         self.asked: list[str] = []
 
     async def answer(
-        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+        self, messages: Sequence[PromptMessage], purpose: RequestPurpose, *, seed: int
     ) -> ModelAnswer:
         """The next of the answers; the last one again at the end."""
         number = sum(message.role == "assistant" for message in messages)
@@ -35,7 +35,7 @@ class Editor:
         answer = self._answers[min(number, len(self._answers) - 1)]
         return ModelAnswer(answer.replace("{}", messages[1].text))
 
-    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: RequestPurpose) -> list[list[float]]:
         """Not asked for."""
         raise AssertionError
 

@@ -7,7 +7,7 @@ import pytest
 from rehearsal_room.authoring.catalogue import catalogue_figures
 from rehearsal_room.authoring.html import page_of
 from rehearsal_room.authoring.metrics import world_figures
-from rehearsal_room.authoring.plays import PLAYS, Play, plays_of
+from rehearsal_room.authoring.plays import PLAYS, PlayerResult, plays_of
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.errors import PackageError
 from tests.support.ledger_world import ledger
@@ -27,7 +27,7 @@ def test_plays_are_read_and_shown(tmp_path: Path) -> None:
     assert plays_of(without) == ()
     (tmp_path / PLAYS).write_text(PLAYED)
     scenario = ledger(tmp_path)
-    assert plays_of(scenario) == (Play("a person", "2026-11-23", 40, failed=("open",)),)
+    assert plays_of(scenario) == (PlayerResult("a person", "2026-11-23", 40, failed=("open",)),)
     assert scenario.digest == without.digest
     world = world_figures(scenario)
     figures = catalogue_figures([world])

@@ -13,7 +13,7 @@ from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.envpool.server.api import NewWorld
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.scenarios.format import read
 
 
@@ -21,7 +21,7 @@ async def main() -> None:
     """Serve in this process; the suite runs against it."""
     scenario = read(Path(__file__).parent / "scenario")
     pool = LocalPool()
-    settings = ServeSettings(port=0)
+    settings = WorldServerSettings(port=0)
     async with Leases(pool, [scenario], settings) as leases, serving(leases) as url:
         lease = await leases.lease(NewWorld(scenario.name), "suite")
         sys.stdout.write(f"{url}/worlds/{lease.id}/mcp\n")

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from rehearsal_room.envpool.wires.gym import COOKIE
 
 from rehearsal_room.envpool.core.arguments import MAX_DEPTH, argument_fault
 from rehearsal_room.envpool.core.types import ToolResult
-from rehearsal_room.envpool.wires.gym import COOKIE
 from rehearsal_room.harness.core.messages import AgentCall, FormatError, Reply
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.library import AgentEnv, TaskView

@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 from rehearsal_room.harness.bus.local import Bus, LocalBus, Subscription
 from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.core.events import Kind, Record, kind_of
+from rehearsal_room.harness.core.events import EventKind, Record, kind_of
 from tests.support.broker import running_broker
 from tests.support.events import episode
 from tests.support.mqtt_bus import PublishingBus
@@ -140,7 +140,7 @@ async def test_every_subscriber_gets_everything(buses: Opener) -> None:
 
 @pytest.mark.parametrize("kinds", [("ended",), ("started", "judged"), ("fault",)])
 async def test_a_subscriber_gets_the_kinds_it_asked_for(
-    buses: Opener, kinds: tuple[Kind, ...]
+    buses: Opener, kinds: tuple[EventKind, ...]
 ) -> None:
     """A subscription to some kinds receives all records of those kinds, and no others."""
     got: list[Record] = []

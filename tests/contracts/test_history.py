@@ -1,4 +1,4 @@
-"""The promises of every history policy, under every dialect.
+"""The promises of every history window, under every dialect.
 
 An episode here is what a log contains of one: steps, and a summary before each step for which the
 policy asks for one. Hypothesis chooses episodes by small numbers alone: which of eight kinds of
@@ -17,7 +17,7 @@ from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
 from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Window
 from rehearsal_room.harness.dialects.base import Dialect
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.summary import PROMPT
 from rehearsal_room.harness.history.token_budget import TokenMeasure
 from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
@@ -28,7 +28,7 @@ SPECS = [
     *("full", "last:1", "last:3", "last:1+1", "last:2+3", "tokens:1", "tokens:800", "tokens:900"),
     *("retrieve:1", "retrieve:2", "summary:1", "summary:800", "summary:900"),
 ]
-Episode = tuple[Dialect, HistoryPolicy, list[StepTaken | HistorySummarized]]
+Episode = tuple[Dialect, HistoryWindow, list[StepTaken | HistorySummarized]]
 
 # What an agent calls (None: it answers) and the result, or the answer.
 STEPS: list[tuple[Call | None, str]] = [

@@ -24,7 +24,7 @@ from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Record, StepTaken, encode
 from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Message, Reply, Window
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.history.windows import HistoryFold
 from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.policies.base import Agent, Assignment, OpenPolicy, Policy
@@ -201,7 +201,7 @@ class Player:
     def __init__(self, policy: Policy, dialect: str, given: Assignment) -> None:
         self.agent: Agent = policy.agent(given)
         self.dialect = dialect_of(dialect)
-        self.fold = HistoryFold(Full(), self.dialect, given.briefing)
+        self.fold = HistoryFold(FullWindow(), self.dialect, given.briefing)
         self.steps: list[StepTaken] = []
         for event in given.kept:
             self.fold.apply(event)

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 import pytest
 
-from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.connection import FrameConnection
 from rehearsal_room.harness.fleet.messages import Heartbeat, content_of
 from rehearsal_room.harness.fleet.transport import CarriedTransport, Transport
 
@@ -20,7 +20,7 @@ Ends = tuple[Transport, Transport, Callable[[], Awaitable[None]]]  # here, there
 @asynccontextmanager
 async def _by_socket() -> AsyncIterator[Ends]:
     ours, theirs = socket.socketpair()
-    here, there = Connection(ours), Connection(theirs)
+    here, there = FrameConnection(ours), FrameConnection(theirs)
 
     async def close() -> None:
         there.close()

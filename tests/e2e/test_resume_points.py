@@ -19,7 +19,7 @@ TRIED = COURSES[: repeats(short=1, long=len(COURSES))]
 def test_a_killed_run_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a run is killed, its next life asks for exactly the replies that the log does not
     have, with the windows of a run that was left alone; calls, results, endings and digests are
-    that run's, too, whichever history policy, and wherever the tools run."""
+    that run's, too, whichever history window, and wherever the tools run."""
     no_environment(monkeypatch)
     model = Model()
     with (

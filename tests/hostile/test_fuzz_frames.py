@@ -10,19 +10,19 @@ import msgspec
 import pytest
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, SeedFault, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, SeedFault, Verified
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.envpool.inprocess.world import HostedScenario
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from rehearsal_room.envpool.workers.messages.codec import Frames, frame, reply_of
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv, RemoteExecutionScenario
+from rehearsal_room.envpool.workers.messages.codec import WorkerFrames, frame, reply_of
 from rehearsal_room.envpool.workers.messages.wire import (
-    Failed,
-    Ready,
-    Refused,
+    HostingRefused,
     Replayed,
-    Reply,
     Stale,
+    WorkerFailed,
+    WorkerReady,
+    WorkerReply,
 )
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario
@@ -36,11 +36,11 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wipe", {}),
     ("close_account", {"account_id": 1}),
 )
-REPLIES: tuple[Reply, ...] = (
-    Ready(7, "full", 1),
-    Refused(1, "a sentence", "seed"),
+REPLIES: tuple[WorkerReply, ...] = (
+    WorkerReady(7, "full", 1),
+    HostingRefused(1, "a sentence", "seed"),
     Stale(2),
-    Failed(3, "a sentence"),
+    WorkerFailed(3, "a sentence"),
     Replayed(4, 0.5),
     Loaded(5, b"image" * 300, (ToolSpec("book", "d", {"type": "object"}),), b"state", 3,
            (SeedFault("seed", "t", 1, "e"),), ("note",)),
@@ -54,10 +54,10 @@ class Scripted:
     def __init__(self) -> None:
         self.outcome: Any = None
 
-    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
+    async def execute(self, env: RemoteExecutionEnv, name: str, arguments: Any) -> CallOutcome:
         return self.outcome  # type: ignore[no-any-return]
 
-    def report_violation(self, env: OffloadedEnv, why: str) -> None:
+    def report_violation(self, env: RemoteExecutionEnv, why: str) -> None:
         assert why
 
 
@@ -92,7 +92,7 @@ def outcomes_of(world: HostedScenario) -> list[CallOutcome]:
     return found
 
 
-def decoded(body: bytes) -> Reply | None:
+def decoded(body: bytes) -> WorkerReply | None:
     """The reply in a body; None: it was refused."""
     try:
         return reply_of(body)
@@ -112,7 +112,7 @@ def test_streams_of_frames(scenario: Scenario) -> None:
     for rng in seeds_of(repeats(short=5_000, long=600_000)):
         good = rng.sample(range(len(frames)), 2)
         stream = b"".join(frames[index] for index in good) + mutated_bytes(rng, frames)
-        reader, bodies = Frames(), []
+        reader, bodies = WorkerFrames(), []
         try:
             while stream:
                 size = rng.choice((1, 3, 50, 4000, len(stream)))
@@ -134,7 +134,7 @@ async def test_outcomes_of_calls(scenario: Scenario) -> None:
     the digest of its rows."""
     pool, executor = LocalPool(), Scripted()
     template = pool.world(scenario)
-    hosted = OffloadedScenario(scenario, template.template.image, template.tools)
+    hosted = RemoteExecutionScenario(scenario, template.template.image, template.tools)
     honest = [
         msgspec.to_builtins(outcome, builtin_types=(bytes,)) for outcome in outcomes_of(template)
     ]
@@ -185,7 +185,7 @@ def test_templates_of_workers(scenario: Scenario) -> None:
             pages[rng.randrange(len(pages) if rng.random() < 0.5 else 2048)] = rng.randrange(256)
         mutated = bytes(pages) if rng.random() < 0.8 else mutated_bytes(rng, [image])
         try:
-            OffloadedScenario(scenario, mutated, ()).close()
+            RemoteExecutionScenario(scenario, mutated, ()).close()
         except PoolError:
             num_refused += 1
     assert num_refused > 10

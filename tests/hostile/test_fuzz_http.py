@@ -18,7 +18,7 @@ from rehearsal_room.envpool.server.api import NewWorld
 from rehearsal_room.envpool.server.app import App
 from rehearsal_room.envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, VERSION_KEY
 from rehearsal_room.envpool.server.leases import Leases
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.serving.http_server import PolicyApp
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.scenarios.format import Scenario
@@ -93,7 +93,7 @@ async def test_bodies_of_the_world_server(scenario: Scenario) -> None:
     """Every body has an answer with a status below 500 (503 where the server is full) and with
     JSON; nothing is raised, and the server serves the next client."""
     pool = LocalPool()
-    settings = ServeSettings(port=0, worlds_per_client=50)
+    settings = WorldServerSettings(port=0, worlds_per_client=50)
     async with Leases(pool, [scenario], settings) as leases:
         app = App(leases)
         statuses = set()
@@ -120,7 +120,7 @@ async def test_bodies_of_the_policy_server(tmp_path: Path) -> None:
     chat = ChatTokenizer.open(tmp_path)
     number = repeats(short=1_500, long=60_000)
     backend = ScriptedTokens(chat, ["ok"] * number)
-    app = PolicyApp(service_of(backend, chat, card_of(chat)), ServeSettings())
+    app = PolicyApp(service_of(backend, chat, card_of(chat)), WorldServerSettings())
     statuses = set()
     for rng in seeds_of(number):
         body = body_of(rng, [CHAT])
@@ -179,7 +179,7 @@ def statuses_in(answers: bytes) -> set[int]:
 async def test_bytes_of_requests(scenario: Scenario, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever bytes come over a connection, the server answers below 500 or closes it, and serves
     the next client; no connection stays."""
-    settings = ServeSettings(
+    settings = WorldServerSettings(
         port=0, token="sesame", headers_s=0.1, body_s=0.1, max_body=100_000, max_worlds=50_000
     )
     found: set[int] = set()

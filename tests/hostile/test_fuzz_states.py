@@ -24,7 +24,7 @@ from rehearsal_room.envpool.server.api import NewWorld
 from rehearsal_room.envpool.server.app import App
 from rehearsal_room.envpool.server.jsonrpc import CALL_KEY
 from rehearsal_room.envpool.server.leases import Leases
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.state_transfer import transfer_of
 from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import repeats
@@ -115,7 +115,7 @@ async def test_states_of_clients(scenario: Scenario) -> None:
     """A state is taken as it was given out, or refused with an error of the protocol: whatever is
     changed in it, the world is never in a state that the server did not make."""
     pool = LocalPool()
-    async with Leases(pool, [scenario], ServeSettings(port=0)) as leases:
+    async with Leases(pool, [scenario], WorldServerSettings(port=0)) as leases:
         app = App(leases)
         lease = await leases.lease(NewWorld("ledger"), "test")
         start = msgspec.msgpack.encode(lease.origin.start)

@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.scenarios.catalogue import bundled_names
 from tests.install.check_files import PACKAGES, TO_BUILD
 from tests.install.dockerfile import (
@@ -73,7 +73,7 @@ def test_the_default_command_serves_the_bundled_worlds() -> None:
     assert command[-2:] == ["--http", f"0.0.0.0:{PORT}"]
     assert next(step.text for step in STAGES[-1] if step.name == "EXPOSE") == PORT
     assert f":{PORT}/health" in command_of(STAGES[-1], "HEALTHCHECK")[-1]
-    assert ServeSettings().port == int(PORT)
+    assert WorldServerSettings().port == int(PORT)
 
 
 def test_a_dockerfile_is_read_as_docker_reads_it() -> None:

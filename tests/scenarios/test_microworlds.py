@@ -11,18 +11,18 @@ from rehearsal_room.judge.gate.package import check_scenario
 from rehearsal_room.scenarios.format import Call, read
 from rehearsal_room.scenarios.microworlds.goals import KINDS, Rows, draw_goal
 from rehearsal_room.scenarios.microworlds.tasks import draw_tasks
-from rehearsal_room.scenarios.microworlds.words import Split, draw_noun, nouns
+from rehearsal_room.scenarios.microworlds.words import MicroworldSplit, draw_noun, nouns
 from rehearsal_room.scenarios.microworlds.world import MicroWorld, draw_world
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 
-def microworld(number: int = 0, split: Split = "train") -> MicroWorld:
+def microworld(number: int = 0, split: MicroworldSplit = "train") -> MicroWorld:
     """A micro-world without tasks."""
     return draw_world(Random(number), name=f"microworld_{number}", split=split)
 
 
 @pytest.mark.parametrize("split", ["train", "held_out"])
-def test_microworlds_pass_the_gate(tmp_path: Path, split: Split) -> None:
+def test_microworlds_pass_the_gate(tmp_path: Path, split: MicroworldSplit) -> None:
     """Oracles complete their tasks, doing nothing does not, no mutant passes, no tool breaks."""
     settings = GateSettings(max_mutants=60, probes=20)
     for folder in write_microworlds(tmp_path, seed=3, count=2, split=split):

@@ -22,7 +22,7 @@ Rows = dict[str, list[Any]]  # by file; a str is a whole line
 
 
 def rows_of(written: str, key: str, num_tasks: int = 2) -> Rows:
-    """Return the rows of one scenario; `key` is its name in the files that AWM itself writes."""
+    """The rows of one scenario; `key` is its name in the files that AWM itself writes."""
     tasks = [f"Do thing {index} of {written}." for index in range(num_tasks)]
     table = {"name": "notes", "ddl": DDL, "indexes": [INDEX]}
     sample = {"table_name": "notes", "reasoning": "", "insert_statements": [INSERT]}
@@ -46,7 +46,7 @@ def rows_of(written: str, key: str, num_tasks: int = 2) -> Rows:
 
 
 def two() -> Rows:
-    """Return the rows of "3D Shop" and, after them, those of "Mail Desk 1"."""
+    """The rows of "3D Shop" and, after them, those of "Mail Desk 1"."""
     mail, shop = rows_of("Mail Desk 1", "mail_desk_1"), rows_of("3D Shop!", "3d_shop")
     return {file: [*shop[file], *mail[file]] for file in FILES}
 
@@ -63,5 +63,5 @@ def write_folder(folder: Path, rows: Rows) -> Path:
 
 
 def mail_scenario(folder: Path, rows: Rows, seeding: Seeding = "awm") -> Scenario:
-    """Return "Mail Desk 1", read from these rows."""
+    """ "Mail Desk 1", read from these rows."""
     return AwmFolder(write_folder(folder, rows), seeding=seeding).find("mail_desk_1")

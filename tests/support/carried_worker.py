@@ -10,18 +10,18 @@ import msgspec
 
 from rehearsal_room.harness.fleet.carried import with_logged
 from rehearsal_room.harness.fleet.messages import (
-    Batch,
+    EpisodeAssignments,
     FromWorker,
-    Leases,
+    RecordBatch,
     ToWorker,
     content_of,
     from_worker,
     to_worker,
 )
 from rehearsal_room.harness.fleet.transport import CarriedTransport
-from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
+from rehearsal_room.harness.fleet.worker import RolloutWorker, WorkerSpec
 
-Dies = Callable[[Batch], bool]  # whether the worker dies after this batch
+Dies = Callable[[RecordBatch], bool]  # whether the worker dies after this batch
 
 
 class CarriedWorker:
@@ -31,7 +31,7 @@ class CarriedWorker:
 
     def __init__(self, spec: WorkerSpec, folder: Path, number: int, dies: Dies) -> None:
         self.number = number
-        self.carried: list[Leases] = []  # what it was leased
+        self.carried: list[EpisodeAssignments] = []  # what it was leased
         self._folder = folder
         self._plans = spec.plans
         self._dies = dies
@@ -42,7 +42,7 @@ class CarriedWorker:
         self._far = CarriedTransport()
         far = msgspec.structs.replace(spec, folder=None, names_trusted=False)
         self._tasks = [
-            asyncio.create_task(Worker(far, self._far).serve()),
+            asyncio.create_task(RolloutWorker(far, self._far).serve()),
             asyncio.create_task(self._carry()),
         ]
 
@@ -63,7 +63,7 @@ class CarriedWorker:
             self._work = anyio.Event()
             messages, self._outgoing = self._outgoing, []
             for message in messages:
-                if isinstance(message, Leases):
+                if isinstance(message, EpisodeAssignments):
                     message = with_logged(message, self._folder, self._plans)
                     self.carried.append(message)
                 data = content_of(message)
@@ -79,7 +79,7 @@ class CarriedWorker:
             with anyio.fail_after(within):
                 await self._arrived.wait()
         message: FromWorker = from_worker(self._received.pop(0))
-        if isinstance(message, Batch) and self._dies(message):
+        if isinstance(message, RecordBatch) and self._dies(message):
             self._die()
         return message
 
@@ -100,6 +100,6 @@ class CarriedWorker:
             task.cancel()
 
 
-def kinds_in(batch: Batch) -> Sequence[str]:
+def kinds_in(batch: RecordBatch) -> Sequence[str]:
     """The kinds of a batch's records."""
     return [kind for _, _, _, kind, *_ in batch.records]

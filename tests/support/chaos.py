@@ -10,7 +10,7 @@ import anyio.lowlevel
 import msgspec
 import tomli_w
 
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.chaos.settings import ChaosFile
 from rehearsal_room.harness.core.events import FaultInjected

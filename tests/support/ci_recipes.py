@@ -176,7 +176,7 @@ _OTHER = Recipe(install=())  # a recipe that is not among those of CI installs w
 
 
 def main(names: Sequence[str]) -> int:
-    """Returns the exit status: 0 where all recipes pass."""
+    """The exit status: 0 where all recipes pass."""
     chosen = to_run(names, os.environ)
     times, began = [], time.monotonic()
     for command in installations(chosen):

@@ -19,7 +19,7 @@ _RECORD = Path(".pytest_cache/v/cache/lastfailed")  # pytest's own, of its last 
 
 
 def main() -> int:
-    """Returns the exit status: 0 where all tests that failed pass now."""
+    """The exit status: 0 where all tests that failed pass now."""
     try:
         failed = list(json.loads(_RECORD.read_text()))
     except FileNotFoundError:

@@ -21,11 +21,11 @@ from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
 from rehearsal_room.learner.data.grouping import Grouping
 from rehearsal_room.learner.loop.loop import Loop, LoopCallbacks
-from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.loop.metrics import MetricValue
 from rehearsal_room.learner.loop.progress_state import TrainProgress
 from rehearsal_room.learner.loop.rollout_session import Rollouts, open_rollouts
 from rehearsal_room.learner.trainer.trainer import StepReport
-from rehearsal_room.learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 from tests.support.paths import LIBRARY
 
 CARD = PolicyCard("", "full", "full", "native")
@@ -133,9 +133,9 @@ class RecordedMetrics:
     """Records the metrics of each batch."""
 
     def __init__(self) -> None:
-        self.steps: dict[int, dict[str, Value]] = {}
+        self.steps: dict[int, dict[str, MetricValue]] = {}
 
-    def __call__(self, step: int, values: dict[str, Value]) -> None:
+    def __call__(self, step: int, values: dict[str, MetricValue]) -> None:
         self.steps[step] = values
 
 
@@ -161,8 +161,8 @@ def rollout_settings(train: TrainSettings, **changes: Any) -> Settings:
 
 def publisher_of(
     folder: Path, learner: RecordingLearner, *policies: Any, keep: int = 2
-) -> Publisher:
-    return Publisher(
+) -> WeightPublisher:
+    return WeightPublisher(
         folder / "versions",
         start=folder / "start",
         card=CARD,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rehearsal_room.authoring.world_host import host_in_process
-from rehearsal_room.judge.gate.core.report import Report, merge_reports
+from rehearsal_room.judge.gate.core.report import WorldGateReport, merge_reports
 from rehearsal_room.judge.gate.core.task_runner import GateSettings
 from rehearsal_room.judge.gate.package import check_scenario
 from rehearsal_room.scenarios.generate.compose import GeneratedWorld, generate
@@ -31,7 +31,9 @@ def made_with(
     return [generate(plan, host_in_process) for plan in plans]
 
 
-def gated(worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK) -> Report:
+def gated(
+    worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK
+) -> WorldGateReport:
     """Write worlds below the folder; return the gate's report on them."""
     return merge_reports(check_scenario(folder_of(made, folder), settings) for made in worlds)
 

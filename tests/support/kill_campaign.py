@@ -164,7 +164,7 @@ class Campaign:
         return done
 
     def table(self) -> Table:
-        """Return the number of kills by command and kind of system call."""
+        """The number of kills by command and kind of system call."""
         counts = Counter((kill.command, kill.kind) for kill in self.kills)
         caption = f"{self.num_continued} attempts went on after logged turns"
         columns_of_kinds = [f"at {kind}" for kind in KINDS]

@@ -62,7 +62,7 @@ def supervise() -> None:
     if not victim:
         ours.close()
         sys.argv = ["rehearse", *arguments]
-        _hand_over(_stop_at_changes(), theirs)
+        _hand_off(_stop_at_changes(), theirs)
         main()
         sys.exit(0)
     theirs.close()
@@ -97,7 +97,7 @@ def _stop_at_changes() -> int:
     return os.dup(seccomp._libseccomp.seccomp_notify_fd(rules._filter))
 
 
-def _hand_over(descriptor: int, theirs: socket.socket) -> None:
+def _hand_off(descriptor: int, theirs: socket.socket) -> None:
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))
     theirs.sendmsg([b"x"], [rights])
     theirs.close()

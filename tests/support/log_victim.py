@@ -13,14 +13,14 @@ from pathlib import Path
 import anyio
 
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import LOG_NAME, Progress
+from rehearsal_room.harness.log.schema import LOG_NAME, EpisodeProgress
 from rehearsal_room.harness.log.writer import LogWriter, open_log
 from tests.support.episode_logs import WORLD, whole
 
 EPISODES = [f"e{number:03}" for number in range(300)]
 
 
-async def _play(log: LogWriter, left: Iterator[str], before: dict[str, Progress]) -> None:
+async def _play(log: LogWriter, left: Iterator[str], before: dict[str, EpisodeProgress]) -> None:
     for episode in left:
         got = before.get(episode)
         for record in whole(episode, attempt=got.next_attempt if got else 0):
@@ -32,7 +32,7 @@ async def _play(log: LogWriter, left: Iterator[str], before: dict[str, Progress]
 
 
 async def main(folder: Path) -> None:
-    before: dict[str, Progress] = {}
+    before: dict[str, EpisodeProgress] = {}
     if (folder / LOG_NAME).exists():
         with open_reader(folder) as reader:
             before = reader.progress()

@@ -11,7 +11,7 @@ from tests.support.forked_workers import WORKER_VARIABLE
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return a folder that `make` has filled, in this process or in another one of the session.
+    """A folder that `make` has filled, in this process or in another one of the session.
 
     `make` gets the folder empty. If it fails, nothing is kept: the next caller makes it again.
     """

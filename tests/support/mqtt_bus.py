@@ -8,7 +8,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
@@ -91,5 +91,5 @@ class PublishingBus(MqttBus):
                 raise BusError(f"{unsent} records could not be sent to the broker {self._broker}")
 
     def statistics(self) -> dict[str, int]:
-        """Return counts of what was sent and what waits."""
+        """Counts of what was sent and what waits."""
         return self._link.statistics()

@@ -14,7 +14,7 @@ from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_follower import Follower
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.core.events import HistorySummarized, Kind, Record, StepTaken
+from rehearsal_room.harness.core.events import EventKind, HistorySummarized, Record, StepTaken
 from rehearsal_room.harness.core.messages import Reply
 from tests.support.broker import Mosquitto
 from tests.support.events import episode
@@ -117,7 +117,7 @@ async def dying(link: MqttLink) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def following(
-    settings: MqttSettings, *, kinds: Sequence[Kind] | None = None, depth: int = 4096
+    settings: MqttSettings, *, kinds: Sequence[EventKind] | None = None, depth: int = 4096
 ) -> AsyncIterator[Follower]:
     async with MqttBus(settings, "r") as bus, bus.subscribe(kinds=kinds, depth=depth) as follower:
         yield follower

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from rehearsal_room.envpool.core.types import StoredState, ToolError
+from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind
 from rehearsal_room.envpool.inprocess.toolset import BadArguments, load
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.envpool.store.database import Database
@@ -68,7 +68,9 @@ class ReferenceDatabase:
         for name in ("random", "randomblob"):
             self._connection.create_scalar_function(name, refuse)
 
-    def call(self, image: bytes, name: str, arguments: Any) -> tuple[bytes, str, ToolError | None]:
+    def call(
+        self, image: bytes, name: str, arguments: Any
+    ) -> tuple[bytes, str, ToolErrorKind | None]:
         """The state after a call, its text and its error; the unchanged image where it failed."""
         connection = self._connection
         if name not in self._tools:
@@ -103,7 +105,9 @@ class ReferenceDatabase:
         self._num_ticks += 1
         return self._num_ticks > 10
 
-    def _roll_back(self, image: bytes, text: str, error: ToolError) -> tuple[bytes, str, ToolError]:
+    def _roll_back(
+        self, image: bytes, text: str, error: ToolErrorKind
+    ) -> tuple[bytes, str, ToolErrorKind]:
         self._connection.authorizer = None
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")

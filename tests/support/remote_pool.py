@@ -9,21 +9,21 @@ from rehearsal_room.envpool.client.pool import RemotePool
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.event_loop import require_asyncio
 from rehearsal_room.envpool.inprocess.pool import LocalPool
-from rehearsal_room.envpool.offloaded.env import OffloadedScenario
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionScenario
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.scenarios.format import Scenario
 
 
 @asynccontextmanager
 async def served(
-    scenarios: Iterable[Scenario] = (), settings: ServeSettings | None = None
+    scenarios: Iterable[Scenario] = (), settings: WorldServerSettings | None = None
 ) -> AsyncIterator[tuple[Leases, str]]:
     """Leases on a local pool, served on a free port; yields them and the base URL."""
     pool = LocalPool()
-    settings = settings or ServeSettings(port=0)
+    settings = settings or WorldServerSettings(port=0)
     try:
         async with Leases(pool, scenarios, settings) as leases, serving(leases) as url:
             yield leases, url
@@ -38,7 +38,7 @@ class _AnnouncingPool(RemotePool):
         super().__init__(url)
         self._leases = leases
 
-    async def host(self, scenario: Scenario) -> OffloadedScenario:
+    async def host(self, scenario: Scenario) -> RemoteExecutionScenario:
         self._leases.scenarios[scenario.name] = scenario
         return await super().host(scenario)
 

@@ -13,7 +13,7 @@ those of a run that was left alone:
 - no call of a logged reply is made as a new one, and each attempt begins with the logged replies;
 - at the end report, results, endings and digests equal those of the undisturbed run.
 
-The chains differ in their history policy, and in where the tools run: in the process itself, in
+The chains differ in their history window, and in where the tools run: in the process itself, in
 workers, which die with it, or on a server of worlds, which goes on.
 """
 
@@ -271,7 +271,7 @@ class ResumeCampaign:
         return self._folder / "output.txt"
 
     def table(self) -> Table:
-        """Return the number of kills by course and moment."""
+        """The number of kills by course and moment."""
         counts = Counter((kill.course, kill.delay is None) for kill in self.kills)
         caption = (
             f"{self.num_asked:,} requests, none for a logged reply; {self.num_continued:,} attempts"

@@ -22,9 +22,9 @@ from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage, Window
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
-from rehearsal_room.harness.log.recorder import Recorder, Sink
+from rehearsal_room.harness.log.recorder import Recorder, RecordSink
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.rollout.deadlines import Watchdog
 from rehearsal_room.harness.rollout.episode import RunContext
@@ -160,12 +160,12 @@ def after(seconds: float, reply: Reply) -> Callable[[], Awaitable[Reply]]:
 
 def make_run_context(
     policy: Policy,
-    sink: Sink,
+    sink: RecordSink,
     *,
     limits: Limits | None = None,
     format: FormatSettings | None = None,
     pool: Pool | None = None,
-    history: HistoryPolicy | None = None,
+    history: HistoryWindow | None = None,
     dialect: Dialect | None = None,
     now: Callable[[], float] = lambda: 1000.0,
 ) -> RunContext:

@@ -8,7 +8,7 @@ import anyio
 
 from rehearsal_room.harness.history.summary import PROMPT
 from rehearsal_room.harness.policies.base import Agent, Assignment
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling, TokenAgent
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling, TokenAgent
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
 CONTEXT = 100_000
@@ -51,7 +51,7 @@ class ScriptedTokens:
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         self.before()
         self.prompts.append(list(prompt_ids))
         self.requests.append((max_tokens, temperature, top_p, seed))
@@ -68,7 +68,7 @@ class ScriptedTokens:
             ids = self.ids(f"{thought}Summary {number}: use the tools, change the arguments.")
         else:
             ids = self.ids(self._texts.pop(0))
-        return Generated(ids, [-0.5] * len(ids), "stop", self._weights)
+        return GeneratedTokens(ids, [-0.5] * len(ids), "stop", self._weights)
 
 
 class ScriptedTokenPolicy:

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from rehearsal_room.envpool.server.http_server import listening
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.harness.dialects.registry import dialect_of
@@ -62,7 +62,7 @@ def script(dialect: str) -> list[str]:
 
 
 def card_of(chat: ChatTokenizer, history: str = "last:1", dialect: str = "hermes") -> PolicyCard:
-    """A card whose history policy counts tokens by the model's tokenizer, if it counts any."""
+    """A card whose history window counts tokens by the model's tokenizer, if it counts any."""
     return PolicyCard("v7", history, parse_history(history, chat).fingerprint, dialect)
 
 
@@ -82,9 +82,9 @@ def service_of(
 
 @asynccontextmanager
 async def served(
-    service: PolicyService, settings: ServeSettings | None = None
+    service: PolicyService, settings: WorldServerSettings | None = None
 ) -> AsyncIterator[str]:
-    app = PolicyApp(service, settings or ServeSettings())
+    app = PolicyApp(service, settings or WorldServerSettings())
     async with listening(app, host="127.0.0.1", port=0, drain_s=1.0) as url:
         yield f"{url}/v1"
 

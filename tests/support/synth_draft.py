@@ -12,7 +12,7 @@ from rehearsal_room.scenarios.synth.core.world_drafts import (
 
 
 def world_draft() -> WorldDraft:
-    """Return a world with one table, one row and one proved task."""
+    """A world with one table, one row and one proved task."""
     verifier = (
         "from scenarios.api import State\nfrom scenarios.checks import Check, Finding\n\n"
         "def say_it(before: State, after: State, answer: str) -> list[Finding]:\n    return []\n"

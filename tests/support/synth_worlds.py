@@ -60,7 +60,7 @@ def plural(word: str) -> str:
 
 
 def put(words: Words, text: str) -> str:
-    """Return a text in the trade's words."""
+    """A text in the trade's words."""
     for mark, word in (
         ("MEMBERS", plural(words.member)),
         ("MEMBER", words.member),
@@ -257,12 +257,12 @@ SOLUTIONS: dict[str, tuple[tuple[Call, ...], str]] = {
 
 
 def classification(score: int = 9) -> str:
-    """Return the answer of stage `classify`."""
+    """The answer of stage `classify`."""
     return json.dumps({"score": score, "categories": ["rental"], "features": ["loans"]})
 
 
 def tasks_answer(words: Words, tasks: dict[str, str] = TASKS) -> str:
-    """Return the answer of stage `tasks`."""
+    """The answer of stage `tasks`."""
     rows = [
         {"id": name, "kind": KINDS.get(name, "change"), "instruction": put(words, text)}
         for name, text in tasks.items()
@@ -273,7 +273,7 @@ def tasks_answer(words: Words, tasks: dict[str, str] = TASKS) -> str:
 
 
 def schema(words: Words, *, ddl: str = MEMBERS) -> str:
-    """Return the answer of stage `schema`."""
+    """The answer of stage `schema`."""
     tables = [
         {"name": "MEMBERS", "ddl": ddl, "indexes": []},
         {"name": "THINGS", "ddl": THINGS},
@@ -289,7 +289,7 @@ def data(
     things: tuple[str, ...] = INSERT_THINGS,
     loans: tuple[str, ...] = INSERT_LOANS,
 ) -> str:
-    """Return the answer of stage `data`."""
+    """The answer of stage `data`."""
     tables = [
         {"table_name": name, "reasoning": "so that the tasks can be done", "insert_statements": sql}
         for name, sql in (("MEMBERS", members), ("THINGS", things), ("LOANS", loans))
@@ -298,10 +298,10 @@ def data(
 
 
 def tools(words: Words, listed: list[dict[str, Any]] = TOOLS) -> str:
-    """Return the answer of stage `tools`."""
+    """The answer of stage `tools`."""
     return put(words, json.dumps({"tools": listed}))
 
 
 def code_block(words: Words, code: str) -> str:
-    """Return code in a code block, as models answer."""
+    """Code in a code block, as models answer."""
     return f"Here it is:\n\n```python\n{put(words, code)}```\n"

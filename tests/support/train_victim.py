@@ -16,8 +16,8 @@ from rehearsal_room.harness.core.events import EpisodeEnded, Judged
 from rehearsal_room.learner.data.batch_queue import BatchQueue
 from rehearsal_room.learner.data.rollout_feed import RolloutFeed
 from rehearsal_room.learner.loop import evaluation
-from rehearsal_room.learner.loop.metrics import Metrics
-from rehearsal_room.learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.loop.metrics import TrainingMetrics
+from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 
 def kill_self() -> None:
@@ -62,7 +62,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "taken": lambda: kill_after(BatchQueue, "take", lambda batch, *arguments: batch.end == 6),
     # The policies have weights that no checkpoint has.
     "published": lambda: kill_after(
-        Publisher, "publish", lambda path, publisher, version, step: version == 3
+        WeightPublisher, "publish", lambda path, publisher, version, step: version == 3
     ),
     # An evaluation has run, and its metrics are not stored.
     "evaluated": lambda: kill_after(
@@ -70,7 +70,7 @@ POINTS: dict[str, Callable[[], None]] = {
     ),
     # The metrics are reported, and the checkpoint is written except for its final name.
     "reported": lambda: kill_after(
-        Metrics, "write", lambda nothing, metrics, step, values: step == 6
+        TrainingMetrics, "write", lambda nothing, metrics, step, values: step == 6
     ),
     "saved": lambda: kill_after(state_dict_saver, "save", lambda *arguments: True),
 }

@@ -13,8 +13,8 @@ from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.settings.run import resolve
 from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.viewer.server.app import viewer_app
-from rehearsal_room.viewer.server.security import App
-from rehearsal_room.viewer.server.serve import ServeSettings, open_viewer
+from rehearsal_room.viewer.server.security import AsgiApp
+from rehearsal_room.viewer.server.serve import ViewerSettings, open_viewer
 from rehearsal_room.viewer.server.viewer import Viewer
 
 TOKEN, PORT = "secret-token", 4711
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Client:
     """Asks one application; `ok` in the names of methods: the answer must be 200."""
 
-    def __init__(self, app: App, viewer: Viewer) -> None:
+    def __init__(self, app: AsgiApp, viewer: Viewer) -> None:
         self._app = app
         self.viewer = viewer
 
@@ -105,12 +105,12 @@ class Client:
 @asynccontextmanager
 async def viewing(*folders: Path, worlds: Sequence[Path] = ()) -> AsyncIterator[Client]:
     """A client of a viewer of these folders."""
-    async with viewing_with(ServeSettings(folders, None, PORT, worlds=worlds)) as client:
+    async with viewing_with(ViewerSettings(folders, None, PORT, worlds=worlds)) as client:
         yield client
 
 
 @asynccontextmanager
-async def viewing_with(settings: ServeSettings) -> AsyncIterator[Client]:
+async def viewing_with(settings: ViewerSettings) -> AsyncIterator[Client]:
     """A client of a viewer with these settings."""
     async with open_viewer(settings) as viewer:
         yield Client(viewer_app(viewer, token=TOKEN, port=PORT), viewer)

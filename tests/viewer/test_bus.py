@@ -12,11 +12,11 @@ import structlog
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_runs import runs_on
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.bus.mqtt_wire import Status
+from rehearsal_room.harness.bus.mqtt_wire import RunStatus
 from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.viewer.acting import copies
-from rehearsal_room.viewer.server.serve import ServeSettings
+from rehearsal_room.viewer.server.serve import ViewerSettings
 from tests.support.broker import Mosquitto, running_broker
 from tests.support.mqtt_runs import Log, settings_for
 from tests.support.viewer_client import PORT, played, viewing_with
@@ -45,7 +45,7 @@ async def test_a_run_on_a_broker_is_watched_to_its_end(broker: Mosquitto, tmp_pa
                 one.state for one in await runs_on(settings)
             ]:
                 await anyio.sleep(0.02)
-        async with viewing_with(ServeSettings((), None, PORT, bus=broker.url)) as client:
+        async with viewing_with(ViewerSettings((), None, PORT, bus=broker.url)) as client:
             (line,) = (await client.get("/api/runs"))["runs"]
             seen = set()
             with anyio.fail_after(30):
@@ -71,7 +71,7 @@ async def test_a_run_on_a_broker_is_watched_to_its_end(broker: Mosquitto, tmp_pa
 async def test_a_broker_without_a_live_run(broker: Mosquitto) -> None:
     """The sentence says what is there."""
     with pytest.raises(BusError, match="0 runs are live on"):
-        async with viewing_with(ServeSettings((), None, PORT, bus=broker.url)):
+        async with viewing_with(ViewerSettings((), None, PORT, bus=broker.url)):
             pass
 
 
@@ -83,7 +83,7 @@ async def test_a_copy_that_cannot_go_on_stays(
 
     @asynccontextmanager
     async def stopping(
-        settings: MqttSettings, status: Status, folder: Path, *, is_lasting: bool
+        settings: MqttSettings, status: RunStatus, folder: Path, *, is_lasting: bool
     ) -> AsyncIterator[None]:
         async with anyio.create_task_group() as group:
             group.start_soon(stop)
@@ -97,7 +97,7 @@ async def test_a_copy_that_cannot_go_on_stays(
     monkeypatch.setattr(copies, "open_copy", stopping)
     async with MqttLink(settings_for(broker), "far", log="a", read_log=log.read):
         with structlog.testing.capture_logs() as lines:
-            async with viewing_with(ServeSettings((), None, PORT, bus=broker.url)) as client:
+            async with viewing_with(ViewerSettings((), None, PORT, bus=broker.url)) as client:
                 await stopped.wait()
                 await client.get("/api/about")
 

@@ -122,8 +122,19 @@ def _events(
     scenario = world.scenario
     return [
         EpisodeStarted(
-            *(scenario.name, text[:60] or "t", text, f"g{number}", 0, 1, 3, text[:60]),
-            *("native", "full", "f" * 16, scenario.digest, start),
+            scenario=scenario.name,
+            task=text[:60] or "t",
+            instruction=text,
+            group=f"g{number}",
+            member=0,
+            group_size=1,
+            seed=3,
+            policy=text[:60],
+            dialect="native",
+            history="full",
+            fingerprint="f" * 16,
+            scenario_digest=scenario.digest,
+            start_digest=start,
         ),
         StepTaken(
             Reply(f"<think>{text}</think>{text}", (call, other)), Act((call, other)), (result, rows)
@@ -131,7 +142,11 @@ def _events(
         StepTaken(Reply(text), Answer(text)),
         EpisodeEnded(Ending.ANSWERED, text, 2, lease.state(), seconds=1.0),
         Judged(
-            *("hybrid:x", Label.AGENT_ERROR, 0.0, (0.0, 0.0), (finding,)),
+            judge="hybrid:x",
+            label=Label.AGENT_ERROR,
+            reward=0.0,
+            step_rewards=(0.0, 0.0),
+            findings=(finding,),
             reasoning=text,
             proof=text[:500],
             judgements=(judgement,),

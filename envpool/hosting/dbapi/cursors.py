@@ -9,7 +9,7 @@ import apsw
 
 from rehearsal_room.envpool.hosting.dbapi.errors import as_sqlite3
 from rehearsal_room.envpool.hosting.dbapi.rows import (
-    Rows,
+    FetchedRows,
     convert_rows,
     statement_info,
     stdlib_cursor,
@@ -75,7 +75,7 @@ class Cursor:
         self.description: tuple[Any, ...] | None = None
         self.lastrowid: int | None = None
         self.rowcount = -1
-        self._rows: Rows = []
+        self._rows: FetchedRows = []
         self._next = 0  # index of the first row that was not fetched yet
         self._num_changed = -1  # `rowcount` after all rows have been fetched
         self._closed = False
@@ -236,7 +236,7 @@ class Cursor:
             raise StopIteration
         return self.fetchone()
 
-    def _open_rows(self) -> Rows:
+    def _open_rows(self) -> FetchedRows:
         if self._closed:
             raise sqlite3.ProgrammingError("Cannot operate on a closed cursor.")
         if self.connection.closed:

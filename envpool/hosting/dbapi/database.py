@@ -25,7 +25,7 @@ from rehearsal_room.envpool.hosting.dbapi.slots import STRIDE, Slot, SlotFile
 from rehearsal_room.envpool.store.changes import change_order
 from rehearsal_room.envpool.store.diff import changes_between
 from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
-from rehearsal_room.envpool.store.template import Table, same_schema, sum_of, tables_of
+from rehearsal_room.envpool.store.template import TableSchema, same_schema, sum_of, tables_of
 from rehearsal_room.envpool.store.tracking import Tracker
 from rehearsal_room.scenarios.api import RowChange
 
@@ -86,7 +86,7 @@ class WorldDatabase:
         self._drop(list(self._slots))
         self._pages = tuple(pages)
         self.overlay = self.fresh_overlay()
-        self.tables: dict[str, Table] = self._inspect(self.overlay)[0]
+        self.tables: dict[str, TableSchema] = self._inspect(self.overlay)[0]
         self._before = self.fresh_overlay()
         self._tracker = None
 
@@ -161,7 +161,7 @@ class WorldDatabase:
         return CallEffects(self._differences(tables, after)[0], total, stopped)
 
     def _differences(
-        self, tables: dict[str, Table], tables_after: dict[str, Table]
+        self, tables: dict[str, TableSchema], tables_after: dict[str, TableSchema]
     ) -> tuple[tuple[RowChange, ...], int, int]:
         """The rows of these tables that the call changed, and the row sums before and after it."""
         first, second = self._open_view(self._before), self._open_view(self.overlay)
@@ -172,7 +172,7 @@ class WorldDatabase:
             first.close()
             second.close()
 
-    def _inspect(self, overlay: Overlay) -> tuple[dict[str, Table], int]:
+    def _inspect(self, overlay: Overlay) -> tuple[dict[str, TableSchema], int]:
         """A world's tables and row sum, read from its pages."""
         connection = self._open_view(overlay)
         try:

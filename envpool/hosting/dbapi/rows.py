@@ -7,7 +7,7 @@ from typing import Any
 
 from rehearsal_room.envpool.hosting.dbapi.slots import StatementInfo
 
-Rows = list[tuple[Any, ...]]
+FetchedRows = list[tuple[Any, ...]]
 
 
 @lru_cache(maxsize=256)
@@ -40,7 +40,9 @@ def _converter(declared: str) -> Callable[[bytes], Any] | None:
     return found
 
 
-def convert_rows(rows: Rows, info: StatementInfo, text_factory: Callable[[bytes], Any]) -> Rows:
+def convert_rows(
+    rows: FetchedRows, info: StatementInfo, text_factory: Callable[[bytes], Any]
+) -> FetchedRows:
     """Rows after the connection's converters and text factory."""
     return [
         tuple(

@@ -5,13 +5,15 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Literal
 
-Kind = Literal[0, 1, 2, 3, 4]
+StatementKind = Literal[0, 1, 2, 3, 4]
 
-PLAIN: Kind = 0
-CHANGE: Kind = 1  # INSERT, UPDATE, DELETE, REPLACE: `sqlite3` begins a transaction before it
-SCHEMA: Kind = 2  # it may change the tables
-FOREIGN_KEYS: Kind = 3  # PRAGMA foreign_keys with a value
-SETTING: Kind = 4  # it may change the connection's own state
+PLAIN: StatementKind = 0
+CHANGE: StatementKind = (
+    1  # INSERT, UPDATE, DELETE, REPLACE: `sqlite3` begins a transaction before it
+)
+SCHEMA: StatementKind = 2  # it may change the tables
+FOREIGN_KEYS: StatementKind = 3  # PRAGMA foreign_keys with a value
+SETTING: StatementKind = 4  # it may change the connection's own state
 
 _SPACE = re.compile(r"(?:[ \t\f\n\r]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]+")
@@ -51,7 +53,7 @@ def is_empty(sql: str) -> bool:
     return start == len(sql)
 
 
-def kind_of(sql: str) -> Kind:
+def kind_of(sql: str) -> StatementKind:
     """The kind of a statement, by its first words.
 
     Example: "-- new\\nINSERT INTO t VALUES (1)" -> CHANGE; "WITH … INSERT …" -> PLAIN, as in
@@ -69,7 +71,7 @@ def kind_of(sql: str) -> Kind:
     return SETTING if first in ("ATTACH", "DETACH") else PLAIN
 
 
-def _pragma_kind(sql: str, start: int) -> Kind:
+def _pragma_kind(sql: str, start: int) -> StatementKind:
     match = _PRAGMA.match(sql, start)
     name, value = match.groups() if match else ("", "")
     if not value:

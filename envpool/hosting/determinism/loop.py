@@ -198,7 +198,7 @@ class Runner:
         self._loop = VirtualLoop()
 
     def run(self, coro: Coroutine[Any, Any, T], *, keeps_generators: bool = False) -> T:
-        """Return the coroutine's result. Raises its exception, or Stuck when it cannot continue.
+        """The coroutine's result. Raises its exception, or Stuck when it cannot continue.
 
         `keeps_generators`: asynchronous generators that it leaves open (a lifespan's) stay open.
         """

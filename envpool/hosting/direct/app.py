@@ -43,7 +43,7 @@ _FAILURE = "rehearsal.failure"  # of a scope: the exception that the layers are 
 _STARTED = {"type": "http.response.start"}  # tells the layers that a response was begun
 
 
-class Exchange(Protocol):
+class RequestExchange(Protocol):
     """A request's body, and what is sent in response."""
 
     status: int | None  # None: no response was begun
@@ -78,7 +78,7 @@ class DirectApp:
         self._choices: dict[str, list[_Choice]] = {}  # by method
         self._failing: Any = None  # the layers around an exception
 
-    async def __call__(self, scope: Scope, exchange: Exchange) -> None:
+    async def __call__(self, scope: Scope, exchange: RequestExchange) -> None:
         """Answer a request. Raises what the application raises."""
         if self._is_plain is None:
             self._is_plain = self._prepare()
@@ -100,7 +100,7 @@ class DirectApp:
             scope[_FAILURE] = exc, exchange.status is not None
             await self._failing(scope, exchange.receive, _without_mark(exchange))
 
-    async def _call(self, choice: _Choice, scope: Scope, exchange: Exchange) -> None:
+    async def _call(self, choice: _Choice, scope: Scope, exchange: RequestExchange) -> None:
         """What fastapi.routing.request_response does, with stacks that stay empty: nothing is
         registered in the stacks of a route without dependencies, forms and streams."""
         assert choice.handler is not None
@@ -206,7 +206,7 @@ async def _fail(scope: Scope, _: Any, send: Callable[[Any], Awaitable[None]]) ->
         del exc  # its traceback has this frame: together they would keep the endpoint's objects
 
 
-def _without_mark(exchange: Exchange) -> Callable[[Any], Awaitable[None]]:
+def _without_mark(exchange: RequestExchange) -> Callable[[Any], Awaitable[None]]:
     async def send(message: Any) -> None:
         if message is not _STARTED:
             await exchange.send(message)

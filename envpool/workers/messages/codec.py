@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.workers.messages.wire import MAX_FRAME, Reply, Request
+from rehearsal_room.envpool.workers.messages.wire import MAX_FRAME, WorkerReply, WorkerRequest
 
 _LENGTH = 4  # bytes
 
@@ -30,11 +30,11 @@ def _decode_path(kind: type, value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_encode_path).encode
-_request = msgspec.msgpack.Decoder(Request, dec_hook=_decode_path).decode
-_reply = msgspec.msgpack.Decoder(Reply, dec_hook=_decode_path).decode
+_request = msgspec.msgpack.Decoder(WorkerRequest, dec_hook=_decode_path).decode
+_reply = msgspec.msgpack.Decoder(WorkerReply, dec_hook=_decode_path).decode
 
 
-def frame(message: Request | Reply) -> bytes:
+def frame(message: WorkerRequest | WorkerReply) -> bytes:
     """A message as a frame. Raises PoolError when it is too long, and the errors of msgspec for
     values that MessagePack cannot represent (UnicodeEncodeError for half a surrogate pair)."""
     body = _encode(message)
@@ -44,25 +44,25 @@ def frame(message: Request | Reply) -> bytes:
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
-def request_of(body: bytes | bytearray | memoryview) -> Request:
+def request_of(body: bytes | bytearray | memoryview) -> WorkerRequest:
     """The request in the body of a frame, read by a worker. Raises PoolError."""
     try:
-        request: Request = _request(body)
+        request: WorkerRequest = _request(body)
     except msgspec.MsgspecError as exc:
         raise PoolError(f"a frame from the pool is not a request: {exc}") from exc
     return request
 
 
-def reply_of(body: bytes | bytearray | memoryview) -> Reply:
+def reply_of(body: bytes | bytearray | memoryview) -> WorkerReply:
     """The reply in the body of a frame, read by the pool. Raises PoolError."""
     try:
-        reply: Reply = _reply(body)
+        reply: WorkerReply = _reply(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise PoolError(f"a frame from a worker is not a reply: {exc}") from exc
     return reply
 
 
-class Frames:
+class WorkerFrames:
     """Cuts a stream of bytes into the bodies of its frames, in whatever pieces the bytes arrive.
 
     `feed` returns the completed bodies; it raises PoolError for a frame that is too long.

@@ -13,15 +13,15 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.workers.messages.codec import Frames, frame, reply_of
+from rehearsal_room.envpool.workers.messages.codec import WorkerFrames, frame, reply_of
 from rehearsal_room.envpool.workers.messages.jobs import Job, SentJob
-from rehearsal_room.envpool.workers.messages.wire import Forget, Reply
+from rehearsal_room.envpool.workers.messages.wire import Forget, WorkerReply
 
 _READ_BYTES = 2**18  # at a time
 _MAX_FORGOTTEN = 64  # worlds named in one Forget
 
 
-class WorkerProcess(Protocol):
+class ProcessHandle(Protocol):
     """A worker's process, as the fork server client provides it (envpool.workers.fork_client)."""
 
     @property
@@ -51,7 +51,7 @@ class WorkerProcess(Protocol):
 class ConnectionListener(Protocol):
     """Handles the events of connections."""
 
-    def on_reply(self, worker: "WorkerConnection", reply: Reply) -> None:
+    def on_reply(self, worker: "WorkerConnection", reply: WorkerReply) -> None:
         """A reply came."""
 
     def on_invalid_data(self, worker: "WorkerConnection", why: str) -> None:
@@ -65,13 +65,13 @@ class WorkerConnection(asyncio.Protocol):
     """The pool's connection to one worker. `put` appends a job; `pump` sends waiting jobs while the
     window is open."""
 
-    def __init__(self, process: WorkerProcess, listener: ConnectionListener, window: int) -> None:
+    def __init__(self, process: ProcessHandle, listener: ConnectionListener, window: int) -> None:
         self.process = process
         self.ready = False  # the worker has sent Ready
         self.suspect = False  # its current request takes long
         self.draining = False  # it ends once it has answered its requests
         self.paused = False  # it has more threads than it may have: see envpool.kernel.thread_count
-        self.unproven: list[tuple[SentJob, Reply]] = []  # its answers since it is paused
+        self.unproven: list[tuple[SentJob, WorkerReply]] = []  # its answers since it is paused
         self.dead = False
         self.disconnected = False  # nothing can be sent any more
         self.ticks = 0  # spent on the current request, or on starting (see Supervisor.tick)
@@ -90,7 +90,7 @@ class WorkerConnection(asyncio.Protocol):
         self.queue: deque[Job] = deque()
         self._listener = listener
         self._window = window
-        self._frames = Frames()
+        self._frames = WorkerFrames()
         self._forgotten: list[int] = []
         self._last_number = 0
         self._transport: asyncio.WriteTransport | None = None
@@ -112,7 +112,7 @@ class WorkerConnection(asyncio.Protocol):
         return self.ready and not (self.suspect or self.paused or self.dead or self.disconnected)
 
     @property
-    def is_blank(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it has executed nothing and can become the worker of any scenario."""
         return self.usable and not self.scenario_digest
 
@@ -138,7 +138,7 @@ class WorkerConnection(asyncio.Protocol):
         return bool(self.sent)
 
     def num_threads(self) -> int:
-        """The threads of the worker; see `WorkerProcess`."""
+        """The threads of the worker; see `ProcessHandle`."""
         return self.process.num_threads()
 
     def put(self, job: Job) -> None:

@@ -6,22 +6,22 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.workers.messages.wire import (
-    Call,
+    HostingRefused,
     Load,
-    Refused,
     Replay,
     Replayed,
-    Reply,
-    Request,
     Verify,
+    WorkerCall,
+    WorkerReply,
+    WorkerRequest,
 )
 
-_REPLIES: dict[type, tuple[type[Reply], ...]] = {
+_REPLIES: dict[type, tuple[type[WorkerReply], ...]] = {
     type(None): (CallOutcome,),  # a CallJob
-    Load: (Loaded, Refused),
+    Load: (Loaded, HostingRefused),
     Verify: (Verified,),
     Replay: (Replayed,),
 }
@@ -37,7 +37,9 @@ class Job:
     def __init__(self, scenario_digest: str, request: Load | Verify | Replay | None) -> None:
         self.scenario_digest = scenario_digest
         self.alone = False  # its worker receives nothing else until it is answered
-        self.future: asyncio.Future[Reply | Exception] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[WorkerReply | Exception] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.ran_in = 0  # the id of the process that received it last; 0: none did
         self._request = request  # None: a CallJob
 
@@ -57,12 +59,12 @@ class Job:
         return isinstance(self._request, Verify)
 
     @property
-    def needs_blank(self) -> bool:
+    def needs_empty(self) -> bool:
         """Whether it needs a worker that has executed nothing."""
         return isinstance(self._request, Verify | Load)
 
     @property
-    def expects(self) -> tuple[type[Reply], ...]:
+    def expects(self) -> tuple[type[WorkerReply], ...]:
         """The replies that a worker may send, besides Stale and Failed."""
         return _REPLIES[type(self._request)]
 
@@ -71,7 +73,7 @@ class Job:
         """Times longer than a call it may take before its worker is killed."""
         return 10 if isinstance(self._request, Replay) else 1
 
-    def message(self, number: int, worker: object) -> Request:
+    def message(self, number: int, worker: object) -> WorkerRequest:
         """The request as it is sent to this worker under this number."""
         assert self._request is not None
         return msgspec.structs.replace(self._request, id=number)
@@ -79,7 +81,7 @@ class Job:
     def forget_worker(self) -> None:
         """Assume that no worker has the state."""
 
-    def settle(self, reply: Reply) -> None:
+    def settle(self, reply: WorkerReply) -> None:
         """Deliver the reply, unless the awaiting task has left."""
         if not self.future.done():
             self.future.set_result(reply)
@@ -89,7 +91,7 @@ class Job:
         if not self.future.done():
             self.future.set_result(exc)
 
-    async def reply(self) -> Reply:
+    async def reply(self) -> WorkerReply:
         """Wait for the reply. When this wait is cancelled, a later reply is dropped."""
         result = await self.future
         if isinstance(result, Exception):
@@ -98,13 +100,13 @@ class Job:
 
 
 class CallJob(Job):
-    """A tool call on an offloaded world."""
+    """A tool call on an remotely executed world."""
 
     __slots__ = ("_arguments", "_name", "_version", "env", "with_state")
 
     slow_factor = 1
 
-    def __init__(self, env: OffloadedEnv, name: str, arguments: bytes) -> None:
+    def __init__(self, env: RemoteExecutionEnv, name: str, arguments: bytes) -> None:
         super().__init__(env.world.scenario.digest, None)
         self.env = env
         self.with_state = False  # the state was sent along
@@ -119,7 +121,7 @@ class CallJob(Job):
     def forget_worker(self) -> None:
         self.env.last_worker = None
 
-    def message(self, number: int, worker: object) -> Request:
+    def message(self, number: int, worker: object) -> WorkerRequest:
         """The call, with the world's state where the worker does not have it. Raises WorldError
         when the world has changed since the call was made."""
         env = self.env
@@ -127,7 +129,7 @@ class CallJob(Job):
             raise WorldError(f"the world was reset before {self._name} ran")
         state = None if env.last_worker is worker else env.snapshot()
         env.last_worker, self.with_state = worker, state is not None
-        return Call(
+        return WorkerCall(
             number,
             self.scenario_digest,
             env.number,

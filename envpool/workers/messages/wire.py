@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Snapshot, Verified
 from rehearsal_room.scenarios.format import Scenario
 
 MAX_FRAME = 256 * 2**20  # bytes
@@ -36,7 +36,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     image: bytes = b""  # the template's pages, where another worker built them; empty: build them
 
 
-class Call(msgspec.Struct, frozen=True, tag=True):
+class WorkerCall(msgspec.Struct, frozen=True, tag="Call"):
     """Execute a tool call. Answer: CallOutcome or Stale."""
 
     id: int
@@ -78,12 +78,12 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
     worlds: tuple[int, ...]
 
 
-Request = Load | Call | Verify | Replay | Forget
+WorkerRequest = Load | WorkerCall | Verify | Replay | Forget
 
 # Replies ----------------------------------------------------------------------------------------
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class WorkerReady(msgspec.Struct, frozen=True, tag="Ready"):
     """The first frame of a worker: it is ready, at this sandbox level."""
 
     pid: int
@@ -91,7 +91,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     rss: int  # resident memory, in bytes
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class HostingRefused(msgspec.Struct, frozen=True, tag="Refused"):
     """The scenario cannot be hosted."""
 
     id: int
@@ -114,11 +114,13 @@ class Replayed(msgspec.Struct, frozen=True, tag=True):
     fault: str = ""  # empty: done
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
+class WorkerFailed(msgspec.Struct, frozen=True, tag="Failed"):
     """The worker itself broke on a request: a bug in our code, or hosted code interfered."""
 
     id: int
     why: str
 
 
-Reply = Ready | Loaded | Refused | CallOutcome | Stale | Verified | Replayed | Failed
+WorkerReply = (
+    WorkerReady | Loaded | HostingRefused | CallOutcome | Stale | Verified | Replayed | WorkerFailed
+)

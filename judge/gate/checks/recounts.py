@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from rehearsal_room.judge.playback.playback import Played
 from rehearsal_room.scenarios.format import Task
-from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.generate.core.world_host import HostedOutcome
 from rehearsal_room.scenarios.generate.output_folder import WorldRecord
 from rehearsal_room.scenarios.generate.tasks.purposes import Purposes, purposes_of
 
 
 def purposes_in(task: Task, oracle: Played) -> Purposes:
-    """Return the requests of a task that do not depend on each other."""
+    """The requests of a task that do not depend on each other."""
     outcomes = [
-        CallOutcome(result.text, result.error is not None, bool(result.changes))
+        HostedOutcome(result.text, result.error is not None, bool(result.changes))
         for result in oracle.results
     ]
     return purposes_of(task.instruction, oracle.calls, outcomes)

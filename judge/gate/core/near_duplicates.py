@@ -23,7 +23,7 @@ THRESHOLD = 0.9
 _WORD = re.compile(r"[^\W_]+")
 
 
-class Pair(msgspec.Struct, frozen=True):
+class WorldPair(msgspec.Struct, frozen=True):
     """Two worlds that are nearly the same.
 
     Example: Pair("dental_clinic_3", "dental_clinic_17", 0.94)
@@ -65,7 +65,7 @@ def _features(
 
 def near_duplicates(
     worlds: Sequence[tuple[str, Sequence[int]]], threshold: float = THRESHOLD
-) -> list[Pair]:
+) -> list[WorldPair]:
     """The pairs of worlds, given by name and features, whose index is at least `threshold`; the
     most similar first."""
     bits = _all_bits(features for _, features in worlds)
@@ -78,7 +78,7 @@ def near_duplicates(
                 continue  # the smaller one has too few features to reach the threshold
             alike = _alike((bits[before] & bits[index]).bit_count(), small, large)
             if alike >= threshold:
-                found.append(Pair(worlds[before][0], name, round(alike, 4)))
+                found.append(WorldPair(worlds[before][0], name, round(alike, 4)))
     return sorted(found, key=lambda pair: (-pair.alike, pair.one, pair.other))
 
 

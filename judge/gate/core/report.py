@@ -14,7 +14,7 @@ _MANY = 20  # worlds; beyond that, only those with failures have a row
 _MAX_SHOWN = 100  # rows, failures, survivors
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class GateFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     """One defect. `task` is empty where it is the world's."""
 
     world: str
@@ -39,13 +39,13 @@ class MutantNote(msgspec.Struct, frozen=True):
     why: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class WorldGateReport(msgspec.Struct, frozen=True):
     """The gate's report on one world, or on several (see `merge_reports`)."""
 
     worlds: int
     tasks: int = 0
     tools: int = 0
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[GateFailure, ...] = ()
     mutants: int = 0  # without the equivalents
     mutants_caught: int = 0
     mutants_left_out: int = 0  # beyond the cap of a task
@@ -67,20 +67,20 @@ class Report(msgspec.Struct, frozen=True):
         return not self.failures
 
 
-def merge_reports(reports: Iterable[Report]) -> Report:
+def merge_reports(reports: Iterable[WorldGateReport]) -> WorldGateReport:
     """Several reports as one: numbers are summed, lists concatenated."""
     totals: dict[str, Any] = {"worlds": 0}  # numbers, and lists that become tuples
     for report in reports:
-        for field in Report.__struct_fields__:
+        for field in WorldGateReport.__struct_fields__:
             value = getattr(report, field)
             if isinstance(value, tuple):
                 totals.setdefault(field, []).extend(value)
             else:
                 totals[field] = totals.get(field, 0) + value
-    return msgspec.convert(totals, Report)
+    return msgspec.convert(totals, WorldGateReport)
 
 
-def render(reports: Sequence[Report], total: Report, console: Console) -> None:
+def render(reports: Sequence[WorldGateReport], total: WorldGateReport, console: Console) -> None:
     """Print a row for each world, then the failures and the surviving mutants. With many worlds,
     only those with failures have a row, and lists are cut to what a person reads."""
     _render_table(reports, total, console)
@@ -105,7 +105,9 @@ def render(reports: Sequence[Report], total: Report, console: Console) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _render_table(reports: Sequence[Report], total: Report, console: Console) -> None:
+def _render_table(
+    reports: Sequence[WorldGateReport], total: WorldGateReport, console: Console
+) -> None:
     table = Table("world", box=None, pad_edge=False)
     for heading in ("tasks", "tools", "mutants", "caught", "equivalent", "failures"):
         table.add_column(heading, justify="right")
@@ -118,13 +120,13 @@ def _render_table(reports: Sequence[Report], total: Report, console: Console) ->
     console.print(table)
 
 
-def _cells(report: Report) -> list[str]:
+def _cells(report: WorldGateReport) -> list[str]:
     share = f"{report.mutants_caught / report.mutants:.1%}" if report.mutants else "-"
     numbers = (report.tasks, report.tools, report.mutants)
     return [*map(str, numbers), share, str(report.equivalent), str(len(report.failures))]
 
 
-def _location(failure: Failure) -> str:
+def _location(failure: GateFailure) -> str:
     """Example: "library/pay-fine and 3 other tasks" """
     if not failure.task:
         return failure.world
@@ -142,6 +144,6 @@ def _more(found: Sequence[object], what: str) -> list[Text]:
     return [Text(f"and {left} more {what}; --json has them all")] if left > 0 else []
 
 
-def failed_report(world: str, check: str, why: str) -> Report:
+def failed_report(world: str, check: str, why: str) -> WorldGateReport:
     """The report on a world that no other check can examine."""
-    return Report(worlds=1, names=(world,), failures=(Failure(world, "", check, why),))
+    return WorldGateReport(worlds=1, names=(world,), failures=(GateFailure(world, "", check, why),))

@@ -12,7 +12,7 @@ from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.policies.mutants import Mutant
 from rehearsal_room.judge.code.code_judge import CodeJudge
-from rehearsal_room.judge.gate.core.report import Failure, MutantNote, Report
+from rehearsal_room.judge.gate.core.report import GateFailure, MutantNote, WorldGateReport
 from rehearsal_room.judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
 from rehearsal_room.judge.playback.playback import Played, difference, format_call, play
 from rehearsal_room.scenarios.checks import failed
@@ -38,7 +38,7 @@ class GateLog:
 
     def __init__(self, world: str) -> None:
         self.world = world
-        self.failures: dict[Failure, None] = {}  # in order, without repetition
+        self.failures: dict[GateFailure, None] = {}  # in order, without repetition
         self.succeeded: set[str] = set()  # tools
         self.wrote: set[str] = set()  # tools that changed rows
         self.broken: dict[str, tuple[Call, ToolResult]] = {}  # tool -> the first call that broke it
@@ -56,12 +56,12 @@ class GateLog:
 
     def fail(self, check: str, why: str, task: Task | None = None) -> None:
         """Record a defect of a task, or of the world."""
-        self.failures[Failure(self.world, task.id if task else "", check, why)] = None
+        self.failures[GateFailure(self.world, task.id if task else "", check, why)] = None
 
     def fail_all(self, check: str, why: str, tasks: Sequence[Task]) -> None:
         """Record one defect that several tasks share."""
         first, *others = (task.id for task in tasks)
-        self.failures[Failure(self.world, first, check, why, tuple(others))] = None
+        self.failures[GateFailure(self.world, first, check, why, tuple(others))] = None
 
     def record_call(self, call: Call, result: ToolResult) -> None:
         """Record the result of a call that fits its tool's schema."""
@@ -72,9 +72,9 @@ class GateLog:
         elif result.error in ("internal", "timeout"):
             self.broken.setdefault(call.name, (call, result))
 
-    def report(self, *, tasks: int, tools: Sequence[str], unused: Sequence[str]) -> Report:
+    def report(self, *, tasks: int, tools: Sequence[str], unused: Sequence[str]) -> WorldGateReport:
         """The report. `unused` are the tools that no oracle calls."""
-        return Report(
+        return WorldGateReport(
             worlds=1,
             tasks=tasks,
             tools=len(tools),

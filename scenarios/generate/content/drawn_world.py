@@ -259,7 +259,7 @@ def _noise(modules: tuple[Module, ...], maker: Maker) -> dict[str, tuple[str, ..
 
 
 def dressed_rows(world: DrawnWorld, one: Module, table: Table) -> list[Row]:
-    """Return the rows of a table in the trade's words."""
+    """The rows of a table in the trade's words."""
     dresser = world.dressers[one.name]
     rows = world.maker.rows(table.name)
     if world.style.ids != "numbers":
@@ -275,12 +275,12 @@ def dressed_rows(world: DrawnWorld, one: Module, table: Table) -> list[Row]:
 
 
 def world_id(world: DrawnWorld, table: str, number: object) -> object:
-    """Return the id of a row as the world has it. `table`: its canonical name."""
+    """The id of a row as the world has it. `table`: its canonical name."""
     return id_value(world.style.ids, world.table_names[table], number)
 
 
 def parameter_texts(world: DrawnWorld) -> Mapping[str, Any]:
-    """Return the parameters as prose shows them."""
+    """The parameters as prose shows them."""
     return {
         name: money(value, world.trade.currency) if name.endswith("_CENTS") else value
         for name, value in world.parameters.items()

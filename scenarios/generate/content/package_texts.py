@@ -25,7 +25,7 @@ from rehearsal_room.scenarios.generate.structure.tool_shapes import Shapes
 
 
 def package_of(world: DrawnWorld) -> Package:
-    """Return the package without tasks, with all tools of its modules."""
+    """The package without tasks, with all tools of its modules."""
     me = world.maker.me
     role = str(world.dressers["staff"].value(me["role"]))
     user = User(me["login"], me["name"], role)
@@ -45,7 +45,7 @@ def package_of(world: DrawnWorld) -> Package:
 
 
 def schema_of(world: DrawnWorld) -> str:
-    """Return the tables of all modules; a table comes after those that it refers to."""
+    """The tables of all modules; a table comes after those that it refers to."""
     found = []
     for one in world.modules:
         dresser = world.dressers[one.name]
@@ -69,7 +69,7 @@ def _with_columns(schema: str, table: str, columns: str) -> str:
 
 
 def data_of(world: DrawnWorld) -> str:
-    """Return the statements of the seed rows, table by table."""
+    """The statements of the seed rows, table by table."""
     found = [f"-- The clock stands at {world.clock}.\n"]
     for one in world.modules:
         for table in one.tables.values():
@@ -80,7 +80,7 @@ def data_of(world: DrawnWorld) -> str:
 
 
 def tools_of(world: DrawnWorld, tools: Collection[str] | None) -> str:
-    """Return one file with these tools (canonical names; None: all) and the code that they need."""
+    """One file with these tools (canonical names; None: all) and the code that they need."""
     modules = [(one.head.title, one.code, one.name) for one in world.modules]
     pieces = [piece for _, code, _ in modules for piece in code.pieces]
     shared = shared_code()
@@ -102,7 +102,7 @@ def tools_of(world: DrawnWorld, tools: Collection[str] | None) -> str:
 
 
 def with_called_tools(world: DrawnWorld, tools: Collection[str]) -> list[str]:
-    """Return these tools (canonical names) and the tools that their code calls."""
+    """These tools (canonical names) and the tools that their code calls."""
     pieces = [piece for one in world.modules for piece in one.code.pieces]
     needed = needed_pieces([*shared_code().pieces, *pieces], list(tools))
     return [piece.name for piece in pieces if piece.is_tool and piece.name in needed]
@@ -145,7 +145,7 @@ def _join(pieces: Sequence[CodePiece], texts: Sequence[str]) -> str:
 
 
 def policy_of(world: DrawnWorld, user: User, tools: Collection[str] | None) -> str:
-    """Return the rules: those of all trades, those of the trade, those of each module that are
+    """The rules: those of all trades, those of the trade, those of each module that are
     about one of these tools (canonical names; None: all)."""
     shown = parameter_texts(world)
     sections = []

@@ -69,7 +69,7 @@ class Maker:
     # Chance -----------------------------------------------------------------------------------
 
     def many(self, usual: int, *, least: int = 1) -> int:
-        """Return how many rows to make where `usual` is usual, scaled by the knob `rows`.
+        """How many rows to make where `usual` is usual, scaled by the knob `rows`.
 
         The knob `distractors` adds people and goods; no row refers to some of them.
         """
@@ -77,11 +77,11 @@ class Maker:
         return max(least, round(usual * share * self._scale * self.rng.uniform(0.8, 1.2)))
 
     def chance(self, share: float) -> bool:
-        """Return True in this share of the cases."""
+        """True in this share of the cases."""
         return self.rng.random() < share
 
     def one_of(self, *items: T) -> T:
-        """Return one of these items at random."""
+        """One of these items at random."""
         return self.rng.choice(items)
 
     def is_lookalike(self) -> bool:
@@ -89,25 +89,25 @@ class Maker:
         return self.chance(self.knobs.lookalikes)
 
     def cents(self, least: int, most: int, step: int = 50) -> int:
-        """Return an amount in cents, in steps of `step` from `least`."""
+        """An amount in cents, in steps of `step` from `least`."""
         return self.rng.randrange(least, most + 1, step)
 
     # People, goods, locations -----------------------------------------------------------------
 
     def person(self) -> Person:
-        """Return a new person."""
+        """A new person."""
         return self.people.person()
 
     def like(self, person: Person) -> Person:
-        """Return a new person whose name is easily mistaken for this person's."""
+        """A new person whose name is easily mistaken for this person's."""
         return self.people.like(person)
 
     def goods(self) -> Goods | None:
-        """Return the next of the trade's goods, each only once; None when all are used."""
+        """The next of the trade's goods, each only once; None when all are used."""
         return self._goods.pop() if self._goods else None
 
     def goods_named(self, name: str) -> Goods | None:
-        """Return the goods of this name; None when they are used or the trade has none."""
+        """The goods of this name; None when they are used or the trade has none."""
         for goods in self._goods:
             if goods.name == name:
                 self._goods.remove(goods)
@@ -115,22 +115,22 @@ class Maker:
         return None
 
     def location(self) -> str:
-        """Return a location of the trade: a room, a branch, a depot."""
+        """A location of the trade: a room, a branch, a depot."""
         return self.rng.choice(self.trade.locations)
 
     def reason(self) -> str:
-        """Return a reason why a customer writes, in the trade's words."""
+        """A reason why a customer writes, in the trade's words."""
         return self.rng.choice(self.trade.reasons)
 
     def pool(self, name: str, *usual: str) -> tuple[str, ...]:
-        """Return the trade's texts of this name, or the usual ones where it has none.
+        """The trade's texts of this name, or the usual ones where it has none.
 
         Example: maker.pool("ticket_subjects", "The invoice is wrong", "Nobody calls back")
         """
         return self.trade.content.get(name, usual)
 
     def code(self, letters: str, digits: int = 5) -> str:
-        """Return a reference in capitals.
+        """A reference in capitals.
 
         Example: maker.code("INV") -> "INV-40713"
         """
@@ -139,7 +139,7 @@ class Maker:
     # Time -------------------------------------------------------------------------------------
 
     def ago(self, days: int, hours: int | None = None) -> str:
-        """Return a moment `days` days and `hours` hours before the clock.
+        """A moment `days` days and `hours` hours before the clock.
 
         `hours` None: at any time of the working day, never after the clock.
         """
@@ -152,12 +152,12 @@ class Maker:
         return moment.strftime(_STAMP)
 
     def ahead(self, days: int, hour: int = 9, minute: int = 0) -> str:
-        """Return a moment `days` days after the clock's day, at a full minute."""
+        """A moment `days` days after the clock's day, at a full minute."""
         moment = (self._clock + timedelta(days=days)).replace(hour=hour, minute=minute, second=0)
         return moment.strftime(_STAMP)
 
     def day(self, offset: int = 0) -> str:
-        """Return the clock's day, or the day `offset` days later (negative: earlier).
+        """The clock's day, or the day `offset` days later (negative: earlier).
 
         Example: maker.day(7) -> "2026-03-23"
         """
@@ -182,7 +182,7 @@ class Maker:
         return row
 
     def mark(self) -> dict[str, int]:
-        """Return the number of rows of each table, for `undo`."""
+        """The number of rows of each table, for `undo`."""
         return {name: len(rows) for name, rows in self._rows.items()}
 
     def undo(self, mark: Mapping[str, int]) -> None:
@@ -198,7 +198,7 @@ class Maker:
     def rows(
         self, table: str, where: Callable[[Row], bool] | None = None, /, **equal: Any
     ) -> list[Row]:
-        """Return the rows of a table that have these values and for which `where` is true.
+        """The rows of a table that have these values and for which `where` is true.
 
         A table that this world does not have has no rows.
         """
@@ -212,12 +212,12 @@ class Maker:
     def pick(
         self, table: str, where: Callable[[Row], bool] | None = None, /, **equal: Any
     ) -> Row | None:
-        """Return one such row at random (see `rows`); None when there is none."""
+        """One such row at random (see `rows`); None when there is none."""
         found = self.rows(table, where, **equal)
         return self.rng.choice(found) if found else None
 
     def get(self, table: str, row_id: int) -> Row:
-        """Return the row of this id, which must exist."""
+        """The row of this id, which must exist."""
         return next(row for row in self._rows[table] if row["id"] == row_id)
 
     def has(self, module: str) -> bool:
@@ -227,12 +227,12 @@ class Maker:
     # Texts ------------------------------------------------------------------------------------
 
     def say(self, text: str, /, **values: Any) -> str:
-        """Return a text for a row in the trade's words; values in braces stay unchanged.
+        """A text for a row in the trade's words; values in braces stay unchanged.
 
         Example: maker.say("The order of {name} came late.", name="Ana") -> "The booking of Ana …"
         """
         return self.dresser.template(text, values)
 
     def money(self, cents: int) -> SpokenValue:
-        """Return an amount in the trade's currency."""
+        """An amount in the trade's currency."""
         return money(cents, self.trade.currency)

@@ -28,7 +28,7 @@ class Package(msgspec.Struct, frozen=True):
     verify: str = ""
 
     def texts(self) -> dict[str, str]:
-        """Return the text of each of the package's files, by file name."""
+        """The text of each of the package's files, by file name."""
         return {
             "scenario.toml": self._head(),
             "schema.sql": self.schema_sql,
@@ -52,7 +52,7 @@ class Package(msgspec.Struct, frozen=True):
 
 
 def digest_of(texts: Mapping[str, str]) -> str:
-    """Return a digest of files (name -> text), 32 hexadecimal digits."""
+    """A digest of files (name -> text), 32 hexadecimal digits."""
     total = hashlib.blake2b(digest_size=16)
     for name in sorted(texts):
         total.update(f"{name}\0{len(texts[name])}\0{texts[name]}".encode())
@@ -64,7 +64,7 @@ def _table(fields: Mapping[str, Any]) -> str:
 
 
 def tasks_toml(tasks: Sequence[Task]) -> str:
-    """Return the text of a tasks.toml."""
+    """The text of a tasks.toml."""
     return "\n".join(map(_task, tasks))
 
 
@@ -99,7 +99,7 @@ def _talk(task: Task, user: UserAutomaton) -> str:
 
 
 def toml(value: Any) -> str:
-    """Return a value in the syntax of TOML, on one line.
+    """A value in the syntax of TOML, on one line.
 
     Example: toml({"order_id": 7, "notes": ["a"]}) -> '{ order_id = 7, notes = ["a"] }'
     """
@@ -112,7 +112,7 @@ def toml(value: Any) -> str:
 
 
 def sql(value: Any) -> str:
-    """Return a value in the syntax of SQL.
+    """A value in the syntax of SQL.
 
     Example: sql("O'Hara") -> "'O''Hara'"
     """
@@ -126,7 +126,7 @@ def sql(value: Any) -> str:
 
 
 def inserts(table: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statement that inserts a table's rows; all rows have the same columns."""
+    """The statement that inserts a table's rows; all rows have the same columns."""
     columns = ", ".join(rows[0])
     lines = ",\n".join(f"  ({', '.join(map(sql, row.values()))})" for row in rows)
     return f"INSERT INTO {table} ({columns}) VALUES\n{lines};\n"

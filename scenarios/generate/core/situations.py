@@ -13,7 +13,7 @@ import msgspec
 from rehearsal_room.scenarios.generate.core.errors import ModuleError
 from rehearsal_room.scenarios.generate.core.task_drafts import Draft
 
-Kind = Literal["change", "question", "decline"]
+DraftKind = Literal["change", "question", "decline"]
 Because = Literal["policy", "permission"]
 Write = Callable[[Any], "Draft | Callable[[], Draft | None] | None"]  # of a Maker
 _registered: dict[str, "Situation"] = {}
@@ -25,7 +25,7 @@ class Situation(msgspec.Struct, frozen=True):
     id: str  # group and function, such as "returns.late_but_promised"; draws depend on it
     modules: tuple[str, ...]  # those that it needs besides staff, parties and catalogue
     write: Write  # Maker -> Draft; or a function that returns it once all rows exist; or None
-    kind: Kind
+    kind: DraftKind
     because: Because  # decline: what forbids the request
     memory: bool  # a value that is read early is needed late
     steps: int  # about the number of the oracle's calls
@@ -39,7 +39,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 def situation(
     *modules: str,
-    kind: Kind = "change",
+    kind: DraftKind = "change",
     because: Because = "policy",
     memory: bool = False,
     steps: int = 6,
@@ -84,5 +84,5 @@ def situation(
 
 
 def registered_situations() -> dict[str, Situation]:
-    """Return the situations of all files that were imported, by id."""
+    """The situations of all files that were imported, by id."""
     return dict(sorted(_registered.items()))

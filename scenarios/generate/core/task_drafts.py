@@ -98,12 +98,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def call(name: str, /, **arguments: Any) -> Call:
-    """Return a tool call in canonical words."""
+    """A tool call in canonical words."""
     return Call(name, arguments)
 
 
 def money(cents: int, currency: str = "$") -> SpokenValue:
-    """Return an amount as prose writes it.
+    """An amount as prose writes it.
 
     Example: money(104250) -> SpokenValue("$1,042.50", ("104250",))
     """
@@ -111,7 +111,7 @@ def money(cents: int, currency: str = "$") -> SpokenValue:
 
 
 def day_of(moment: str) -> SpokenValue:
-    """Return the day of a moment or a date.
+    """The day of a moment or a date.
 
     Example: day_of("2026-03-04T10:00:00Z") -> SpokenValue("2026-03-04", ("4 March 2026", …))
     """
@@ -130,7 +130,7 @@ def _ordinal(number: int) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """Return the names in braces, in order, without duplicates.
+    """The names in braces, in order, without duplicates.
 
     Example: placeholders("Cancel {order} of {who}, {who.he} is ill.") -> ["order", "who"]
     """
@@ -139,7 +139,7 @@ def placeholders(text: str) -> list[str]:
 
 
 def wordings(value: Any) -> tuple[str, ...]:
-    """Return the texts that name a value.
+    """The texts that name a value.
 
     Example: wordings(7) -> ("7",)
     """
@@ -147,5 +147,5 @@ def wordings(value: Any) -> tuple[str, ...]:
 
 
 def value_texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values as a text shows them."""
+    """The values as a text shows them."""
     return {name: str(value) for name, value in values.items()}

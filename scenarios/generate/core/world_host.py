@@ -13,7 +13,7 @@ from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.generate.core.package import Package
 
 
-class CallOutcome(msgspec.Struct, frozen=True):
+class HostedOutcome(msgspec.Struct, frozen=True):
     """The result of one call."""
 
     text: str  # JSON, or the refusal
@@ -24,18 +24,18 @@ class CallOutcome(msgspec.Struct, frozen=True):
 class WorldRun(Protocol):
     """One fresh copy of a world, on which calls are executed."""
 
-    def call(self, name: str, arguments: dict[str, Any]) -> CallOutcome:
+    def call(self, name: str, arguments: dict[str, Any]) -> HostedOutcome:
         """Execute one call."""
 
     def changes(self) -> Sequence[RowChange]:
-        """Return the rows that differ from the start, by table and key."""
+        """The rows that differ from the start, by table and key."""
 
 
 class SeededWorld(Protocol):
     """A world with its seed rows."""
 
     def start_run(self) -> WorldRun:
-        """Return a fresh copy of the world."""
+        """A fresh copy of the world."""
 
 
 class WorldHost(Protocol):

@@ -102,7 +102,7 @@ class Module(msgspec.Struct, frozen=True):
 
 @cache
 def module(name: str) -> Module:
-    """Return the module of this name. Raises ModuleError."""
+    """The module of this name. Raises ModuleError."""
     folder = FOLDER / name
     try:
         path = folder / "module.toml"
@@ -153,26 +153,26 @@ def _needs(name: str, needs: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def shared_code() -> ToolsCode:
-    """Return the code that all modules' tools share: modules/common.py."""
+    """The code that all modules' tools share: modules/common.py."""
     return code_of(read_text(FOLDER / f"{SHARED}.py"))
 
 
 @cache
 def shared_function(name: str) -> Callable[..., Any]:
-    """Return a function of modules/common.py, as the tools of a world call it."""
+    """A function of modules/common.py, as the tools of a world call it."""
     found: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{SHARED}"), name)
     return found
 
 
 @cache
 def module_names() -> tuple[str, ...]:
-    """Return the names of all modules: the base, then the others by name."""
+    """The names of all modules: the base, then the others by name."""
     found = sorted(path.parent.name for path in FOLDER.glob("*/make.py"))
     return (*BASE, *(name for name in found if name not in BASE))
 
 
 def with_needs(names: Sequence[str]) -> tuple[str, ...]:
-    """Return these modules with all modules that they need, each after those that it needs."""
+    """These modules with all modules that they need, each after those that it needs."""
     found: dict[str, None] = {}
     for name in (*BASE, *names):
         found |= dict.fromkeys((*module(name).needs, name))
@@ -183,7 +183,7 @@ def with_needs(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def code_of(text: str) -> ToolsCode:
-    """Return a tools.py cut into its statements.
+    """A tools.py cut into its statements.
 
     Its docstring and its imports of scenarios.generate are left out: in a world, the imported code
     is in the same file.
@@ -234,7 +234,7 @@ def _is_tool(node: ast.stmt) -> bool:
 
 
 def needed_pieces(pieces: Sequence[CodePiece], tools: Sequence[str]) -> set[str]:
-    """Return the names of the pieces that these tools need, including their own."""
+    """The names of the pieces that these tools need, including their own."""
     by_name = {piece.name: piece for piece in pieces}
     found: set[str] = set()
     left = [name for name in tools if name in by_name]
@@ -247,7 +247,7 @@ def needed_pieces(pieces: Sequence[CodePiece], tools: Sequence[str]) -> set[str]
 
 
 def identifiers_of(schema: str, tools: str) -> frozenset[str]:
-    """Return the names of tables, columns, functions, arguments and variables, those in the SQL of
+    """The names of tables, columns, functions, arguments and variables, those in the SQL of
     the tools included; the words of docstrings are not among them."""
     found = set(_NAME.findall(re.sub(r"--.*", "", schema)))
     tree = ast.parse(tools)

@@ -9,7 +9,7 @@ from rehearsal_room.scenarios.generate.plan.business_modules import module, modu
 
 
 def canonical_words() -> dict[str, tuple[str, str]]:
-    """Return singular -> (plural, the module that declares the word)."""
+    """Singular -> (plural, the module that declares the word)."""
     return {
         singular: (plural, name)
         for name in module_names()

@@ -38,7 +38,7 @@ class SituationDraw:
         self._rng = rng
 
     def draw(self) -> Situation | None:
-        """Return the next situation; None: there is none at all."""
+        """The next situation; None: there is none at all."""
         share = self._knobs.dialogue  # without dialogues, the same draws as before there were any
         if share and self._talks and self._rng.random() < share:
             return self._draw_talk()

@@ -58,7 +58,7 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def knobs_of(texts: dict[str, str]) -> Knobs:
-    """Return knobs from name -> text. Raises GenerateError for an unknown name or a wrong value.
+    """Knobs from name -> text. Raises GenerateError for an unknown name or a wrong value.
 
     Example: knobs_of({"tables": "24"}) -> Knobs(tables=24)
     """

@@ -15,7 +15,7 @@ _PACKAGE = "rehearsal_room.scenarios.generate.situations"
 
 @cache
 def situations() -> dict[str, Situation]:
-    """Return every situation by its id. Raises ModuleError when one names an unknown module."""
+    """Every situation by its id. Raises ModuleError when one names an unknown module."""
     for path in sorted(FOLDER.glob("*/*.py")):
         import_module(f"{_PACKAGE}.{path.parent.name}.{path.stem}")
     found = registered_situations()
@@ -31,7 +31,7 @@ def situations() -> dict[str, Situation]:
 def suitable_situations(
     modules: Collection[str], trade: str, among: Collection[str] = ()
 ) -> list[Situation]:
-    """Return the situations of a trade whose modules a world has, by id. `among`: only these ids;
+    """The situations of a trade whose modules a world has, by id. `among`: only these ids;
     empty: all."""
     return [
         one

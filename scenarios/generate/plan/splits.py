@@ -45,13 +45,13 @@ def is_offered(situation: str, split: Split | None) -> bool:
 
 
 def held_out_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the held-out pairs among these modules."""
+    """The held-out pairs among these modules."""
     optional = sorted(set(names).difference(BASE))
     return [pair for pair in combinations(optional, 2) if is_held_out(*pair)]
 
 
 def trades_of(split: Split | None) -> tuple[str, ...]:
-    """Return the trades of a split; None: all trades."""
+    """The trades of a split; None: all trades."""
     if split is None:
         return trade_names()
     mark = "held_out" if split == "trades" else "train"
@@ -59,5 +59,5 @@ def trades_of(split: Split | None) -> tuple[str, ...]:
 
 
 def seeds_of(split: Split | None, seed: int) -> str:
-    """Return the beginning of the worlds' seeds: training and the split by seed share none."""
+    """The beginning of the worlds' seeds: training and the split by seed share none."""
     return f"{seed} held out" if split == "seeds" else f"{seed}"

@@ -45,7 +45,7 @@ def plan_worlds(
     split: Split | None = None,
     situations: Sequence[str] = (),
 ) -> list[WorldPlan]:
-    """Return the plans of `count` worlds. A longer list begins with the plans of a shorter one.
+    """The plans of `count` worlds. A longer list begins with the plans of a shorter one.
 
     `trades`: only these. `modules`: these in every world, plus modules of `among` (None: of all) as
     long as there is room. Raises GenerateError for a trade or a module that does not exist or is
@@ -141,10 +141,10 @@ def _pair(names: Sequence[str], rng: Random) -> tuple[str, str]:
 
 
 def draw_size(median: float, rng: Random) -> int:
-    """Return a size drawn around its median."""
+    """A size drawn around its median."""
     return max(1, round(median * max(0.5, rng.gauss(1, _SPREAD))))
 
 
 def num_tables(modules: Sequence[str]) -> int:
-    """Return the number of tables that these modules have together."""
+    """The number of tables that these modules have together."""
     return sum(len(module(name).tables) for name in modules)

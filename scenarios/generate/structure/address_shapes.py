@@ -22,7 +22,7 @@ _RULE = "- [change_address] A new address takes the place of the former one.\n"
 
 
 def shape_addresses(one: Module, style: WorldStyle) -> Module:
-    """Return the module of the customers in a style; any other module as it is."""
+    """The module of the customers in a style; any other module as it is."""
     if style.addresses == "table" or one.name != OWNER:
         return one
     tables = {name: table for name, table in one.tables.items() if name != "addresses"}

@@ -28,7 +28,7 @@ def marked_tables(modules: Iterable[Module], style: WorldStyle) -> frozenset[str
 
 
 def shape_deletion(one: Module, marked: Collection[str]) -> Module:
-    """Return a module whose tools mark the rows of these tables instead of deleting them."""
+    """A module whose tools mark the rows of these tables instead of deleting them."""
     if not marked:
         return one
     pieces = []

@@ -27,7 +27,7 @@ _INSERT = {"codes": "_insert_code", "uuids": "_insert_uuid"}
 
 
 def shape_ids(one: Module, style: WorldStyle, tables: Mapping[str, Table]) -> Module:
-    """Return a module whose tables and tools have ids in a style. `tables`: of the whole world."""
+    """A module whose tables and tools have ids in a style. `tables`: of the whole world."""
     if style.ids == "numbers":
         return one
     kind = _KIND[style.ids]
@@ -48,7 +48,7 @@ def shape_ids(one: Module, style: WorldStyle, tables: Mapping[str, Table]) -> Mo
 
 
 def text_keys(schema: str, style: WorldStyle) -> str:
-    """Return a schema whose keys are texts, unless the style's ids are numbers."""
+    """A schema whose keys are texts, unless the style's ids are numbers."""
     if style.ids == "numbers":
         return schema
     schema = schema.replace("  id INTEGER PRIMARY KEY", "  id TEXT PRIMARY KEY")
@@ -56,14 +56,14 @@ def text_keys(schema: str, style: WorldStyle) -> str:
 
 
 def text_references(schema: str, style: WorldStyle) -> str:
-    """Return a schema whose columns that refer to other tables are texts."""
+    """A schema whose columns that refer to other tables are texts."""
     if style.ids == "numbers":
         return schema
     return re.sub(r"INTEGER((?: NOT NULL)?(?: UNIQUE)? REFERENCES)", r"TEXT\1", schema)
 
 
 def id_value(style: IdStyle, table: str, number: object) -> object:
-    """Return an id as a world has it. `table`: in the trade's words; None stays None."""
+    """An id as a world has it. `table`: in the trade's words; None stays None."""
     if style == "numbers" or not isinstance(number, int):
         return number
     return shared_function("_code" if style == "codes" else "_uuid")(table, number)
@@ -71,7 +71,7 @@ def id_value(style: IdStyle, table: str, number: object) -> object:
 
 @cache
 def id_arguments(name: str) -> Mapping[str, str]:
-    """Return the table of each argument of a module's tools that is an id.
+    """The table of each argument of a module's tools that is an id.
 
     A column of this name says it, of the module itself before those that it needs; else the table
     whose rows are called so. Raises ModuleError for an argument that names none.

@@ -21,7 +21,7 @@ def kept_tables(module: Module) -> Iterator[Table]:
 
 
 def shape_tables(module: Module, style: WorldStyle) -> Module:
-    """Return a module with the tables and columns that a style adds."""
+    """A module with the tables and columns that a style adds."""
     tables = dict(module.tables)
     for table in kept_tables(module):
         name = table.name

@@ -45,7 +45,7 @@ Shapes = Mapping[str, ShapedTool]  # by the module's name of the tool
 
 
 def shape_call(one: Call, shapes: Shapes) -> Call:
-    """Return a situation's call as the world has it."""
+    """A situation's call as the world has it."""
     shape = shapes.get(one.name)
     if shape is None:
         return one
@@ -63,7 +63,7 @@ def _after_first(arguments: dict[str, object], name: str, value: object) -> dict
 def shape_tools(
     module: Module, style: WorldStyle, rng: Random
 ) -> tuple[Module, dict[str, ShapedTool]]:
-    """Return a module with its tools in a style, and what became of the tools that changed."""
+    """A module with its tools in a style, and what became of the tools that changed."""
     shapes: dict[str, ShapedTool] = {}
     pieces = list(module.code.pieces)
     for group in _groups(pieces):

@@ -56,7 +56,7 @@ class VerifierDemands(msgspec.Struct, frozen=True):
 
 
 def verify_py(tasks: Sequence[VerifierDemands], tables: Mapping[str, TableColumns]) -> str:
-    """Return the text of verify.py."""
+    """The text of verify.py."""
     body = "".join(_Function(task, tables).text() for task in tasks)
     used = [name for name in ("ANY", "mentions") if f"={name}" in body]
     names = ", ".join(sorted(["Check", "Finding", *used], key=lambda n: (n.islower(), n)))
@@ -79,7 +79,7 @@ class _Function:
         self._id_variables: dict[tuple[str, Any], str] = {}  # new row -> the variable of its id
 
     def text(self) -> str:
-        """Return the text of the function, with two empty lines in front."""
+        """The text of the function, with two empty lines in front."""
         task = self._task
         demands = [*self._demands(), *self._untouched()]
         demands += [f"check.answer_has({_arguments(fact)})" for fact in task.facts]

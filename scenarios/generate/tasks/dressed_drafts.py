@@ -23,7 +23,7 @@ from rehearsal_room.scenarios.generate.core.task_drafts import (
     value_texts,
     wordings,
 )
-from rehearsal_room.scenarios.generate.core.world_host import CallOutcome, SeededWorld
+from rehearsal_room.scenarios.generate.core.world_host import HostedOutcome, SeededWorld
 from rehearsal_room.scenarios.generate.structure.id_shapes import id_arguments
 from rehearsal_room.scenarios.generate.structure.tool_shapes import shape_call
 from rehearsal_room.scenarios.generate.tasks.second_mentions import shorten_names
@@ -125,7 +125,7 @@ def _user(
 
 
 def instruction_of(world: DrawnWorld, draft: Draft, text: str) -> str:
-    """Return one of a draft's texts in the trade's words, with its values. Raises KeyError as
+    """One of a draft's texts in the trade's words, with its values. Raises KeyError as
     `dress_draft` does."""
     values = spoken_values(world, draft)
     goods = {
@@ -138,7 +138,7 @@ def instruction_of(world: DrawnWorld, draft: Draft, text: str) -> str:
 
 
 def spoken_values(world: DrawnWorld, draft: Draft) -> dict[str, str]:
-    """Return a draft's values as texts show them; the name of a person is a PersonName, another
+    """A draft's values as texts show them; the name of a person is a PersonName, another
     text a SpokenTitle."""
     named = world.maker.people.named
     return {
@@ -180,7 +180,7 @@ class PlayedCalls(msgspec.Struct, frozen=True):
     """Calls that were executed, with all arguments known, and their results."""
 
     calls: tuple[Call, ...]
-    outcomes: tuple[CallOutcome, ...]
+    outcomes: tuple[HostedOutcome, ...]
     changes: tuple[RowChange, ...]
 
 
@@ -194,7 +194,7 @@ def play_draft(world: SeededWorld, dressed: DressedDraft) -> PlayedCalls | str:
 
 def _play(world: SeededWorld, dressed: DressedDraft) -> PlayedCalls | str:
     run = world.start_run()
-    outcomes: list[CallOutcome] = []
+    outcomes: list[HostedOutcome] = []
     calls = []
     for one in dressed.calls:
         arguments = {
@@ -211,14 +211,14 @@ def _play(world: SeededWorld, dressed: DressedDraft) -> PlayedCalls | str:
     return PlayedCalls(tuple(calls), tuple(outcomes), tuple(run.changes()))
 
 
-def _result_field(value: ResultField, outcomes: list[CallOutcome]) -> Any:
+def _result_field(value: ResultField, outcomes: list[HostedOutcome]) -> Any:
     found = outcomes[value.call] if value.call < len(outcomes) else None
     result = msgspec.json.decode(found.text) if found else None
     return result.get(value.field) if isinstance(result, Mapping) else None
 
 
 def _fault(dressed: DressedDraft, played: PlayedCalls) -> str | None:
-    """Return why a draft that was executed is not a valid task; None: it is valid."""
+    """Why a draft that was executed is not a valid task; None: it is valid."""
     kind, reasons = dressed.draft.kind, dressed.reasons
     if kind == "change" and not played.changes:
         return "its calls change nothing"

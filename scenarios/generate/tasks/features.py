@@ -30,7 +30,7 @@ class TaskFeatures(msgspec.Struct, frozen=True):
 
 
 def measure_task(task: str, dressed: DressedDraft, played: PlayedCalls) -> TaskFeatures:
-    """Return the measures of a task; `task` is its id."""
+    """The measures of a task; `task` is its id."""
     wrote = [outcome.wrote for outcome in played.outcomes]
     tables = len({change.table for change in played.changes})
     return TaskFeatures(
@@ -51,7 +51,7 @@ def measure_task(task: str, dressed: DressedDraft, played: PlayedCalls) -> TaskF
 
 
 def distance_of(played: PlayedCalls) -> int:
-    """Return the largest number of turns from the last result with a value to the call that writes
+    """The largest number of turns from the last result with a value to the call that writes
     the value.
 
     Values that occur in no earlier result, such as those of the instruction, do not count.

@@ -15,7 +15,7 @@ import msgspec
 
 from rehearsal_room.scenarios.checks import says
 from rehearsal_room.scenarios.format import Call
-from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.generate.core.world_host import HostedOutcome
 
 _DIGIT = re.compile(r"\d")
 
@@ -28,9 +28,9 @@ class Purposes(msgspec.Struct, frozen=True):
 
 
 def purposes_of(
-    instruction: str, calls: Sequence[Call], outcomes: Sequence[CallOutcome]
+    instruction: str, calls: Sequence[Call], outcomes: Sequence[HostedOutcome]
 ) -> Purposes:
-    """Return the purposes of an oracle. The outcomes are those of its calls, in order."""
+    """The purposes of an oracle. The outcomes are those of its calls, in order."""
     values = [_values(call.arguments) for call in calls]
     results = [_values(_decoded(outcome)) for outcome in outcomes]
     is_lookup = [
@@ -57,7 +57,7 @@ def purposes_of(
     return Purposes(len(sizes), max(sizes.values()) / len(calls))
 
 
-def _decoded(outcome: CallOutcome) -> Any:
+def _decoded(outcome: HostedOutcome) -> Any:
     try:
         return msgspec.json.decode(outcome.text)
     except msgspec.DecodeError:
@@ -96,7 +96,7 @@ def _givers(
     index: int,
     values: Sequence[set[str]],
     results: Sequence[set[str]],
-    outcomes: Sequence[CallOutcome],
+    outcomes: Sequence[HostedOutcome],
 ) -> Iterator[int]:
     """The first earlier call that gave each argument; a text gives what it mentions of a result."""
     for value in sorted(values[index]):

@@ -44,7 +44,7 @@ _STRONG = ("if", "not", "only", "all", "least", "most", "over", "under", "instea
 
 
 def rewording_fault(original: str, wording: str) -> str:
-    """Return why a wording does not say the same as the original, as a sentence; empty: it does."""
+    """Why a wording does not say the same as the original, as a sentence; empty: it does."""
     if not wording.strip():
         return "the wording is empty"
     lost = sorted(set(_facts(original)) - _tokens(wording))

@@ -6,7 +6,7 @@ from rehearsal_room.scenarios.generate.vocabulary.people import PersonName
 
 
 def shorten_names(text: str, values: Iterable[str]) -> str:
-    """Return a text in which every mention of a person after the first is the first name alone.
+    """A text in which every mention of a person after the first is the first name alone.
     The people are the values that are PersonNames.
 
     Example: "Ask Ana Lopez. Ana Lopez knows." -> "Ask Ana Lopez. Ana knows." Names stay whole

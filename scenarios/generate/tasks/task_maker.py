@@ -40,7 +40,7 @@ class TaskMaker:
         self.dropped: Counter[str] = Counter()
 
     def make_tasks(self) -> list[MadeTask]:
-        """Return as many tasks as the knob requires, or fewer where the drafts give no more.
+        """As many tasks as the knob requires, or fewer where the drafts give no more.
 
         Raises ModuleError for a draft with a text that cannot be dressed.
         """
@@ -91,7 +91,7 @@ def _demands(name: str, dressed: DressedDraft, played: PlayedCalls) -> VerifierD
 
 
 def surplus_tools(world: DrawnWorld, made: Sequence[MadeTask], num_tools: int) -> frozenset[str]:
-    """Return the tools (canonical names) to leave out so that `num_tools` are left: some of those
+    """The tools (canonical names) to leave out so that `num_tools` are left: some of those
     that no task needs, at random."""
     needed = frozenset[str]().union(*(one.tools for one in made))
     tools = [name for one in world.modules for name in one.tools]

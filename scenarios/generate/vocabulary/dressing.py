@@ -25,7 +25,7 @@ Words = Mapping[str, str]  # a canonical form, lower case, singular or plural ->
 
 
 def plural_of(word: str) -> str:
-    """Return the regular plural of a noun.
+    """The regular plural of a noun.
 
     Example: plural_of("category") -> "categories", plural_of("box") -> "boxes"
     """
@@ -37,7 +37,7 @@ def plural_of(word: str) -> str:
 
 
 def forms_of(text: str) -> tuple[str, str]:
-    """Return singular and plural of a word in the form that trades use.
+    """Singular and plural of a word in the form that trades use.
 
     Example: forms_of("guest") -> ("guest", "guests"), forms_of("person/people") -> …
     """
@@ -87,7 +87,7 @@ class Pattern:
         self._parts = parts  # texts, and (article with its space, word in lower case, original)
 
     def dress(self, words: Words) -> str:
-        """Return the text in a trade's words."""
+        """The text in a trade's words."""
         return "".join(
             part if isinstance(part, str) else _replace(*part, words) for part in self._parts
         )
@@ -118,7 +118,7 @@ def _article(article: str, word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def pattern_of(text: str, forms: frozenset[str], *, template: bool = False) -> Pattern:
-    """Return a text cut at these words. `template`: text in braces is not cut."""
+    """A text cut at these words. `template`: text in braces is not cut."""
     if not template and _BROKEN.search(text):
         return Pattern(_cut(text, forms))
     if not template:
@@ -167,17 +167,17 @@ class Dresser:
         self._names: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Return dressed code, SQL or prose."""
+        """Dressed code, SQL or prose."""
         return pattern_of(text, self._forms).dress(self._words)
 
     def texts(self, texts: Iterable[str]) -> list[str]:
-        """Return many short dressed texts, in one pass and without keeping how they were cut. They
+        """Many short dressed texts, in one pass and without keeping how they were cut. They
         have no zero bytes."""
         whole = "\0".join(texts)
         return Pattern(_cut(whole, self._forms)).dress(self._words).split("\0")
 
     def template(self, text: str, values: Mapping[str, object]) -> str:
-        """Return a text that is dressed and then filled, so that the values are not dressed.
+        """A text that is dressed and then filled, so that the values are not dressed.
 
         Raises KeyError for a placeholder without a value.
         """
@@ -185,14 +185,14 @@ class Dresser:
         return dressed.format_map(values)
 
     def name(self, name: str) -> str:
-        """Return a dressed identifier."""
+        """A dressed identifier."""
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = self.text(name)
         return known
 
     def value(self, value: object) -> object:
-        """Return a value of a row or an argument, dressed if it is a lower-case identifier (as the
+        """A value of a row or an argument, dressed if it is a lower-case identifier (as the
         values of enumerations are); any other value stays unchanged."""
         if isinstance(value, str) and _NAME.fullmatch(value):
             return self.name(value)
@@ -226,14 +226,14 @@ class MarkedDresser:
         self._forms = forms  # every canonical word of the world, singular and plural
 
     def text(self, text: str) -> str:
-        """Return a text with its marked words dressed and without the marks.
+        """A text with its marked words dressed and without the marks.
 
         Raises KeyError for a mark that holds no canonical word of this world.
         """
         return _MARK.sub(self._dress, text)
 
     def template(self, text: str, values: Mapping[str, object]) -> str:
-        """Return a dressed text, filled with values, which are not dressed.
+        """A dressed text, filled with values, which are not dressed.
 
         A title that begins with an article of its own takes no other: "the The Bailiff" becomes
         "The Bailiff". A verb agrees with the value before it: "Trekking poles is" becomes
@@ -242,11 +242,11 @@ class MarkedDresser:
         return self.filled(self.agreeing(self.text(text), values), values)
 
     def agreeing(self, text: str, values: Mapping[str, object]) -> str:
-        """Return a template whose verbs agree with the values before them."""
+        """A template whose verbs agree with the values before them."""
         return _VERB.sub(lambda verb: _agreeing(verb, values), text)
 
     def filled(self, text: str, values: Mapping[str, object]) -> str:
-        """Return a template with its values, and without a second article before a title."""
+        """A template with its values, and without a second article before a title."""
         return _TWO_ARTICLES.sub("", text.format_map(values))
 
     def _dress(self, mark: re.Match[str]) -> str:
@@ -266,7 +266,7 @@ def _agreeing(verb: re.Match[str], values: Mapping[str, object]) -> str:
 def choose_words(
     words: Mapping[str, str], canonical: Mapping[str, str], identifiers: frozenset[str]
 ) -> dict[str, str]:
-    """Return the replacement of each canonical form that a trade replaces.
+    """The replacement of each canonical form that a trade replaces.
 
     `words` maps a canonical singular to the trade's word, `canonical` singular to plural;
     `identifiers` are all that the code uses. A word keeps its canonical form when its replacement

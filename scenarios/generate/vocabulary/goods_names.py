@@ -63,21 +63,21 @@ class SpokenGoods:
         self.name = goods.name if titled or proper else _lowered(goods.name)
 
     def bare(self, quotes: str = "“”") -> str:
-        """Return the name without an article; a title stands in quotation marks."""
+        """The name without an article; a title stands in quotation marks."""
         return f"{quotes[0]}{self._title}{quotes[1]}" if self._title else self.name
 
     def the(self, quotes: str = "“”") -> str:
-        """Return the name with its article, which a title does not have."""
+        """The name with its article, which a title does not have."""
         return self.bare(quotes) if self._title else f"the {self.name}"
 
     def many(self, quotes: str = "“”") -> str:
-        """Return the plural, as after "more" or "all"."""
+        """The plural, as after "more" or "all"."""
         if self._title or self._unit in _CONTAINERS or self._unit in _TIMES:
             return self.bare(quotes)
         return _plural(self.name)
 
     def counted(self, number: str, quotes: str = "“”") -> str:
-        """Return so many of it.
+        """So many of it.
 
         Example: "5 boxes of menus", "2 gel saddles", "the jib arm for 3 days"
         """
@@ -99,7 +99,7 @@ class SpokenGoods:
 
 
 def spoken_goods(trade: Trade) -> dict[str, SpokenGoods]:
-    """Return how people of a trade speak of its goods, by their names in the catalogue."""
+    """How people of a trade speak of its goods, by their names in the catalogue."""
     return {
         one.name: SpokenGoods(
             one,
@@ -111,7 +111,7 @@ def spoken_goods(trade: Trade) -> dict[str, SpokenGoods]:
 
 
 def speak_of_goods(text: str, goods: Mapping[str, SpokenGoods], values: Mapping[str, str]) -> str:
-    """Return a template in which placeholders of goods have become what a person would say.
+    """A template in which placeholders of goods have become what a person would say.
 
     `goods`: by the name of the placeholder; `values`: of all placeholders. A placeholder between
     quotation marks stays.

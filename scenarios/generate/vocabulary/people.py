@@ -65,7 +65,7 @@ class PersonName(str):
     __slots__ = ("first", "is_woman")
 
     def __new__(cls, person: Person) -> "PersonName":
-        """Return the name of a person."""
+        """The name of a person."""
         made = super().__new__(cls, person.name)
         made.first, made.is_woman = person.first, person.is_woman
         return made
@@ -121,7 +121,7 @@ _KINDS_OF_STREETS = ("Street", "Road", "Avenue", "Lane", "Drive", "Way", "Place"
 
 @cache
 def pools_of(locale: str) -> Pools:
-    """Return the pools of a locale such as "en_GB"; they are equal in every process."""
+    """The pools of a locale such as "en_GB"; they are equal in every process."""
     from faker import Faker  # imported late: 70 ms that only the making of worlds needs
 
     faker = Faker(locale)
@@ -171,7 +171,7 @@ def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def ascii_of(text: str) -> str:
-    """Return letters and digits in lower-case ASCII, for logins and e-mail addresses.
+    """Letters and digits in lower-case ASCII, for logins and e-mail addresses.
 
     Example: ascii_of("Müller-Lüdenscheidt") -> "mullerludenscheidt"
     """
@@ -192,7 +192,7 @@ class People:
         self._originals: dict[str, Person] = {}  # by the name of the person who resembles them
 
     def person(self) -> Person:
-        """Return a new person."""
+        """A new person."""
         rng, pools = self._rng, self._pools
         while True:
             first, last = rng.choice(pools.firsts), rng.choice(pools.lasts)
@@ -200,7 +200,7 @@ class People:
                 return self._new_person(first, last)
 
     def like(self, person: Person) -> Person:
-        """Return a new person whose name is easily mistaken for this person's."""
+        """A new person whose name is easily mistaken for this person's."""
         original = self._originals.get(person.name, person)
         for first, last in self._similar_names(original):
             if _login(first, last) not in self._logins:
@@ -210,7 +210,7 @@ class People:
         return self.person()
 
     def renamed(self, person: Person, first: str, last: str, email: str) -> Person:
-        """Return a person under another name, as a member of a family needs it."""
+        """A person under another name, as a member of a family needs it."""
         is_woman = first in self._pools.women
         renamed = msgspec.structs.replace(
             person, first=first, last=last, email=email, is_woman=is_woman
@@ -219,28 +219,28 @@ class People:
         return renamed
 
     def named(self, name: str) -> PersonName | None:
-        """Return the name of a person who was drawn; None: nobody is called so."""
+        """The name of a person who was drawn; None: nobody is called so."""
         person = self._by_name.get(name)
         return None if person is None else PersonName(person)
 
     def first(self) -> str:
-        """Return a first name."""
+        """A first name."""
         return self._rng.choice(self._pools.firsts)
 
     def last(self) -> str:
-        """Return a last name."""
+        """A last name."""
         return self._rng.choice(self._pools.lasts)
 
     def company(self) -> str:
-        """Return the name of a company."""
+        """The name of a company."""
         return self._rng.choice(self._pools.companies)
 
     def city(self) -> str:
-        """Return the name of a town."""
+        """The name of a town."""
         return self._rng.choice(self._pools.cities)
 
     def street(self) -> str:
-        """Return a house number and a street."""
+        """A house number and a street."""
         return f"{self._rng.randrange(1, 200)} {self._rng.choice(self._pools.streets)}"
 
     def _similar_names(self, person: Person) -> list[tuple[str, str]]:
@@ -284,7 +284,7 @@ def _login(first: str, last: str) -> str:
 
 
 def respellings(name: str) -> list[str]:
-    """Return other spellings of a surname: a sound spelt differently, a consonant doubled or made
+    """Other spellings of a surname: a sound spelt differently, a consonant doubled or made
     single. Empty where there is none.
 
     Example: "Griffin" -> ["Gryffin", "Griffyn", "Grifin"]

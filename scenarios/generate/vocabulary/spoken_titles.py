@@ -40,7 +40,7 @@ class SpokenTitle(str):
 
 
 def appointment_names() -> dict[str, str]:
-    """Return what people call appointments, by their titles."""
+    """What people call appointments, by their titles."""
     return _phrases().appointments
 
 

@@ -23,7 +23,7 @@ _BEGINS = re.compile(r"(?:^|[.!?]['\"”’)]*\s+|[“‘])$")
 
 
 def speak_of_teams(text: str, values: Mapping[str, str], names: Iterable[str]) -> str:
-    """Return a template with articles before the placeholders of these names where people say one.
+    """A template with articles before the placeholders of these names where people say one.
 
     Example: "Give it to {team}." -> "Give it to the {team}." where the team is the "Night crew".
     """

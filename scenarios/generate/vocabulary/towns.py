@@ -47,5 +47,5 @@ _TOWNS = {
 
 
 def towns_of(locale: str) -> tuple[str, ...]:
-    """Return the towns of a locale such as "en_GB". Raises KeyError for one that has none."""
+    """The towns of a locale such as "en_GB". Raises KeyError for one that has none."""
     return tuple(_TOWNS[locale].split())

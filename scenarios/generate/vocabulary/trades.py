@@ -59,7 +59,7 @@ class Trade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 @cache
 def trade(name: str) -> Trade:
-    """Return the trade of this name. Raises GenerateError when there is none, ModuleError when it
+    """The trade of this name. Raises GenerateError when there is none, ModuleError when it
     is broken."""
     path = FOLDER / f"{name}.toml"
     if name not in trade_names():
@@ -78,5 +78,5 @@ def trade(name: str) -> Trade:
 
 @cache
 def trade_names() -> tuple[str, ...]:
-    """Return the names of all trades, sorted."""
+    """The names of all trades, sorted."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))

@@ -34,7 +34,7 @@ from rehearsal_room.scenarios.synth.storage.output_folder import (
 )
 
 FILES = (SCENARIO, TASKS, DB, SAMPLE, SPEC, ENVS, SQL, CODE)
-Row = dict[str, Any]
+AwmRow = dict[str, Any]
 
 
 def write_awm(folder: SynthesisFolder) -> Path:
@@ -45,7 +45,7 @@ def write_awm(folder: SynthesisFolder) -> Path:
     pool = read_json(folder.path / "ideas.json", IdeaPool)
     if pool is None:
         raise SynthesisError(f"{folder.path / 'ideas.json'}: the file is missing")
-    rows: dict[str, list[Row]] = {name: [] for name in FILES}
+    rows: dict[str, list[AwmRow]] = {name: [] for name in FILES}
     for idea in pool.kept:
         if (folder.worlds / idea.key / "scenario.toml").is_file():
             scenario = read(folder.worlds / idea.key)
@@ -59,7 +59,7 @@ def write_awm(folder: SynthesisFolder) -> Path:
 
 def _rows(
     folder: SynthesisFolder, idea: ScenarioIdea, scenario: Scenario
-) -> Iterator[tuple[str, Row]]:
+) -> Iterator[tuple[str, AwmRow]]:
     """Yield the rows of one world, each with its file."""
     name = idea.key
     tables = _value(folder, name, "schema", tuple[AwmTable, ...])
@@ -93,7 +93,7 @@ def _rows(
             yield file, about | {"verification": {"code": text, "raw_response": ""}}
 
 
-def _scenario_row(idea: ScenarioIdea) -> Row:
+def _scenario_row(idea: ScenarioIdea) -> AwmRow:
     level = "high" if idea.score >= 8 else "medium" if idea.score >= 5 else "low"
     return {
         "name": idea.key,
@@ -107,7 +107,7 @@ def _scenario_row(idea: ScenarioIdea) -> Row:
     }
 
 
-def _sample_row(name: str, samples: tuple[AwmSample, ...]) -> Row:
+def _sample_row(name: str, samples: tuple[AwmSample, ...]) -> AwmRow:
     tables = [{"reasoning": "", **msgspec.to_builtins(sample)} for sample in samples]
     count = sum(len(sample.insert_statements) for sample in samples)
     return {
@@ -118,11 +118,11 @@ def _sample_row(name: str, samples: tuple[AwmSample, ...]) -> Row:
     }
 
 
-def _group(scenario: Scenario, tools: tuple[ToolDraft, ...]) -> Row:
+def _group(scenario: Scenario, tools: tuple[ToolDraft, ...]) -> AwmRow:
     return {"group_name": scenario.title, "endpoints": [_endpoint(tool) for tool in tools]}
 
 
-def _endpoint(tool: ToolDraft) -> Row:
+def _endpoint(tool: ToolDraft) -> AwmRow:
     parameters = {name: _parameter(parameter) for name, parameter in tool.parameters.items()}
     return {
         "path": f"/{tool.name}",
@@ -138,7 +138,7 @@ def _endpoint(tool: ToolDraft) -> Row:
     }
 
 
-def _parameter(parameter: ToolParameter) -> Row:
+def _parameter(parameter: ToolParameter) -> AwmRow:
     fields = {
         "type": parameter.type,
         "param_type": "body",

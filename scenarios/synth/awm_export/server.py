@@ -102,7 +102,7 @@ if __name__ == "__main__":
 def server_code(
     tools: str, specified: Sequence[ToolDraft] = (), *, title: str, clock: str, user: User
 ) -> str:
-    """Return the file for a package's tools.py. Parameters get the descriptions of `specified`."""
+    """The file for a package's tools.py. Parameters get the descriptions of `specified`."""
     parameters = {tool.name: tool.parameters for tool in specified}
     head = _HEAD.format(
         title=title, now=clock, user_id=user.id, user_name=user.name, user_role=user.role

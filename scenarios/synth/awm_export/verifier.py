@@ -107,7 +107,7 @@ def verify_task(initial_db_path, final_db_path):
 
 
 def verifier_codes(source: str, function: str, *, clock: str, user: User) -> tuple[str, str]:
-    """Return the two files, of kind `sql` and of kind `code`."""
+    """The two files, of kind `sql` and of kind `code`."""
     head = _HEAD.format(now=clock, user_id=user.id, user_name=user.name, user_role=user.role)
     own = _without_imports(ast.parse(merge_python([source])))
     shared = "\n\n".join([head, _checks(), own]) + _JUDGED.format(function=function)

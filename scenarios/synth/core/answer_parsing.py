@@ -23,7 +23,7 @@ class UnreadableAnswer(Exception):
 
 
 def json_of(text: str, kind: type[T]) -> T:
-    """Return the value in an answer: bare, in a code block, with text around it, or wrapped in an
+    """The value in an answer: bare, in a code block, with text around it, or wrapped in an
     object with one field. Raises UnreadableAnswer.
 
     Example: json_of('Here:\\n```json\\n{"score": 8,}\\n```', Score) -> Score(8)
@@ -44,7 +44,7 @@ def json_of(text: str, kind: type[T]) -> T:
 
 
 def code_of(text: str) -> str:
-    """Return the Python in an answer: in a code block (the longest of several), in a field of an
+    """The Python in an answer: in a code block (the longest of several), in a field of an
     object, or the whole answer. Raises UnreadableAnswer.
 
     Example: code_of("Sure:\\n```python\\nx = 1\\n```\\nDone.") -> "x = 1\\n"

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from rehearsal_room.scenarios.core.short_text import shortened
-from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, RequestPurpose
 
 T = TypeVar("T")
 TRIES = 5  # as in AWM: the first answer and four corrections
@@ -53,17 +53,17 @@ class PromptedStage(Protocol[T]):
     """A stage of the synthesis: its prompt, the check of an answer, and its correction."""
 
     @property
-    def purpose(self) -> Purpose:
+    def purpose(self) -> RequestPurpose:
         """The purpose of the stage's requests."""
 
     def prompt(self) -> tuple[PromptMessage, ...]:
-        """Return the messages of the first request."""
+        """The messages of the first request."""
 
     async def check(self, text: str) -> CheckedAnswer[T]:
         """Check an answer."""
 
     def correction(self, problems: str) -> tuple[PromptMessage, ...]:
-        """Return the messages that report an answer's problems."""
+        """The messages that report an answer's problems."""
 
 
 async def ask_until_valid(
@@ -108,7 +108,7 @@ def _rank(checked: CheckedAnswer[T]) -> tuple[bool, bool, int]:
 
 
 def summarize_faults(faults: Sequence[str]) -> tuple[str, ...]:
-    """Return a short form of the faults: faults that differ only in numbers appear once.
+    """A short form of the faults: faults that differ only in numbers appear once.
 
     Example: ("row 1 is bad", "row 2 is bad", "no table") -> ("row 1 is bad (and 1 like it)", …)
     """
@@ -126,10 +126,10 @@ def summarize_faults(faults: Sequence[str]) -> tuple[str, ...]:
 
 
 def bullet_list(lines: Sequence[str]) -> str:
-    """Return the lines as a list with dashes."""
+    """The lines as a list with dashes."""
     return "\n".join(f"- {line}" for line in lines)
 
 
 def request_seed(seed: int, *about: object) -> int:
-    """Return the seed of one request: equal for equal requests of one synthesis."""
+    """The seed of one request: equal for equal requests of one synthesis."""
     return crc32(" ".join(map(str, (seed, *about))).encode()) >> 1

@@ -24,14 +24,14 @@ _FORBIDDEN = frozenset(
 
 
 def code_faults(source: str, imports: frozenset[str]) -> list[str]:
-    """Return the faults of a file: syntax, imports, names that give access to the outside."""
+    """The faults of a file: syntax, imports, names that give access to the outside."""
     if fault := python_fault(source):
         return [fault]
     return list(_faults(ast.parse(source), imports))
 
 
 def verifier_faults(source: str, function: str) -> list[str]:
-    """Return the faults of a file that must define exactly one function, of this name."""
+    """The faults of a file that must define exactly one function, of this name."""
     if faults := code_faults(source, VERIFIER_IMPORTS):
         return faults
     faults, found = [], []

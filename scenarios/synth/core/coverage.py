@@ -16,7 +16,7 @@ UNNAMED = "no core functions are named: rules and tasks cannot be compared with 
 
 
 def plan_faults(plan: TaskPlan) -> list[str]:
-    """Return what a plan lacks: names that are none, functions without a task, rules without a
+    """What a plan lacks: names that are none, functions without a task, rules without a
     function, and numbers of rules that do not exist."""
     faults = [
         f"task {task.id}: there is no rule {task.rule}, only {len(plan.rules)}"
@@ -47,7 +47,7 @@ def plan_faults(plan: TaskPlan) -> list[str]:
 
 
 def named_functions(plan: TaskPlan) -> tuple[str, ...]:
-    """Return every function that the plan names, each once, core functions first."""
+    """Every function that the plan names, each once, core functions first."""
     names = [*plan.functions]
     names += [name for rule in plan.rules for name in rule.functions]
     names += [name for task in plan.tasks for name in task.functions]
@@ -55,7 +55,7 @@ def named_functions(plan: TaskPlan) -> tuple[str, ...]:
 
 
 def missing_functions(plan: TaskPlan, tools: Collection[str]) -> list[str]:
-    """Return a fault for each function that the plan names and the specification lacks."""
+    """A fault for each function that the plan names and the specification lacks."""
     return [
         f"there is no function {name}: {'; '.join(_needed_by(plan, name))}"
         for name in named_functions(plan)
@@ -64,7 +64,7 @@ def missing_functions(plan: TaskPlan, tools: Collection[str]) -> list[str]:
 
 
 def describe_functions(plan: TaskPlan) -> list[str]:
-    """Return a line for each function that the plan names.
+    """A line for each function that the plan names.
 
     Example: "waive_fine: it is a core function; rule 8 is about it"
     """
@@ -82,7 +82,7 @@ def _needed_by(plan: TaskPlan, name: str) -> Iterator[str]:
 
 
 def uncovered(plan: TaskPlan, proven: Collection[ProvenTask]) -> tuple[str, ...]:
-    """Return the core functions that no proved task practises: no oracle calls them, and no decline
+    """The core functions that no proved task practises: no oracle calls them, and no decline
     asks for them."""
     called = {call.name for each in proven for call in each.oracle}
     asked = {name for each in proven if each.task.kind == "decline" for name in each.task.functions}

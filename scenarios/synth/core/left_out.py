@@ -14,7 +14,7 @@ from rehearsal_room.scenarios.synth.core.world_drafts import WorldDraft
 
 
 def leave_out(draft: WorldDraft, names: Collection[str]) -> WorldDraft:
-    """Return the draft without these tools, except those that cannot be renamed safely."""
+    """The draft without these tools, except those that cannot be renamed safely."""
     code = as_helpers(draft.code, names)
     kept = functions_of(code)
     tools = tuple(tool for tool in draft.tools if tool.name in kept)
@@ -22,12 +22,12 @@ def leave_out(draft: WorldDraft, names: Collection[str]) -> WorldDraft:
 
 
 def functions_of(code: str) -> set[str]:
-    """Return the names of a file's functions."""
+    """The names of a file's functions."""
     return {node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
 
 
 def as_helpers(code: str, names: Collection[str]) -> str:
-    """Return the code with these functions as helpers: an underscore before their names. A name
+    """The code with these functions as helpers: an underscore before their names. A name
     that is also a variable or a parameter stays.
 
     Example: as_helpers("def f(db: Db): return g(db)", {"g"}) -> "def f(db: Db): return _g(db)"

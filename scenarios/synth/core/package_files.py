@@ -48,12 +48,12 @@ class SqlScript(msgspec.Struct, frozen=True):
     lines: tuple[int, ...]
 
     def statement_at(self, line: int) -> int:
-        """Return the number (from 1) of the statement that contains a line; 0: none does."""
+        """The number (from 1) of the statement that contains a line; 0: none does."""
         return sum(start <= line for start in self.lines)
 
 
 def script_of(statements: Iterable[str]) -> SqlScript:
-    """Return a script of these statements.
+    """A script of these statements.
 
     Example: ("A", "B\\nC") -> SqlScript("A;\\n\\nB\\nC;\\n\\n", (1, 3))
     """
@@ -67,7 +67,7 @@ def script_of(statements: Iterable[str]) -> SqlScript:
 
 
 def package_texts(draft: WorldDraft) -> dict[str, str]:
-    """Return the text of each of the package's files, by file name."""
+    """The text of each of the package's files, by file name."""
     head = {
         "name": draft.idea.key,
         "title": draft.idea.name.strip(),
@@ -94,7 +94,7 @@ def package_texts(draft: WorldDraft) -> dict[str, str]:
 
 
 def unproven(task: TaskDraft, verifier: str = "") -> ProvenTask:
-    """Return a task whose verifier is being tried out: it has no oracle yet."""
+    """A task whose verifier is being tried out: it has no oracle yet."""
     source = verifier or _UNWRITTEN_VERIFIER.format(function=task.function)
     return ProvenTask(task, source, (), "unknown", "simple", 0, 0)
 
@@ -115,7 +115,7 @@ def _task(proven: ProvenTask) -> dict[str, Any]:
 
 
 def merge_python(sources: Sequence[str]) -> str:
-    """Return several files as one: their imports, without duplicates, then their functions.
+    """Several files as one: their imports, without duplicates, then their functions.
 
     The sources were checked: they contain only imports, and functions with different names. A name
     that is imported from different modules, or is also the name of a function, is imported inside

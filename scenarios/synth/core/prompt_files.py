@@ -26,7 +26,7 @@ _PART = re.compile(r"^--- (system|user) *\n", re.M)
 _FIELD = re.compile(r"\{\{(\w+)\}\}")
 
 
-class Prompt:
+class PromptFile:
     """One prompt file. Raises SynthesisError naming the file."""
 
     def __init__(self, path: Path, fields: frozenset[str] | None = None) -> None:
@@ -49,7 +49,7 @@ class Prompt:
             raise SynthesisError(f"{path}: {{{{{unknown[0]}}}}} is not known here; known: {known}")
 
     def messages(self, values: Mapping[str, object]) -> tuple[PromptMessage, ...]:
-        """Return the messages with values in place of fields; fields inside a value stay."""
+        """The messages with values in place of fields; fields inside a value stay."""
         return tuple(
             PromptMessage(
                 "system" if role == "system" else "user",
@@ -63,7 +63,7 @@ class Prompts:
     """All prompts, those of the folder and for the rest the bundled ones. Raises SynthesisError."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        bundled = {name: Prompt(FOLDER / f"{name}.md") for name in NAMES}
+        bundled = {name: PromptFile(FOLDER / f"{name}.md") for name in NAMES}
         self._prompts = dict(bundled)
         if folder is None:
             return
@@ -73,14 +73,14 @@ class Prompts:
             if path.stem not in bundled:
                 hint = did_you_mean(path.stem, NAMES) or f"; known: {', '.join(NAMES)}"
                 raise SynthesisError(f"{path}: no stage has a prompt of this name{hint}")
-            self._prompts[path.stem] = Prompt(path, bundled[path.stem].fields)
+            self._prompts[path.stem] = PromptFile(path, bundled[path.stem].fields)
 
     def messages(self, name: str, /, **values: object) -> tuple[PromptMessage, ...]:
-        """Return the messages of a prompt."""
+        """The messages of a prompt."""
         return self._prompts[name].messages(values)
 
     def version(self, name: str) -> str:
-        """Return a prompt's version and digest.
+        """A prompt's version and digest.
 
         Example: "1 (9f86d081884c7d65)"
         """

@@ -23,7 +23,7 @@ class PromptMessage(msgspec.Struct, frozen=True):
     text: str
 
 
-class Purpose(msgspec.Struct, frozen=True):
+class RequestPurpose(msgspec.Struct, frozen=True):
     """The purpose of a request; the ledger books its cost under it."""
 
     stage: str  # classify, invent, tasks, schema, data, tools, code, verify, solve or embed
@@ -41,12 +41,12 @@ class AuthorModel(Protocol):
     """The model that writes worlds."""
 
     async def answer(
-        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+        self, messages: Sequence[PromptMessage], purpose: RequestPurpose, *, seed: int
     ) -> ModelAnswer:
-        """Return the model's answer. Raises OutOfBudget, and SynthesisError when it gives none."""
+        """The model's answer. Raises OutOfBudget, and SynthesisError when it gives none."""
 
-    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
-        """Return a vector for each text, for comparing texts. Raises like `answer`."""
+    async def embed(self, texts: Sequence[str], purpose: RequestPurpose) -> list[list[float]]:
+        """A vector for each text, for comparing texts. Raises like `answer`."""
 
 
 class ToolShape(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ class HostedDraft(Protocol):
         """The tools."""
 
     def rows(self) -> dict[str, list[Row]]:
-        """Return the rows of the start state by table."""
+        """The rows of the start state by table."""
 
     async def probe(self, *, seed: int) -> ProbeResult:
         """Call every tool with varied arguments."""
@@ -168,4 +168,4 @@ class DraftHost(Protocol):
     """Hosts the packages of worlds that are being written."""
 
     def host(self, scenario: Scenario) -> AbstractAsyncContextManager[HostedDraft]:
-        """Return the package, hosted for the length of the block. Entering raises Unhostable."""
+        """The package, hosted for the length of the block. Entering raises Unhostable."""

@@ -14,7 +14,7 @@ from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedS
 
 
 def read_seeds(path: Path) -> tuple[SeedScenario, ...]:
-    """Return the seeds of a file. Raises SynthesisError naming file, line and field."""
+    """The seeds of a file. Raises SynthesisError naming file, line and field."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as exc:

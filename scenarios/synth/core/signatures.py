@@ -25,7 +25,7 @@ class _Edit(NamedTuple):
 
 
 def described(code: str, tools: Sequence[ToolDraft]) -> str:
-    """Return the code with the descriptions and ranges of its tools' parameters.
+    """The code with the descriptions and ranges of its tools' parameters.
 
     Example: "def extend(db: Db, days: int)" -> "def extend(db: Db, days: Annotated[int,
     Meta(ge=1, le=7, description="Days to add.")])", with two imports before the first function

@@ -28,14 +28,14 @@ class StatementFault(msgspec.Struct, frozen=True):
     error: str
 
     def describe(self) -> str:
-        """Return the fault in words."""
+        """The fault in words."""
         return f"{self.file} statement {self.number}: {self.error}" if self.number else self.error
 
 
 async def find_statement_faults(
     host: DraftHost, draft: WorldDraft, folder: Path
 ) -> list[StatementFault]:
-    """Return all failing statements (at most 20).
+    """All failing statements (at most 20).
 
     A failing statement is left out and the rest is executed again, until all faults are known. The
     package is written to `folder`. Raises Unhostable for faults outside of the SQL.

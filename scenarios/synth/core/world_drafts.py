@@ -12,7 +12,7 @@ import msgspec
 from rehearsal_room.scenarios.awm.names import normalize_name, package_name
 from rehearsal_room.scenarios.format import AwmSample, AwmTable, Call, Difficulty
 
-Kind = Literal["change", "question", "decline"]
+DraftKind = Literal["change", "question", "decline"]
 
 
 class SeedScenario(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class TaskDraft(msgspec.Struct, frozen=True):
     """A task that is not proved yet."""
 
     id: str
-    kind: Kind
+    kind: DraftKind
     instruction: str
     functions: tuple[str, ...] = ()  # that it uses, or in a decline asks for
     rule: int = 0  # of a decline: the number of the rule that forbids it; 0: it is not known
@@ -146,7 +146,7 @@ class WorldDraft(msgspec.Struct, frozen=True):
 
 
 def slug(text: str) -> str:
-    """Return a task's id for a text.
+    """A task's id for a text.
 
     Example: "Refund the late parcel!" -> "refund-the-late-parcel"
     """

@@ -60,11 +60,11 @@ class CodeStage(DraftStage):
         return {**super()._fields(), "tools": tools_json(self._draft.tools)}
 
     def correction(self, problems: str) -> tuple[PromptMessage, ...]:
-        """Return the messages that report problems; unproven tools may be proved by calls."""
+        """The messages that report problems; unproven tools may be proved by calls."""
         return self.request_for_proofs(problems) if self._code else super().correction(problems)
 
     def request_for_proofs(self, problems: str) -> tuple[PromptMessage, ...]:
-        """Return the messages that ask for calls of unproven tools, or for their correction."""
+        """The messages that ask for calls of unproven tools, or for their correction."""
         code = f"The file so far:\n```python\n{self._code}```" if self._only_calls else ""
         fields = {**self._fields(), "problems": problems, "code": code}
         return self._prompts.messages("prove", **fields)
@@ -127,7 +127,7 @@ def _last_lines(results: Sequence[CallResult]) -> str:
 
 
 def differences(specified: Sequence[ToolDraft], hosted: Sequence[ToolShape]) -> list[str]:
-    """Return the differences between the specified and the hosted tools."""
+    """The differences between the specified and the hosted tools."""
     shapes = {tool.name: tool for tool in hosted}
     faults = [f"there is no function {tool.name}" for tool in specified if tool.name not in shapes]
     known = {tool.name for tool in specified}

@@ -14,7 +14,7 @@ from rehearsal_room.scenarios.synth.core.protocols import (
     CallResult,
     DraftHost,
     PromptMessage,
-    Purpose,
+    RequestPurpose,
 )
 from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, ToolDraft, WorldDraft
 
@@ -30,7 +30,7 @@ class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: int = 35
 
     def stated(self, name: str) -> str:
-        """Return the range of a size, as prompts state it.
+        """The range of a size, as prompts state it.
 
         Example: Sizes(tables=18).stated("tables") -> "about 18 (9 to 27)"
         """
@@ -38,7 +38,7 @@ class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"about {getattr(self, name)} ({low} to {high})"
 
     def notes(self, name: str, found: int) -> tuple[str, ...]:
-        """Return a note on a size outside of its range; it is not a fault."""
+        """A note on a size outside of its range; it is not a fault."""
         low, high = self._range(name)
         return () if low <= found <= high else (f"expected {low} to {high} {name}, found {found}",)
 
@@ -47,7 +47,7 @@ class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max(1, size // 2), size + size // 2
 
 
-class Stage:
+class SynthesisStage:
     """The base of the stages. `name` is also the name of the stage's prompt."""
 
     name = ""
@@ -55,14 +55,14 @@ class Stage:
     def __init__(self, idea: ScenarioIdea, prompts: Prompts) -> None:
         self._idea = idea
         self._prompts = prompts
-        self.purpose = Purpose(self.name, idea.key)
+        self.purpose = RequestPurpose(self.name, idea.key)
 
     def prompt(self) -> tuple[PromptMessage, ...]:
-        """Return the messages of the first request."""
+        """The messages of the first request."""
         return self._prompts.messages(self.name, **self._fields())
 
     def correction(self, problems: str) -> tuple[PromptMessage, ...]:
-        """Return the messages that report an answer's problems."""
+        """The messages that report an answer's problems."""
         return self._prompts.messages("feedback", problems=problems)
 
     def _fields(self) -> Mapping[str, object]:
@@ -74,7 +74,7 @@ class Stage:
         }
 
 
-class DraftStage(Stage):
+class DraftStage(SynthesisStage):
     """A stage that extends a draft. Its packages are written to `folder` and hosted by `host`."""
 
     def __init__(
@@ -102,12 +102,12 @@ class DraftStage(Stage):
 
 
 def tools_json(tools: Sequence[ToolDraft]) -> str:
-    """Return the tools in the form that models see: fields and parameters in their order."""
+    """The tools in the form that models see: fields and parameters in their order."""
     return msgspec.json.format(msgspec.json.encode(tools), indent=1).decode()
 
 
 def call_line(result: CallResult) -> str:
-    """Return a call and its result in one line, long results shortened.
+    """A call and its result in one line, long results shortened.
 
     Example: get_order({"order_id":7}) -> Error: There is no order 7.
     """

@@ -132,7 +132,7 @@ class DataStage(DraftStage):
         return {**super()._fields(), "rows": self._sizes.stated("rows")}
 
     def correction(self, problems: str) -> tuple[PromptMessage, ...]:
-        """Return the messages with the failing statements, to be repaired one by one."""
+        """The messages with the failing statements, to be repaired one by one."""
         if not self._failing:
             return super().correction(problems)
         statements = [text for sample in self._last for text in sample.insert_statements]

@@ -20,7 +20,7 @@ from rehearsal_room.scenarios.errors import OutOfBudget, SynthesisError
 from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
 from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer, ask_until_valid
 from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
-from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, RequestPurpose
 from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
 from rehearsal_room.scenarios.synth.storage.output_folder import (
     SynthesisFolder,
@@ -93,7 +93,7 @@ class _Invented(msgspec.Struct):
 
 
 def classify_prompt(seed: SeedScenario, prompts: Prompts) -> tuple[PromptMessage, ...]:
-    """Return the messages that ask whether a scenario can be written as a world."""
+    """The messages that ask whether a scenario can be written as a world."""
     return prompts.messages("classify", name=seed.name, description=seed.description)
 
 
@@ -103,7 +103,7 @@ class _ClassifyStage:
     def __init__(self, seed: SeedScenario, prompts: Prompts) -> None:
         self._seed = seed
         self._prompts = prompts
-        self.purpose = Purpose("classify", ScenarioIdea(seed.name, "").key)
+        self.purpose = RequestPurpose("classify", ScenarioIdea(seed.name, "").key)
 
     def prompt(self) -> tuple[PromptMessage, ...]:
         return classify_prompt(self._seed, self._prompts)
@@ -125,7 +125,7 @@ class _InventStage:
     """Inventing new scenarios."""
 
     def __init__(
-        self, purpose: Purpose, messages: tuple[PromptMessage, ...], prompts: Prompts
+        self, purpose: RequestPurpose, messages: tuple[PromptMessage, ...], prompts: Prompts
     ) -> None:
         self.purpose = purpose
         self._messages = messages
@@ -212,7 +212,7 @@ class IdeaGatherer:
 
         async def invent(number: int) -> list[SeedScenario]:
             rng = Random(f"{self._seed} {pool.rounds} {number}")
-            purpose = Purpose("invent", f"round {pool.rounds}.{number}")
+            purpose = RequestPurpose("invent", f"round {pool.rounds}.{number}")
             messages = self._question(rng, min(_BATCH, missing + 1))
             stage = _InventStage(purpose, messages, self._prompts)
             outcome = await ask_until_valid(self._author, stage, tries=self._tries, seed=self._seed)
@@ -293,7 +293,7 @@ class IdeaGatherer:
             " ".join([idea.name, idea.description[:500], *idea.categories, *idea.features[:5]])
             for idea in ideas
         ]
-        return await self._author.embed(texts, Purpose("embed"))
+        return await self._author.embed(texts, RequestPurpose("embed"))
 
 
 def _idea_or_refusal(
@@ -316,7 +316,7 @@ def _idea_or_refusal(
 
 
 async def map_concurrently(work: Callable[[T], Awaitable[R]], subjects: Sequence[T]) -> list[R]:
-    """Return the results of concurrent work, in the order of the subjects.
+    """The results of concurrent work, in the order of the subjects.
 
     The first failure cancels the rest and is raised unchanged. When the budget is exhausted, the
     work that is in flight, and paid for, may finish first.

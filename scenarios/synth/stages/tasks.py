@@ -12,7 +12,7 @@ from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer
 from rehearsal_room.scenarios.synth.core.coverage import UNNAMED, plan_faults
 from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
 from rehearsal_room.scenarios.synth.core.world_drafts import (
-    Kind,
+    DraftKind,
     RuleDraft,
     ScenarioIdea,
     TaskDraft,
@@ -20,7 +20,7 @@ from rehearsal_room.scenarios.synth.core.world_drafts import (
     UserDraft,
     slug,
 )
-from rehearsal_room.scenarios.synth.stages.common import Stage
+from rehearsal_room.scenarios.synth.stages.common import SynthesisStage
 from rehearsal_room.scenarios.text_similarity import cosine, embed
 from rehearsal_room.scenarios.value_checks import TASK_ID
 
@@ -33,7 +33,7 @@ _SAME_TASK = 0.92  # cosine above which two instructions count as the same task
 class _TaskAnswer(msgspec.Struct):
     instruction: str
     id: str = ""
-    kind: Kind = "change"
+    kind: DraftKind = "change"
     functions: list[str] = []
     rule: int | None = None
 
@@ -50,7 +50,7 @@ class _TasksAnswer(msgspec.Struct):
     functions: list[str] = []
 
 
-class TasksStage(Stage):
+class TasksStage(SynthesisStage):
     """The user, the rules and the tasks."""
 
     name = "tasks"

@@ -107,11 +107,11 @@ class SynthesisFolder:
                 )
 
     def stage_file(self, world: str, stage: str) -> Path:
-        """Return the path of a stage's record."""
+        """The path of a stage's record."""
         return self.path / "stages" / world / f"{stage}.json"
 
     def drafts(self, world: str) -> Path:
-        """Return the folder for the packages of a world that is being written."""
+        """The folder for the packages of a world that is being written."""
         return self.path / ".drafts" / world
 
     def clear_drafts(self, world: str) -> None:
@@ -122,7 +122,7 @@ class SynthesisFolder:
             parent.rmdir()
 
     def record(self, world: str, stage: str) -> StageRecord | None:
-        """Return a stage's record; None: there is none."""
+        """A stage's record; None: there is none."""
         return read_json(self.stage_file(world, stage), StageRecord)
 
     def save(self, world: str, record: StageRecord, stage: str = "") -> None:
@@ -131,12 +131,12 @@ class SynthesisFolder:
 
 
 def input_digest(*parts: Any) -> str:
-    """Return a digest of a stage's inputs, equal for equal data in an equal order."""
+    """A digest of a stage's inputs, equal for equal data in an equal order."""
     return blake2b(_encode(parts), digest_size=12).hexdigest()
 
 
 def record_value(record: StageRecord, kind: type[T], file: Path) -> T:
-    """Return a record's value. Raises SynthesisError naming the file and the field."""
+    """A record's value. Raises SynthesisError naming the file and the field."""
     try:
         return msgspec.convert(record.value, kind)
     except msgspec.ValidationError as exc:
@@ -144,7 +144,7 @@ def record_value(record: StageRecord, kind: type[T], file: Path) -> T:
 
 
 def read_json(file: Path, kind: type[T]) -> T | None:
-    """Return a file's value; None: there is no file. Raises SynthesisError."""
+    """A file's value; None: there is no file. Raises SynthesisError."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
     except FileNotFoundError:

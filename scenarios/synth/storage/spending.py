@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.scenarios.errors import SynthesisError
-from rehearsal_room.scenarios.synth.core.protocols import Purpose
+from rehearsal_room.scenarios.synth.core.protocols import RequestPurpose
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,12 +21,12 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = 0.0
 
     @property
-    def purpose(self) -> Purpose:
+    def purpose(self) -> RequestPurpose:
         """The purpose of the request."""
-        return Purpose(self.stage, self.about)
+        return RequestPurpose(self.stage, self.about)
 
 
-class Ledger:
+class SpendingLedger:
     """The ledger file. A last line that a kill cut off is dropped. Raises SynthesisError."""
 
     def __init__(self, path: Path) -> None:

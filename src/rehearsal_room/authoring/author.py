@@ -24,12 +24,12 @@ from rehearsal_room.harness.chat.client import transport_of
 from rehearsal_room.harness.chat.metered import (
     Charge,
     MeteredClient,
+    ModelRequest,
     NoAnswer,
-    Request,
     replace_surrogates,
 )
 from rehearsal_room.harness.chat.prices import Prices
-from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.server_features import ServerFeatures
 from rehearsal_room.harness.chat.transport import Endpoint
 from rehearsal_room.harness.chat.wire import RequestWriter, is_context_overflow
@@ -43,8 +43,8 @@ from rehearsal_room.harness.policies.openai import (
     request_fields,
 )
 from rehearsal_room.scenarios.errors import OutOfBudget, SynthesisError
-from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
-from rehearsal_room.scenarios.synth.storage.spending import Ledger, LedgerEntry
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, RequestPurpose
+from rehearsal_room.scenarios.synth.storage.spending import LedgerEntry, SpendingLedger
 from rehearsal_room.scenarios.text_similarity import embed
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
@@ -81,7 +81,7 @@ class ModelAuthor(AsyncContextManagerMixin):
         *,
         prices: Prices,
         budget: Budget,
-        ledger: Ledger,
+        ledger: SpendingLedger,
         embeddings: str = "",
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -113,7 +113,7 @@ class ModelAuthor(AsyncContextManagerMixin):
             yield self
 
     async def answer(
-        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+        self, messages: Sequence[PromptMessage], purpose: RequestPurpose, *, seed: int
     ) -> ModelAnswer:
         """An answer. Raises OutOfBudget and SynthesisError."""
         sent = tuple(Message(turn.role, replace_surrogates(turn.text)) for turn in messages)
@@ -127,7 +127,7 @@ class ModelAuthor(AsyncContextManagerMixin):
             return ModelAnswer("", "the answer is empty")
         return ModelAnswer(reply.text)
 
-    async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
+    async def reply(self, window: Window, purpose: RequestPurpose, *, seed: int) -> Reply:
         """A reply, with tool calls where the window has tools. Raises Unanswerable, OutOfBudget
         and SynthesisError."""
         question = _AuthorQuestion(self._settings, self._endpoint, window, seed)
@@ -144,7 +144,7 @@ class ModelAuthor(AsyncContextManagerMixin):
             raise Unanswerable(f"the server filters it: {failure.message}")
         raise self._error(outcome, self._settings.model)
 
-    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: RequestPurpose) -> list[list[float]]:
         """A vector for each text, by the endpoint or computed here. Raises OutOfBudget and
         SynthesisError."""
         if not self._embeds:
@@ -154,18 +154,18 @@ class ModelAuthor(AsyncContextManagerMixin):
             vectors += await self._embed(texts[start : start + _MAX_TEXTS], purpose)
         return vectors
 
-    async def _embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
+    async def _embed(self, texts: Sequence[str], purpose: RequestPurpose) -> list[list[float]]:
         model = self._embedder.model
         body = msgspec.json.encode({"model": model, "input": list(map(replace_surrogates, texts))})
 
         def usage_of(answer: bytes) -> Usage:
             found = _read_embeddings(answer, len(texts))
-            tokens = 0 if isinstance(found, Failure) else found.usage.prompt_tokens
+            tokens = 0 if isinstance(found, AttemptFailure) else found.usage.prompt_tokens
             return Usage(prompt_tokens=tokens or _count_tokens(body.decode()))
 
-        def read(answer: bytes) -> list[list[float]] | Failure:
+        def read(answer: bytes) -> list[list[float]] | AttemptFailure:
             found = _read_embeddings(answer, len(texts))
-            return found if isinstance(found, Failure) else found.vectors()
+            return found if isinstance(found, AttemptFailure) else found.vectors()
 
         try:
             outcome = await self._embedder.post(body, read, self._entry(purpose), usage_of=usage_of)
@@ -175,7 +175,7 @@ class ModelAuthor(AsyncContextManagerMixin):
             raise self._error(outcome, model)
         return outcome
 
-    def _entry(self, purpose: Purpose) -> Callable[[Charge], None]:
+    def _entry(self, purpose: RequestPurpose) -> Callable[[Charge], None]:
         """What enters a request for this purpose in the ledger; refused requests cost nothing."""
 
         def enter(charge: Charge) -> None:
@@ -211,18 +211,18 @@ class _AuthorQuestion:
         self._window = window
         self._seed = seed
 
-    def request(self, features: ServerFeatures) -> Request:
+    def request(self, features: ServerFeatures) -> ModelRequest:
         """See Question."""
         fields = features.apply(request_fields(self._settings, self._endpoint.base_url))
         seed = self._seed % _NUM_SEEDS if features.seed else None
         body = RequestWriter(fields).body(self._window, seed=seed)
-        return Request(body, self._settings.max_tokens or 0)
+        return ModelRequest(body, self._settings.max_tokens or 0)
 
-    def read(self, reply: Reply) -> Reply | Failure:
+    def read(self, reply: Reply) -> Reply | AttemptFailure:
         """See Question."""
         return reply
 
-    def is_hopeless(self, failure: Failure) -> bool:
+    def is_hopeless(self, failure: AttemptFailure) -> bool:
         """See Question."""
         return is_context_overflow(failure) or failure.code in _FILTERED
 
@@ -245,14 +245,14 @@ class _Embeddings(msgspec.Struct):
         return [vector.embedding for vector in sorted(self.data, key=lambda vector: vector.index)]
 
 
-def _read_embeddings(answer: bytes, count: int) -> _Embeddings | Failure:
+def _read_embeddings(answer: bytes, count: int) -> _Embeddings | AttemptFailure:
     try:
         found = msgspec.json.decode(answer, type=_Embeddings)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        return Failure("malformed", f"the answer contains no vectors: {exc}")
+        return AttemptFailure("malformed", f"the answer contains no vectors: {exc}")
     lengths = {len(vector.embedding) for vector in found.data}
     if len(found.data) != count or len(lengths) != 1:
-        return Failure(
+        return AttemptFailure(
             "malformed", f"{count} texts were sent, but {len(found.data)} vectors were returned"
         )
     return found

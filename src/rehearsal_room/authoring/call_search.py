@@ -89,7 +89,7 @@ _ABSENT = object()  # in place of a value: the argument is left out
 
 
 def plain_refusal(refusal: str) -> str:
-    """Return a refusal without what differs between calls.
+    """A refusal without what differs between calls.
 
     Example: "Order 7 is 'open'." -> "Order # is #."
     """

@@ -11,7 +11,7 @@ from statistics import median
 import msgspec
 
 from rehearsal_room.authoring.metrics import TaskFigures, WorldFigures, verb_of
-from rehearsal_room.authoring.plays import Play
+from rehearsal_room.authoring.plays import PlayerResult
 from rehearsal_room.authoring.task_texts import TextFigures, most_frequent, text_figures
 from rehearsal_room.judge.gate.core.near_duplicates import THRESHOLD, near_duplicates, nearest
 
@@ -32,7 +32,7 @@ class Spread(msgspec.Struct, frozen=True):
     counts: dict[int, int]  # number -> how often it occurs
 
 
-class Share(msgspec.Struct, frozen=True):
+class TaskShare(msgspec.Struct, frozen=True):
     """`count` of the `of` tasks for which it is known."""
 
     count: int
@@ -73,7 +73,7 @@ class CatalogueFigures(msgspec.Struct, frozen=True):
     module_pairs: tuple[tuple[str, str, int], ...]  # for each pair, the worlds that have both
     module_combinations: int  # distinct ones
     verbs: dict[str, int]  # tools by the first word of their names
-    shares: dict[str, Share]  # of tasks
+    shares: dict[str, TaskShare]  # of tasks
     lookups: Spread  # calls before the first that writes; tasks that change something
     distances: Spread  # the most turns between seeing a value and writing it; the same tasks
     similarity: Similarity
@@ -81,14 +81,14 @@ class CatalogueFigures(msgspec.Struct, frozen=True):
     situations: int = 0  # templates of procedural tasks that occur
     most_frequent_situation: tuple[str, float] = ("", 0.0)  # with its share of those tasks
     voices: dict[str, int] = {}  # who speaks -> procedural tasks
-    plays: dict[str, tuple[Play, ...]] = {}  # world -> who played its tasks
+    plays: dict[str, tuple[PlayerResult, ...]] = {}  # world -> who played its tasks
     unread: tuple[Unread, ...] = ()
 
 
 def catalogue_figures(
     worlds: Sequence[WorldFigures], unread: Sequence[Unread] = ()
 ) -> CatalogueFigures:
-    """Return the figures of one or more worlds; their order does not matter."""
+    """The figures of one or more worlds; their order does not matter."""
     worlds = sorted(worlds, key=lambda world: world.name)
     tasks = [task for world in worlds for task in world.tasks]
     sources = _counts(str(world.source) for world in worlds)
@@ -131,7 +131,7 @@ def title_of(figures: CatalogueFigures) -> str:
 
 
 def spread_of(numbers: Iterable[int | None]) -> Spread:
-    """Return the distribution of the numbers; None is left out."""
+    """The distribution of the numbers; None is left out."""
     known = sorted(number for number in numbers if number is not None)
     if not known:
         return Spread(None, None, None, {})
@@ -174,8 +174,8 @@ def _pairs(worlds: Sequence[WorldFigures]) -> tuple[tuple[str, str, int], ...]:
     return tuple((*pair, counts[pair]) for pair in combinations(names, 2))
 
 
-def _shares(tasks: Sequence[TaskFigures]) -> dict[str, Share]:
-    """Return the shares of tasks, in the order in which they are shown."""
+def _shares(tasks: Sequence[TaskFigures]) -> dict[str, TaskShare]:
+    """The shares of tasks, in the order in which they are shown."""
     found = {
         "to be declined, whole or in part": [
             task.forbidden for task in tasks if task.forbidden is not None
@@ -201,7 +201,7 @@ def _shares(tasks: Sequence[TaskFigures]) -> dict[str, Share]:
             task.tables > 1 for task in tasks if task.tables is not None
         ],
     }
-    return {name: Share(sum(known), len(known)) for name, known in found.items() if known}
+    return {name: TaskShare(sum(known), len(known)) for name, known in found.items() if known}
 
 
 def _similarity(worlds: Sequence[WorldFigures]) -> Similarity:

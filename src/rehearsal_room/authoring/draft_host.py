@@ -28,7 +28,7 @@ from rehearsal_room.scenarios.synth.core.protocols import (
     JudgedRun,
     MutantResult,
     ProbeResult,
-    Purpose,
+    RequestPurpose,
     Temptation,
     ToolShape,
     Unhostable,
@@ -41,7 +41,7 @@ MAX_MUTANTS = 80  # mutants of a solution; of more, a seeded sample is run
 class Solver(Protocol):
     """The model that tries to solve tasks."""
 
-    async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
+    async def reply(self, window: Window, purpose: RequestPurpose, *, seed: int) -> Reply:
         """The model's reply. Raises Unanswerable and the errors of synthesis."""
 
 
@@ -198,7 +198,7 @@ class HostedPackage:
         briefing = briefing_of(self._scenario, task, env.tools)
         tools = dialect.request_tools(briefing)
         messages = dialect.opening_messages(briefing)
-        purpose = Purpose("solve", self._scenario.name)
+        purpose = RequestPurpose("solve", self._scenario.name)
         for turn in range(self._max_steps):
             reply = await self._solver.reply(Window(messages, tools), purpose, seed=seed)
             decision = dialect.read(reply, turn=turn)

@@ -29,19 +29,19 @@ from rehearsal_room.scenarios.generate.plan.world_plans import WorldPlan, plan_w
 _CHUNK_SIZE = 4  # plans that are sent to a process together
 
 
-class Fault(msgspec.Struct, frozen=True):
+class GenerationFault(msgspec.Struct, frozen=True):
     """A world that could not be generated."""
 
     name: str
     why: str
 
 
-class Generated(msgspec.Struct, frozen=True):
+class GeneratedWorlds(msgspec.Struct, frozen=True):
     """The result of an order."""
 
     manifest: Manifest
     num_kept: int  # worlds that were in the folder already
-    faults: tuple[Fault, ...]
+    faults: tuple[GenerationFault, ...]
 
 
 def generate_worlds(
@@ -51,7 +51,7 @@ def generate_worlds(
     *,
     jobs: int = 1,
     report_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Generated:
+) -> GeneratedWorlds:
     """Generate the worlds of an order that are missing in a folder. `report_progress` is called
     with the number of worlds that are done and the number of all.
 
@@ -72,16 +72,18 @@ def generate_worlds(
         faults = []
         report_progress(len(records), count)
         for made in _generate(left, folder, jobs):
-            if isinstance(made, Fault):
+            if isinstance(made, GenerationFault):
                 faults.append(made)
             else:
                 records[made.plan.name] = made
             report_progress(len(records) + len(faults), count)
         there = [records[plan.name] for plan in plans if plan.name in records]
-        return Generated(write_manifest(folder, order, there), len(kept), tuple(faults))
+        return GeneratedWorlds(write_manifest(folder, order, there), len(kept), tuple(faults))
 
 
-def _generate(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[WorldRecord | Fault]:
+def _generate(
+    plans: Sequence[WorldPlan], folder: Path, jobs: int
+) -> Iterator[WorldRecord | GenerationFault]:
     generate_here = partial(generate_one, folder)
     if jobs == 1 or len(plans) < 2:
         yield from map(generate_here, plans)
@@ -97,12 +99,12 @@ def _generate(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[W
             ) from exc
 
 
-def generate_one(folder: Path, plan: WorldPlan) -> WorldRecord | Fault:
+def generate_one(folder: Path, plan: WorldPlan) -> WorldRecord | GenerationFault:
     """Generate one world and write it. Raises GenerateError when it cannot be written."""
     try:
         made = generate(plan, host_in_process)
     except (ScenarioError, PoolError) as exc:
-        return Fault(plan.name, str(exc))
+        return GenerationFault(plan.name, str(exc))
     try:
         return write_world(folder, plan, made)
     except OSError as exc:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from rehearsal_room.authoring.plays import Play, plays_of
+from rehearsal_room.authoring.plays import PlayerResult, plays_of
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.judge.gate.core.near_duplicates import features_of
 from rehearsal_room.scenarios.errors import PackageError
@@ -26,7 +26,7 @@ from rehearsal_room.scenarios.format import AwmRecord, Difficulty, Scenario, Tas
 from rehearsal_room.scenarios.generate.output_folder import WorldRecord, record_of
 from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures
 
-Source = Literal["procedural", "written", "synthesised", "AWM"]
+WorldOrigin = Literal["procedural", "written", "synthesised", "AWM"]
 _METHODS = frozenset({"get", "post", "put", "patch", "delete"})
 _INSTRUCTIONS = 50_000_000  # of SQLite; the seed of a large world takes a hundredth of them
 _TABLES = (
@@ -60,7 +60,7 @@ class WorldFigures(msgspec.Struct, frozen=True):
     """The figures of one world."""
 
     name: str
-    source: Source
+    source: WorldOrigin
     tables: int
     rows: int  # of the seed
     tools: tuple[str, ...]
@@ -70,7 +70,7 @@ class WorldFigures(msgspec.Struct, frozen=True):
     folder: str = ""  # empty: it is not known
     trade: str | None = None  # None: the world is not procedural
     modules: tuple[str, ...] = ()
-    plays: tuple[Play, ...] = ()
+    plays: tuple[PlayerResult, ...] = ()
 
 
 def world_figures(scenario: Scenario) -> WorldFigures:
@@ -94,7 +94,7 @@ def world_figures(scenario: Scenario) -> WorldFigures:
     )
 
 
-def _source_of(scenario: Scenario, record: WorldRecord | None) -> Source:
+def _source_of(scenario: Scenario, record: WorldRecord | None) -> WorldOrigin:
     if scenario.awm is not None:
         return "AWM"
     if scenario.written_by == "model":
@@ -154,7 +154,7 @@ def _figures_of_task(task: Task) -> TaskFigures:
 
 
 def _database_of(scenario: Scenario) -> tuple[dict[str, int], dict[str, list[str]]]:
-    """Return the number of rows and the columns, by table."""
+    """The number of rows and the columns, by table."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.set_authorizer(
             lambda action, *_: _DENIED if action == sqlite3.SQLITE_ATTACH else _ALLOWED
@@ -233,7 +233,7 @@ def _takes_db(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _route(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-    """Return the name of a route's tool; None: the function is not a route."""
+    """The name of a route's tool; None: the function is not a route."""
     for one in node.decorator_list:
         if not (isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)):
             continue
@@ -253,7 +253,7 @@ def _spec(
 
 
 def verb_of(tool: str) -> str:
-    """Return the verb in a tool's name.
+    """The verb in a tool's name.
 
     Example: "get_order" -> "get"; "listOrders" -> "list"
     """

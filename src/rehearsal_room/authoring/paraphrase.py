@@ -28,8 +28,8 @@ from rehearsal_room.scenarios.generate.output_folder import (
     write_manifest,
 )
 from rehearsal_room.scenarios.generate.tasks.rewordings import rewording_fault
-from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
-from rehearsal_room.scenarios.synth.storage.spending import Ledger
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, RequestPurpose
+from rehearsal_room.scenarios.synth.storage.spending import SpendingLedger
 
 CACHE = "paraphrases.jsonl"
 _MAX_TOKENS = 1_000
@@ -82,7 +82,7 @@ class ParaphraseCache:
             raise GenerateError(f"{path}: it cannot be read as paraphrases: {exc}") from exc
 
     def get(self, key: str) -> Paraphrase | None:
-        """Return a known wording."""
+        """A known wording."""
         return self._known.get(key)
 
     def add(self, found: Paraphrase) -> None:
@@ -162,7 +162,7 @@ class Paraphraser:
         for attempt in range(_TRIES):
             self.num_asked += 1
             answer = await self._author.answer(
-                messages, Purpose("paraphrase", task.id), seed=_seed(key) + attempt
+                messages, RequestPurpose("paraphrase", task.id), seed=_seed(key) + attempt
             )
             text = answer.text.strip()
             why = answer.fault or rewording_fault(task.instruction, text)
@@ -191,7 +191,7 @@ async def paraphrase_worlds(
         seed=order.seed,
     )
     with lock_folder(folder, order):
-        ledger = Ledger(folder / "ledger.jsonl")
+        ledger = SpendingLedger(folder / "ledger.jsonl")
         async with ModelAuthor(
             model, prices=Prices(), budget=Budget(None, spent=ledger.usd), ledger=ledger
         ) as author:

@@ -26,7 +26,7 @@ from rehearsal_room.scenarios.nearest import did_you_mean
 PLAYS = "plays.toml"
 
 
-class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlayerResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How one player did, one attempt at each task."""
 
     by: Annotated[str, msgspec.Meta(min_length=1)]  # the model or "a person"
@@ -49,11 +49,11 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Plays(msgspec.Struct, forbid_unknown_fields=True):
     """The content of plays.toml."""
 
-    played: tuple[Play, ...]
+    played: tuple[PlayerResult, ...]
 
 
-def plays_of(scenario: Scenario) -> tuple[Play, ...]:
-    """Return the plays of a package; none where it has no such file. Raises PackageError."""
+def plays_of(scenario: Scenario) -> tuple[PlayerResult, ...]:
+    """The plays of a package; none where it has no such file. Raises PackageError."""
     path = scenario.path / PLAYS
     if scenario.awm is not None or not path.exists():
         return ()

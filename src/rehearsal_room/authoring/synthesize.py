@@ -21,7 +21,7 @@ from rehearsal_room.scenarios.synth.awm_export.files import write_awm
 from rehearsal_room.scenarios.synth.core.prompt_files import NAMES, Prompts
 from rehearsal_room.scenarios.synth.core.seeds import read_seeds
 from rehearsal_room.scenarios.synth.dry_prompts import StagePrompt, stage_prompts
-from rehearsal_room.scenarios.synth.report import Report
+from rehearsal_room.scenarios.synth.report import SynthesisReport
 from rehearsal_room.scenarios.synth.run import (
     MAY_CHANGE,
     ReportProgress,
@@ -31,7 +31,7 @@ from rehearsal_room.scenarios.synth.run import (
 from rehearsal_room.scenarios.synth.stages.common import Sizes
 from rehearsal_room.scenarios.synth.stages.ideas import IdeaSettings
 from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder, write_json
-from rehearsal_room.scenarios.synth.storage.spending import Ledger
+from rehearsal_room.scenarios.synth.storage.spending import SpendingLedger
 from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 _Count = Annotated[int, Meta(ge=1)]
@@ -195,7 +195,9 @@ def require_consistent(options: SynthesisOptions) -> SynthesisOptions:
     return options
 
 
-async def run_synthesis(options: SynthesisOptions, report_progress: ReportProgress) -> Report:
+async def run_synthesis(
+    options: SynthesisOptions, report_progress: ReportProgress
+) -> SynthesisReport:
     """Run the synthesis and write report.json. Raises SettingsError (prices too), SynthesisError,
     and PoolError where no worker can be started."""
     seeds = read_seeds(Path(options.seeds))
@@ -207,7 +209,7 @@ async def run_synthesis(options: SynthesisOptions, report_progress: ReportProgre
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.lock())
         folder.begin(rerun_facts, MAY_CHANGE)
-        ledger = Ledger(folder.path / "ledger.jsonl")
+        ledger = SpendingLedger(folder.path / "ledger.jsonl")
         budget = Budget(options.budget, spent=ledger.usd)
         author = ModelAuthor(
             _model(options, options.model),

@@ -31,7 +31,7 @@ class TextFigures(msgspec.Struct, frozen=True):
 
 
 def text_figures(instructions: Sequence[str]) -> TextFigures:
-    """Return the figures of instructions."""
+    """The figures of instructions."""
     counts: Counter[str] = Counter()
     joined = 0
     for text in instructions:
@@ -48,7 +48,7 @@ def text_figures(instructions: Sequence[str]) -> TextFigures:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text."""
+    """The sentences of a text."""
     return [one.strip(" “”\"'") for one in _SENTENCE.split(text.strip()) if one.strip(" “”\"'")]
 
 
@@ -60,7 +60,7 @@ def begins_with_joiner(sentence: str) -> bool:
 
 
 def masked(sentence: str) -> str:
-    """Return a sentence in lower case with its names and values masked.
+    """A sentence in lower case with its names and values masked.
 
     Example: masked("Renew the loan of Ana Lopez until 4 May.") -> "renew the loan of <name> until
     <value> <name>."
@@ -71,7 +71,7 @@ def masked(sentence: str) -> str:
 
 
 def most_frequent(ids: Iterable[str]) -> tuple[str, float]:
-    """Return the most frequent of these words with its share; "" and 0 when there are none."""
+    """The most frequent of these words with its share; "" and 0 when there are none."""
     counts = Counter(ids)
     if not counts:
         return "", 0.0

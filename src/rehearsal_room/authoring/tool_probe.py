@@ -40,7 +40,7 @@ _LEAST_STATES = 4  # of these for one tool, where many tools have none
 _SEARCHED_THERE = 40  # calls of one tool in one reached state
 _ROUNDS = 3  # one round reaches states that are one call further from the start
 
-Lease = Callable[[], AbstractAsyncContextManager[Env]]
+LeaseWorld = Callable[[], AbstractAsyncContextManager[Env]]
 
 
 class _Reached(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class ToolProbe:
     """Probes all tools of a hosted package. `clean` removes paths from messages."""
 
     def __init__(
-        self, states: States, lease: Lease, *, seed: int, clean: Callable[[str], str]
+        self, states: States, lease: LeaseWorld, *, seed: int, clean: Callable[[str], str]
     ) -> None:
         self._states = states
         self._lease = lease

@@ -13,7 +13,7 @@ from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.generate.core.package import Package, digest_of
-from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.generate.core.world_host import HostedOutcome
 
 
 class LeasedRun:
@@ -23,14 +23,14 @@ class LeasedRun:
         self._lease = world.lease()
         self._results: list[ToolResult] = []
 
-    def call(self, name: str, arguments: dict[str, Any]) -> CallOutcome:
+    def call(self, name: str, arguments: dict[str, Any]) -> HostedOutcome:
         """Execute one call."""
         result = self._lease.call(name, arguments)
         self._results.append(result)
-        return CallOutcome(result.text, result.error is not None, bool(result.changes))
+        return HostedOutcome(result.text, result.error is not None, bool(result.changes))
 
     def changes(self) -> Sequence[RowChange]:
-        """Return the rows that differ from the start, by table and key."""
+        """The rows that differ from the start, by table and key."""
         return net_changes(result.changes for result in self._results)
 
 
@@ -41,7 +41,7 @@ class HostedWorld:
         self._world = world
 
     def start_run(self) -> LeasedRun:
-        """Return a fresh copy of the world."""
+        """A fresh copy of the world."""
         return LeasedRun(self._world)
 
 

@@ -5,7 +5,7 @@ import anyio.abc
 import msgspec
 
 from rehearsal_room.bridges.finished import FinishedEpisodes
-from rehearsal_room.bridges.run_options import RunOptions, RunOverError, Tasks
+from rehearsal_room.bridges.run_options import RunOptions, RunOverError, TasksByName
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.trajectory import Trajectory
@@ -25,7 +25,7 @@ class OpenRun:
 
     def __init__(
         self,
-        tasks: Tasks,
+        tasks: TasksByName,
         context: RunContext,
         finished: FinishedEpisodes,
         options: RunOptions,

@@ -20,7 +20,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.open_run import open_run
-from rehearsal_room.bridges.run_options import RunOptions, Tasks, tasks_of
+from rehearsal_room.bridges.run_options import RunOptions, TasksByName, tasks_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out, without_dialogues
 
@@ -41,7 +41,7 @@ class BackgroundRun:
         self._opened: tuple[BlockingPortal, OpenRun] | None = None
         self._is_closed = False
 
-    def tasks_without_users(self, by: str) -> Tasks:
+    def tasks_without_users(self, by: str) -> TasksByName:
         """The run's tasks without dialogues, for a framework that cannot say what a user says; how
         many were left out goes to standard error. Raises SettingsError where none is left."""
         found = without_dialogues(self.tasks)

@@ -3,7 +3,13 @@
 import anyio
 
 from rehearsal_room.harness.bus.local import Subscription
-from rehearsal_room.harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Kind, Record
+from rehearsal_room.harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    EventKind,
+    Judged,
+    Record,
+)
 from rehearsal_room.harness.core.trajectory import Assembly, Trajectory
 from rehearsal_room.harness.rollout.running import RecordRunEvent
 
@@ -35,7 +41,7 @@ class FinishedEpisodes:
     """The episodes of a run that somebody awaits. Each is finished with its verdict, in a run
     without a judge with its end; the log has all of it on disk by then."""
 
-    kinds: tuple[Kind, ...] = ("started", "step", "summary", "ended", "judged")
+    kinds: tuple[EventKind, ...] = ("started", "step", "summary", "ended", "judged")
 
     def __init__(self, *, is_judged: bool) -> None:
         self._is_judged = is_judged

@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.finished import FinishedEpisodes
-from rehearsal_room.bridges.run_options import RunOptions, RunOverError, Tasks, tasks_of
+from rehearsal_room.bridges.run_options import RunOptions, RunOverError, TasksByName, tasks_of
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.reports.summary import read_report, write_report
@@ -65,7 +65,11 @@ async def open_run(
 
 @asynccontextmanager
 async def _opened(
-    folder: Path, tasks: Tasks, parts: RunParts, finished: FinishedEpisodes, options: RunOptions
+    folder: Path,
+    tasks: TasksByName,
+    parts: RunParts,
+    finished: FinishedEpisodes,
+    options: RunOptions,
 ) -> AsyncIterator[OpenRun]:
     """The run, whose live episodes are cancelled at the end of the block."""
     worlds = {scenario.digest: scenario for scenario, _ in tasks.values()}

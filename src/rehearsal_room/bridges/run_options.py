@@ -8,8 +8,8 @@ from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.base import HistoryPolicy
-from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.base import HistoryWindow
+from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.library import JudgeFactory
 from rehearsal_room.harness.policies.base import Policy
 from rehearsal_room.harness.policies.noop import NoopPolicy
@@ -17,7 +17,7 @@ from rehearsal_room.harness.rollout.plan import select_tasks
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.scenarios.format import Scenario, Task
 
-Tasks = dict[str, tuple[Scenario, Task]]  # by name, as in `shop_support:cancel-duplicate`
+TasksByName = dict[str, tuple[Scenario, Task]]  # by name, as in `shop_support:cancel-duplicate`
 PATIENT = Limits(reply_timeout=None)  # trainers let episodes wait while others sample
 
 
@@ -31,13 +31,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     judge: JudgeFactory | None = None  # None: the episodes stay unjudged
     policy: Policy = msgspec.field(default_factory=lambda: NoopPolicy(Native()))
     dialect: Dialect = msgspec.field(default_factory=Native)
-    history: HistoryPolicy = msgspec.field(default_factory=Full)
+    history: HistoryWindow = msgspec.field(default_factory=FullWindow)
     format: FormatSettings = FormatSettings()
     limits: Limits = PATIENT
     seed: int = 0
 
 
-def tasks_of(scenarios: Sequence[str]) -> Tasks:
+def tasks_of(scenarios: Sequence[str]) -> TasksByName:
     """The tasks of scenarios given as `name`, `path` or `name:task`, by name. Raises ScenarioError
     and SettingsError."""
     found = {

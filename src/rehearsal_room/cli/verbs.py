@@ -169,7 +169,7 @@ SECTIONS = {
         ),
         "serve-policy": Verb(
             "train.serve_policy:serve_policy_command",
-            "Serve a checkpoint over the chat API, under the history policy and the dialect that "
+            "Serve a checkpoint over the chat API, under the history window and the dialect that "
             "it was trained in.",
         ),
     },

@@ -22,7 +22,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.workers.confine import available_layers
 from rehearsal_room.envpool.workers.sandbox import (
     LOWEST,
-    Limits,
+    WorkerLimits,
     keeps_every_promise,
     why_no_bubblewrap,
 )
@@ -118,7 +118,7 @@ def examine_sandbox() -> SandboxReport:
     """The best level of this machine, tried with a few acts that it must refuse."""
     if sys.platform != "linux":
         return SandboxReport("", False, ("sandboxed workers need Linux",), {})
-    at_most = Limits().at_most
+    at_most = WorkerLimits().at_most
     why = why_no_bubblewrap(at_most)
     inner, reasons = available_layers("best", at_most)
     level = "+".join(filter(None, ("" if why else "bubblewrap", inner))) or LOWEST

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
-from rehearsal_room.harness.policies.human import Exchange, PlayedCall
+from rehearsal_room.harness.policies.human import HumanExchange, PlayedCall
 
 _MAX_BODY = 2**20  # bytes
 _LOOPBACK = "127.0.0.1"
@@ -28,14 +28,14 @@ _SECONDS_TO_CLOSE = 2.0
 _ERROR_PREFIX = "Error: "  # see harness.dialects.base.result_text
 
 
-class CallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CallBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /call."""
 
     tool: str
     arguments: dict[str, Any] = {}
 
 
-class AnswerRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AnswerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /answer."""
 
     text: str
@@ -88,7 +88,7 @@ class HttpSurface:
         self._token = token
         self._announce = announce
 
-    async def __call__(self, exchange: Exchange) -> None:
+    async def __call__(self, exchange: HumanExchange) -> None:
         """Serve until the episode is over."""
         app = web.Application(client_max_size=_MAX_BODY, middlewares=[self._guard])
         handlers = _Handlers(self._task, exchange)
@@ -129,7 +129,7 @@ class HttpSurface:
 
 
 class _Handlers:
-    def __init__(self, task: str, exchange: Exchange) -> None:
+    def __init__(self, task: str, exchange: HumanExchange) -> None:
         self._task = task
         self._exchange = exchange
 
@@ -141,7 +141,7 @@ class _Handlers:
         return _json(_task_reply(self._task, briefing, exchange))
 
     async def call(self, request: web.Request) -> web.Response:
-        wanted = msgspec.json.decode(await request.read(), type=CallRequest)
+        wanted = msgspec.json.decode(await request.read(), type=CallBody)
         if self._exchange.over:
             return _error(409, "the episode is over")
         made = await self._exchange.call(wanted.tool, wanted.arguments)
@@ -150,14 +150,14 @@ class _Handlers:
         return _json(CallReply(made.text, made.text.startswith(_ERROR_PREFIX), ended=False))
 
     async def answer(self, request: web.Request) -> web.Response:
-        wanted = msgspec.json.decode(await request.read(), type=AnswerRequest)
+        wanted = msgspec.json.decode(await request.read(), type=AnswerBody)
         if self._exchange.over:
             return _error(409, "the episode is over")
         heard = await self._exchange.answer(wanted.text)
         return _json(self._exchange.result if heard is None else UserReply(heard))
 
 
-def _task_reply(task: str, briefing: Briefing, exchange: Exchange) -> TaskReply:
+def _task_reply(task: str, briefing: Briefing, exchange: HumanExchange) -> TaskReply:
     tools = [ToolLine(spec.name, spec.description, spec.schema) for spec in briefing.tools]
     return TaskReply(
         task,

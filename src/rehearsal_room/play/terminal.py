@@ -20,7 +20,7 @@ from rich.text import Text
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.terminal_text import printable
-from rehearsal_room.harness.policies.human import Exchange
+from rehearsal_room.harness.policies.human import HumanExchange
 
 HELP = """\
 TOOL KEY=VALUE …   make a call; also TOOL {"KEY": VALUE, …}
@@ -40,7 +40,7 @@ class TerminalSurface:
         self._console = console
         self._read_line = read_line or sys.stdin.readline
 
-    async def __call__(self, exchange: Exchange) -> None:
+    async def __call__(self, exchange: HumanExchange) -> None:
         """Let the person act until the episode is over or the input ends."""
         briefing = await exchange.started()
         if briefing is None:
@@ -54,7 +54,7 @@ class TerminalSurface:
                 return
             await self._handle(line.strip(), briefing, exchange)
 
-    async def _handle(self, line: str, briefing: Briefing, exchange: Exchange) -> None:
+    async def _handle(self, line: str, briefing: Briefing, exchange: HumanExchange) -> None:
         word, _, rest = line.partition(" ")
         if not word:
             return
@@ -69,7 +69,9 @@ class TerminalSurface:
         except ValueError as exc:
             self._print(f"{exc} (`help` lists what you can type)")
 
-    async def _call(self, tool: str, text: str, briefing: Briefing, exchange: Exchange) -> None:
+    async def _call(
+        self, tool: str, text: str, briefing: Briefing, exchange: HumanExchange
+    ) -> None:
         spec = next((one for one in briefing.tools if one.name == tool), None)
         if spec is None:
             raise ValueError(f"there is no tool {tool!r}")

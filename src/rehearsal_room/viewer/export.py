@@ -22,9 +22,9 @@ from rehearsal_room.harness.log.schema import ScenarioSnapshot, replacing
 from rehearsal_room.judge.failures.reading import read_failures
 from rehearsal_room.scenarios import distribution
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
-from rehearsal_room.viewer.reading.lines import EpisodeLine, run_line
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.page_files import page_file
 from rehearsal_room.viewer.reading.plain import plain
 from rehearsal_room.viewer.reading.run_page import run_page
@@ -40,7 +40,7 @@ _MAGIC = b"SQLite format 3\0"
 Answers = dict[str, Any]  # of the API, by path
 
 
-async def answers_of(runs: Iterable[OpenRun], *, episodes: int) -> Answers:
+async def answers_of(runs: Iterable[ShownRun], *, episodes: int) -> Answers:
     """The answers that the file contains, with at most so many episodes of each run. Raises
     HarnessError."""
     can = {"label": False, "play": False, "scratch": False, "sql": False}
@@ -93,7 +93,7 @@ def write_export(path: Path, answers: Answers) -> int:
     return len(data)
 
 
-async def _add_run(found: Answers, run: OpenRun, episodes: int) -> None:
+async def _add_run(found: Answers, run: ShownRun, episodes: int) -> None:
     base = f"/api/runs/{run.id}"
     if run.kind == "training":
         found[f"{base}/training"] = training(run, lambda folder: None)
@@ -121,7 +121,7 @@ async def _add_run(found: Answers, run: OpenRun, episodes: int) -> None:
         found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
 
 
-async def _failures(run: OpenRun) -> Mapping[str, Any]:
+async def _failures(run: ShownRun) -> Mapping[str, Any]:
     """The mistakes of each episode; none where the packages of the run are gone."""
     try:
         reading = await read_failures(run.log_folder)
@@ -130,7 +130,7 @@ async def _failures(run: OpenRun) -> Mapping[str, Any]:
         return {}
 
 
-def _add_episode(found: Answers, run: OpenRun, line: EpisodeLine) -> None:
+def _add_episode(found: Answers, run: ShownRun, line: EpisodeTableLine) -> None:
     found[f"/api/runs/{run.id}/episodes/{line.episode}"] = read_episode(run, line.episode)
     start = f"/embedded/start/{line.start_digest}"
     if not line.start_digest or start in found:

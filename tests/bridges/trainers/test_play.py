@@ -1,4 +1,4 @@
-"""Seam 1: an episode against a trainer's own OpenAI-compatible proxy, on loopback."""
+"""The trainer samples: an episode against a trainer's own OpenAI-compatible proxy, on loopback."""
 
 import asyncio
 import json

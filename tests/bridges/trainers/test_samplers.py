@@ -1,4 +1,4 @@
-"""Seam 2: episodes with the sampler of each trainer, and the shapes that it takes."""
+"""The harness samples: episodes with the sampler of each trainer, and the shapes that it takes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +11,12 @@ import pytest
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.areal import RehearsalWorkflow, rows_of
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import Episode, Segment, UnjudgedError, sole_segment
+from rehearsal_room.bridges.trainers.segments import (
+    Segment,
+    TrainerEpisode,
+    UnjudgedError,
+    sole_segment,
+)
 from rehearsal_room.bridges.trainers.skyrl import RehearsalGenerator
 from rehearsal_room.bridges.trainers.slime import generate_function
 from rehearsal_room.bridges.trainers.tinker import RehearsalEnv
@@ -19,7 +24,7 @@ from rehearsal_room.bridges.trainers.verl import loop_class
 from rehearsal_room.bridges.trainers.windows import CARRIES, REFUSES
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 from tests.bridges.trainers import stubs
 from tests.bridges.trainers.stubs import TASK, Solver
 from tests.support.tiny_model import write_tokenizer
@@ -54,11 +59,11 @@ def full_run(tmp_path: Path) -> Iterator[BackgroundRun]:
     made.close()
 
 
-async def _ask(solver: Solver, prompt: list[int], _: Sampling) -> Generated:
-    return Generated(*solver.sample(prompt), weights=stubs.VERSION)
+async def _ask(solver: Solver, prompt: list[int], _: Sampling) -> GeneratedTokens:
+    return GeneratedTokens(*solver.sample(prompt), weights=stubs.VERSION)
 
 
-async def played(run: BackgroundRun, model: Path, solver: Solver) -> Episode:
+async def played(run: BackgroundRun, model: Path, solver: Solver) -> TrainerEpisode:
     player = SamplerPlayer("slime", run, model, context=20_000)
     return await player.play(TASK, partial(_ask, solver))
 
@@ -239,7 +244,7 @@ async def test_tinker_environments_can_be_left(full_run: BackgroundRun, model: P
 def test_an_episode_of_several_sequences_is_not_one() -> None:
     """A trainer of one sequence refuses an episode whose prompts do not continue each other."""
     one = Segment([1], [2], [1], [-0.5], 1.0, "")
-    episode = Episode(1.0, (one, one), "answered", "completed", 2, False)
+    episode = TrainerEpisode(1.0, (one, one), "answered", "completed", 2, False)
     with pytest.raises(ValueError, match="verl takes one sequence an episode, but this one has 2"):
         sole_segment(episode, trainer="verl")
 

@@ -1,4 +1,4 @@
-"""Worlds as TRL's environments: classes, rows, rewards. TRL itself: tests/doors/trl."""
+"""Worlds as TRL's environments: classes, rows, rewards. TRL itself: tests/integrations/trl."""
 
 import inspect
 from collections.abc import Iterator

@@ -73,7 +73,7 @@ def test_a_judge_elsewhere_comes_and_goes(
 
 @pytest.mark.slow
 def test_the_run_is_interrupted(commands: Commands, broker: Mosquitto, tmp_path: Path) -> None:
-    """A run that is interrupted tells its followers that it has ended; a judge elsewhere waits for
+    """A run that is interrupted tells its followers that it has ended; an external judge waits for
     the missing episodes, and goes on when the run is resumed."""
     run_folder, copy = tmp_path / "here" / "night", tmp_path / "there"
     run, output = commands.start(*played(broker, tmp_path, "elsewhere", think=0.5))

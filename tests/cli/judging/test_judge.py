@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.pager import SystemPager
 
 from rehearsal_room.cli.trust.judge import print_paged
-from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, ToolFault, copy_with_fault
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.scenarios.catalogue import find
 from tests.support.budgets import repeats
@@ -341,7 +341,7 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_world_is_not_blamed_on_the_agent(
-    rehearse: Rehearse, tmp_path: Path, fault: Fault
+    rehearse: Rehearse, tmp_path: Path, fault: ToolFault
 ) -> None:
     """Episodes in which a tool broke are environment errors in mode hybrid, even if the model that
     judges them live blames the agent; in mode llm the model decides."""

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rehearsal_room.cli.train.serve_policy import serve_policy_command
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
 from rehearsal_room.harness.history.windows import parse_history
@@ -52,7 +52,7 @@ async def answered(wanted: ServePolicy) -> tuple[list[str], Any]:
             listening.set()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(serve_policy, wanted, ServeSettings(port=0), say)
+        group.start_soon(serve_policy, wanted, WorldServerSettings(port=0), say)
         await listening.wait()
         url = lines[-1].removeprefix("serving on ")
         async with (
@@ -90,7 +90,7 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
     async with fake_vllm() as (fake, url):
         with capture_logs():
             lines, reply = await answered(msgspec.structs.replace(wanted, base_url=url))
-    warning = "it was trained under the history policy last:3 and is run under full"
+    warning = "it was trained under the history window last:3 and is run under full"
     assert lines == [f"WARNING {checkpoint}: {warning}", "desk under full, in the dialect hermes"]
     assert (reply["rehearsal"]["weights"], reply["rehearsal"]["warnings"]) == ("v3", [warning])
     (sent,) = fake.completions
@@ -101,7 +101,7 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
     ("arguments", "fault"),
     [
         (["--http", "localhost"], "--http: 'localhost' is not HOST:PORT"),
-        (["--history", "all"], "history: 'all' is not a history policy"),
+        (["--history", "all"], "history: 'all' is not a history window"),
         (["--dialect", "elvish"], "dialect: there is no dialect 'elvish'"),
         (["--token", "ä"], "token: must be printable ASCII"),
         (["--backend", "vllm", "--vllm-python", "/no/python"], "python: /no/python cannot be run"),
@@ -137,12 +137,12 @@ async def test_the_log_of_a_server_that_could_not_start_stays(
     python.chmod(0o755)
     wanted = ServePolicy(str(checkpoint), backend="vllm", vllm_python=str(python))
     with pytest.raises(PolicyError, match="vLLM ended with 3: the end of") as caught:
-        await serve_policy(wanted, ServeSettings(port=0), print)
+        await serve_policy(wanted, WorldServerSettings(port=0), print)
     (log,) = logs.iterdir()
     assert str(log) in str(caught.value)
     assert log.read_text() == "the cause\n"
     log.unlink()
     with pytest.raises(SettingsError, match="cannot be run"):
         nothing = msgspec.structs.replace(wanted, vllm_python="/no/python")
-        await serve_policy(nothing, ServeSettings(port=0), print)
+        await serve_policy(nothing, WorldServerSettings(port=0), print)
     assert list(logs.iterdir()) == []

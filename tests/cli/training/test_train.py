@@ -19,7 +19,7 @@ from transformers import StableLmConfig, StableLmForCausalLM
 from rehearsal_room.harness.core.policy_card import read_card
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.learner.config.runs import Runs
+from rehearsal_room.learner.config.runs import TrainingRunSettings
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.learner.inference.local_policy import LocalPolicy
@@ -212,7 +212,7 @@ def test_every_start_and_resume_tests_the_model(
     out, tests = tmp_path / "run", []
     right = run.check_start
 
-    def check_start(settings: TrainSettings, runs: Runs) -> FamilyReport:
+    def check_start(settings: TrainSettings, runs: TrainingRunSettings) -> FamilyReport:
         tests.append(right(settings, runs))
         return tests[-1]
 
@@ -326,7 +326,7 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
         ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: leave it out"),
         (
             {"rollouts": {"history": "last:0"}},
-            "[rollouts] history: 'last:0' is not a history policy",
+            "[rollouts] history: 'last:0' is not a history window",
         ),
         ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
         (
@@ -363,7 +363,7 @@ def test_bad_settings(
 def test_logs_of_other_windows(
     rehearse: Rehearse, config: Made, trained: Callable[[int], Path], tmp_path: Path
 ) -> None:
-    """Episodes that were run under another history policy are refused, naming both; --misaligned
+    """Episodes that were run under another history window are refused, naming both; --misaligned
     trains them under the run's own."""
     first = trained(1)
     logs = {"logs": [str(first / "rollouts")]}
@@ -371,7 +371,7 @@ def test_logs_of_other_windows(
     status, _, err = rehearse("train", other, "-o", tmp_path / "second")
     assert status == 2
     assert (
-        "was run under the history policy last:1" in err and "the training run uses last:2" in err
+        "was run under the history window last:1" in err and "the training run uses last:2" in err
     )
     assert not (tmp_path / "second").exists()
     report = json_of(rehearse, "train", other, "-o", tmp_path / "second", "--misaligned")

@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from rehearsal_room.judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from rehearsal_room.judge.gate.job_pool import CheckOutcome, JobSettings, check_worlds
 from rehearsal_room.judge.gate.package import CheckResult
 from rehearsal_room.scenarios.format import Scenario, read
 from tests.devtools.defects.catalogue import DEFECTS, Injection, inject_all
@@ -97,13 +97,13 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "none"
 
 
-def _is_reported(injection: Injection, after: Outcome, *, listed: bool) -> bool:
+def _is_reported(injection: Injection, after: CheckOutcome, *, listed: bool) -> bool:
     """Whether the gate fails the world, or lists the tool where it should do no more."""
     unreached = f"{after.name}.{injection.where}" in after.report.unreached
     return not after.report.ok or (listed and unreached)
 
 
-def _checked(folders: Sequence[Path], jobs: int) -> dict[Path, Outcome]:
+def _checked(folders: Sequence[Path], jobs: int) -> dict[Path, CheckOutcome]:
     """The outcomes by folder."""
     by_name = {folder.name: folder for folder in folders}
     assert len(by_name) == len(folders), "an outcome is found by the name of its folder"

@@ -15,7 +15,7 @@ from rehearsal_room.judge.gate.checks.code import module_state
 from rehearsal_room.judge.gate.checks.policy_limits import contradictions
 from rehearsal_room.judge.gate.checks.tasks import asks
 from rehearsal_room.judge.gate.core.task_runner import GateSettings
-from rehearsal_room.judge.gate.job_pool import Outcome
+from rehearsal_room.judge.gate.job_pool import CheckOutcome
 from rehearsal_room.judge.gate.package import check_scenario
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.format import AwmSample, AwmVerifier, Scenario
@@ -141,11 +141,11 @@ def test_every_injection_is_a_complete_package_with_one_defect(tmp_path: Path) -
 
 def in_this_process(
     sources: Sequence[str], find: Callable[[str], Scenario], *others: object
-) -> Iterator[Outcome]:
+) -> Iterator[CheckOutcome]:
     """Worlds that are checked one after the other, without processes."""
     for source in sources:
         scenario = find(source)
-        yield Outcome(scenario.name, check_scenario(scenario, FAST))
+        yield CheckOutcome(scenario.name, check_scenario(scenario, FAST))
 
 
 def test_a_study_counts_by_kind(

@@ -8,22 +8,22 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.inprocess.world import Lease as WorldLease
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.workers import pool as worker_pools
 from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
 from rehearsal_room.harness.bus import mqtt_link
 from rehearsal_room.harness.bus.mqtt_follower import Follower
-from rehearsal_room.harness.bus.mqtt_wire import Ledger as FollowerLedger
+from rehearsal_room.harness.bus.mqtt_wire import FollowedPositions as FollowerLedger
 from rehearsal_room.harness.chaos import policy as faulty_policies
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.fleet import worker as workers
 from rehearsal_room.harness.fleet.admission import FleetAdmission
+from rehearsal_room.harness.fleet.assignments import AssignmentBook
 from rehearsal_room.harness.fleet.coordinator import Coordinator
-from rehearsal_room.harness.fleet.leases import LeaseBook
-from rehearsal_room.harness.fleet.messages import Lease, Stored
+from rehearsal_room.harness.fleet.messages import EpisodeAssignment, Stored
 from rehearsal_room.harness.fleet.stream import StreamSink
 from rehearsal_room.harness.fleet.transport import CarriedTransport
-from rehearsal_room.harness.fleet.worker import Worker
+from rehearsal_room.harness.fleet.worker import RolloutWorker
 from rehearsal_room.harness.log.writer import LogWriter
 from rehearsal_room.harness.rollout import session
 from rehearsal_room.harness.rollout.slots import Slots
@@ -34,9 +34,9 @@ from tests.devtools.injected_bugs.injected_bugs import bug, replace
 
 @bug
 def _leases_a_lost_episode_under_its_number(stack: ExitStack) -> None:
-    lose = LeaseBook.lose
+    lose = AssignmentBook.lose
 
-    def same(self: LeaseBook, worker: int) -> int:
+    def same(self: AssignmentBook, worker: int) -> int:
         attempts = {one.index: one.attempt for one in self._leased.values()}
         num_lost = lose(self, worker)
         for index, lease in enumerate(self._again):
@@ -44,45 +44,47 @@ def _leases_a_lost_episode_under_its_number(stack: ExitStack) -> None:
             self._again[index] = msgspec.structs.replace(lease, attempt=attempt)
         return num_lost
 
-    replace(stack, LeaseBook, "lose", same)
+    replace(stack, AssignmentBook, "lose", same)
 
 
 @bug
 def _forgets_the_last_episode_of_a_dead_worker(stack: ExitStack) -> None:
-    lose = LeaseBook.lose
+    lose = AssignmentBook.lose
 
-    def forgetful(self: LeaseBook, worker: int) -> int:
+    def forgetful(self: AssignmentBook, worker: int) -> int:
         num_lost = lose(self, worker)
         if num_lost > 4:
             self._again.pop()
             self.num_left -= 1
         return num_lost
 
-    replace(stack, LeaseBook, "lose", forgetful)
+    replace(stack, AssignmentBook, "lose", forgetful)
 
 
 @bug
 def _plays_again_what_a_dead_worker_had_ended(stack: ExitStack) -> None:
-    lose = LeaseBook.lose
+    lose = AssignmentBook.lose
 
-    def again(self: LeaseBook, worker: int) -> int:
+    def again(self: AssignmentBook, worker: int) -> int:
         num_lost = lose(self, worker)
         for index, lease in enumerate(self._again):
             if lease.judge_from is not None:
-                self._again[index] = Lease(lease.index, lease.attempt + 1)
+                self._again[index] = EpisodeAssignment(lease.index, lease.attempt + 1)
         return num_lost
 
-    replace(stack, LeaseBook, "lose", again)
+    replace(stack, AssignmentBook, "lose", again)
 
 
 @bug
 def _numbers_a_late_verdict_from_zero(stack: ExitStack) -> None:
-    judge = Worker._judge_logged
+    judge = RolloutWorker._judge_logged
 
-    async def restarted(self: Worker, context: Any, parts: Any, episode: str, lease: Lease) -> None:
+    async def restarted(
+        self: RolloutWorker, context: Any, parts: Any, episode: str, lease: EpisodeAssignment
+    ) -> None:
         await judge(self, context, parts, episode, msgspec.structs.replace(lease, judge_from=0))
 
-    replace(stack, Worker, "_judge_logged", restarted)
+    replace(stack, RolloutWorker, "_judge_logged", restarted)
 
 
 @bug
@@ -97,16 +99,16 @@ def _leases_before_a_dead_workers_records_are_stored(stack: ExitStack) -> None:
 
 @bug
 def _leases_an_episode_twice(stack: ExitStack) -> None:
-    take = LeaseBook.take
+    take = AssignmentBook.take
 
-    def twice(self: LeaseBook, worker: int, num: int) -> list[Lease]:
+    def twice(self: AssignmentBook, worker: int, num: int) -> list[EpisodeAssignment]:
         first = self._again[0] if self._again else None
         leases = take(self, worker, num)
         if first is not None and num > 3 and first in leases:
             self._again.append(first)
         return leases
 
-    replace(stack, LeaseBook, "take", twice)
+    replace(stack, AssignmentBook, "take", twice)
 
 
 @bug
@@ -190,30 +192,30 @@ def _does_not_repeat_the_call_of_a_killed_worker(stack: ExitStack) -> None:
 
 @bug
 def _makes_a_call_twice_where_its_worker_died(stack: ExitStack) -> None:
-    execute = OffloadedEnv._execute
+    execute = RemoteExecutionEnv._execute
 
-    async def forgetful(self: OffloadedEnv, name: str, arguments: Any) -> Any:
+    async def forgetful(self: RemoteExecutionEnv, name: str, arguments: Any) -> Any:
         first = self.last_worker
         result = await execute(self, name, arguments)
         if first is not None and first.dead:
             result = await execute(self, name, arguments)
         return result
 
-    replace(stack, OffloadedEnv, "_execute", forgetful)
+    replace(stack, RemoteExecutionEnv, "_execute", forgetful)
 
 
 @bug
 def _keeps_the_old_state_where_the_worker_changed(stack: ExitStack) -> None:
-    execute = OffloadedEnv._execute
+    execute = RemoteExecutionEnv._execute
 
-    async def stale(self: OffloadedEnv, name: str, arguments: Any) -> Any:
+    async def stale(self: RemoteExecutionEnv, name: str, arguments: Any) -> Any:
         first, before = self.last_worker, self.overlay.copy()
         result = await execute(self, name, arguments)
         if first is not None and first.dead:
             self.overlay = before
         return result
 
-    replace(stack, OffloadedEnv, "_execute", stale)
+    replace(stack, RemoteExecutionEnv, "_execute", stale)
 
 
 # Faults that are dealt with.
@@ -253,7 +255,7 @@ def _gives_up_at_the_first_lost_answer(stack: ExitStack) -> None:
 
 
 @bug
-def _parks_for_ever(stack: ExitStack) -> None:
+def _pauses_for_ever(stack: ExitStack) -> None:
     resize = Slots.resize
 
     def lost(self: Slots, by: int) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from rehearsal_room.envpool.inprocess import pool as pools
 from rehearsal_room.harness.bus.local import Inbox, LocalBus
-from rehearsal_room.harness.continuation import kept_turns
-from rehearsal_room.harness.continuation.kept_turns import KeptTurns
+from rehearsal_room.harness.continuation import resumed_turns as resumed_turns
+from rehearsal_room.harness.continuation.resumed_turns import KeptTurns
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, StepTaken
 from rehearsal_room.harness.log import writer as writers
 from rehearsal_room.harness.log.recorder import Recorder
@@ -352,13 +352,13 @@ def _gives_no_verdict_on_a_later_attempt(stack: ExitStack) -> None:
 
 @bug
 def _keeps_one_turn_too_few(stack: ExitStack) -> None:
-    split = kept_turns._split
+    split = resumed_turns._split
 
     def fewer(*args: Any) -> Any:
         kept, unfinished = split(*args)
         return (kept[:-1] if len(kept) > 2 else kept), unfinished
 
-    replace(stack, kept_turns, "_split", fewer)
+    replace(stack, resumed_turns, "_split", fewer)
 
 
 @bug

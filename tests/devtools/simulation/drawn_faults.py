@@ -11,8 +11,8 @@ from rehearsal_room.harness.chaos.settings import (
     ChaosFile,
     Delay,
     DiskFaults,
+    DiskFull,
     Fault,
-    Full,
     PolicyFaults,
     Stall,
     Storm,
@@ -38,7 +38,7 @@ def faults_of(seed: int) -> ChaosFile:
         ),
         tools=ToolFaults(delay=Delay(share=0.03, seconds=2.0), lost_reply=Fault(share=0.05)),
         disk=DiskFaults(
-            full=Full(share=0.003, seconds=full_s), slow=Delay(share=0.01, seconds=1.0)
+            full=DiskFull(share=0.003, seconds=full_s), slow=Delay(share=0.01, seconds=1.0)
         ),
     )
 

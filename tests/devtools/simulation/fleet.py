@@ -27,15 +27,15 @@ from rehearsal_room.harness.fleet.coordinated import ended_on_failure
 from rehearsal_room.harness.fleet.coordinator import start_workers
 from rehearsal_room.harness.fleet.engine import share_of
 from rehearsal_room.harness.fleet.messages import (
+    EpisodeAssignments,
     FromWorker,
-    Leases,
     ToWorker,
     content_of,
     from_worker,
 )
 from rehearsal_room.harness.fleet.session import Fleet, run_fleet
 from rehearsal_room.harness.fleet.transport import CarriedTransport
-from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
+from rehearsal_room.harness.fleet.worker import RolloutWorker, WorkerSpec
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.remaining import read_remaining
@@ -78,7 +78,7 @@ class SimulatedWorker:
         process: Life,
         choices: Choices,
         ledger: Ledger,
-        with_logged: Callable[[Leases], Leases],
+        with_logged: Callable[[EpisodeAssignments], EpisodeAssignments],
         number: int,
     ) -> None:
         """`with_logged` adds to leases what the log has of their episodes."""
@@ -93,7 +93,7 @@ class SimulatedWorker:
         self._arrived = asyncio.Event()
         self._is_over = False  # its last message is in `incoming`
         self._how = ""
-        self._worker = Worker(spec(number, self._life), self._transport)
+        self._worker = RolloutWorker(spec(number, self._life), self._transport)
         loop = asyncio.get_running_loop()
         lives = (self._serve(), self._carry(), self._observe())
         self._tasks = [loop.create_task(each) for each in lives]
@@ -121,7 +121,7 @@ class SimulatedWorker:
             messages = list(self._outgoing)
             self._outgoing.clear()
             contents = [
-                content_of(self._with_logged(one) if isinstance(one, Leases) else one)
+                content_of(self._with_logged(one) if isinstance(one, EpisodeAssignments) else one)
                 for one in messages
             ]
             if not self._life.is_dead:
@@ -283,7 +283,7 @@ async def fleet_life(
             chaos=chaos,
         )
 
-    def carry(leases: Leases) -> Leases:
+    def carry(leases: EpisodeAssignments) -> EpisodeAssignments:
         with process.log_copy() as copy:
             return with_logged(leases, copy, plans)
 

@@ -13,7 +13,7 @@ from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
 from rehearsal_room.harness.bus.mqtt_wire import Heads, Presence
 from rehearsal_room.harness.core.errors import BusError
-from rehearsal_room.harness.core.events import Kind, Record
+from rehearsal_room.harness.core.events import EventKind, Record
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.rollout.running import Link
 from tests.devtools.simulation.broker import SimulatedBroker
@@ -21,12 +21,12 @@ from tests.devtools.simulation.parts.choices import Choices
 from tests.devtools.simulation.parts.simulated_process import SimulatedProcess
 
 LOG = "log"
-KINDS: Sequence[Kind] = ("started", "step", "ended", "judged")
+KINDS: Sequence[EventKind] = ("started", "step", "ended", "judged")
 _SETTINGS = MqttSettings(batch=16, gather_s=0.005, ahead=1, linger_s=20.0, close_s=300.0)
 _RUN = "run"
 _DEPTH = 64
 _PATIENCE_S = 300.0  # with a run that has ended
-assert set(KINDS) <= set(get_args(Kind))
+assert set(KINDS) <= set(get_args(EventKind))
 
 
 class FollowedRun:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import anyio
 
 from rehearsal_room.harness.bus.local import Subscription
-from rehearsal_room.harness.core.events import Kind, Record
+from rehearsal_room.harness.core.events import EventKind, Record
 
 CONCURRENCY = 12  # episodes at once
 
@@ -32,7 +32,7 @@ class Ledger:
         self._asking = Counter[int]()  # life -> replies that are waited for
 
     def saw_live(self, process: Life, num_live: int) -> None:
-        """So many worlds are leased, and no episode can be parked."""
+        """So many worlds are leased, and no episode can be paused."""
         if num_live > CONCURRENCY and not process.is_dead:
             self.faults.append(f"{num_live} episodes at once, of {CONCURRENCY} allowed")
 
@@ -51,7 +51,7 @@ class Ledger:
 class Observer:
     """A listener that notes what the bus carries."""
 
-    kinds: Collection[Kind] = ("started", "step", "summary", "ended", "judged")
+    kinds: Collection[EventKind] = ("started", "step", "summary", "ended", "judged")
 
     def __init__(self, process: Life, ledger: Ledger) -> None:
         self._process, self._ledger = process, ledger

@@ -17,29 +17,29 @@ import anyio
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError, SeedError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Verified
 from rehearsal_room.envpool.hosting.package_verifiers import verify_package
 from rehearsal_room.envpool.inprocess.verifiers import VerifierFault
 from rehearsal_room.envpool.inprocess.world import HostedScenario
-from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.store.overlay import Overlay
-from rehearsal_room.envpool.workers.messages.codec import Frames, frame, request_of
+from rehearsal_room.envpool.workers.messages.codec import WorkerFrames, frame, request_of
 from rehearsal_room.envpool.workers.messages.wire import (
-    Call,
     Forget,
+    HostingRefused,
     Load,
-    Ready,
-    Refused,
     Replay,
     Replayed,
-    Reply,
-    Request,
     Stale,
     Verify,
+    WorkerCall,
+    WorkerReady,
+    WorkerReply,
+    WorkerRequest,
 )
 from rehearsal_room.envpool.workers.pool import WorkerSettings
 
-Script = Callable[["StandInWorker", Request], Awaitable[Reply | bytes | None]]
+Script = Callable[["StandInWorker", WorkerRequest], Awaitable[WorkerReply | bytes | None]]
 
 
 class Dies(Exception):
@@ -47,7 +47,7 @@ class Dies(Exception):
 
 
 class StandInWorker:
-    """One worker. It implements envpool.workers.messages.connection.WorkerProcess."""
+    """One worker. It implements envpool.workers.messages.connection.ProcessHandle."""
 
     def __init__(self, pid: int, script: Script) -> None:
         self.pid = pid
@@ -107,9 +107,9 @@ class StandInWorker:
             self._ended.set()
 
     async def _serve(self) -> None:
-        loop, frames = asyncio.get_running_loop(), Frames()
+        loop, frames = asyncio.get_running_loop(), WorkerFrames()
         with suppress(Dies, ConnectionError):
-            await loop.sock_sendall(self._theirs, frame(Ready(self.pid, self.level, 0)))
+            await loop.sock_sendall(self._theirs, frame(WorkerReady(self.pid, self.level, 0)))
             while data := await loop.sock_recv(self._theirs, 65_536):
                 for body in frames.feed(data):
                     request = request_of(body)
@@ -124,7 +124,7 @@ class StandInWorker:
                     if getattr(reply, "violation", ""):
                         return  # as a real worker does
 
-    async def _run_script(self, request: Request) -> Reply | bytes | None:
+    async def _run_script(self, request: WorkerRequest) -> WorkerReply | bytes | None:
         self._began = time.monotonic()
         try:
             return await self._script(self, request)
@@ -134,11 +134,11 @@ class StandInWorker:
         finally:
             self._began = 0.0
 
-    def _execute(self, request: Request) -> Reply | None:
+    def _execute(self, request: WorkerRequest) -> WorkerReply | None:
         match request:
             case Load():
                 return self._load(request)
-            case Call():
+            case WorkerCall():
                 return self._call(request)
             case Verify():
                 return self._verify(request)
@@ -163,7 +163,7 @@ class StandInWorker:
             return msgspec.structs.replace(verified, fault=str(exc))
         return msgspec.structs.replace(verified, findings=findings)
 
-    def _load(self, request: Load) -> Loaded | Refused:
+    def _load(self, request: Load) -> Loaded | HostingRefused:
         scenario = request.scenario
         assert not self._hosts, "one worker, one scenario"
         self.loaded.append(scenario.name)
@@ -171,10 +171,10 @@ class StandInWorker:
             world = self._hosts[scenario.digest] = HostedScenario(scenario)
         except PoolError as exc:
             is_seed = isinstance(exc, SeedError)
-            return Refused(request.id, str(exc), "seed" if is_seed else "toolset")
+            return HostingRefused(request.id, str(exc), "seed" if is_seed else "toolset")
         return Loaded(request.id, world.template.image, world.tools)
 
-    def _call(self, request: Call) -> CallOutcome | Stale:
+    def _call(self, request: WorkerCall) -> CallOutcome | Stale:
         version, overlay = self._states.pop(request.world, (-1, None))
         if request.state is not None:
             self.num_states += 1
@@ -227,5 +227,5 @@ class StandInWorkers:
         return worker
 
 
-async def obedient(worker: StandInWorker, request: Request) -> None:
+async def obedient(worker: StandInWorker, request: WorkerRequest) -> None:
     """A script that lets the worker execute everything."""

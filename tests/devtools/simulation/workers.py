@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rehearsal_room.envpool.workers.fork_client import KILLED
-from rehearsal_room.envpool.workers.messages.wire import Call, Load, Reply, Request, Verify
+from rehearsal_room.envpool.workers.messages.wire import (
+    Load,
+    Verify,
+    WorkerCall,
+    WorkerReply,
+    WorkerRequest,
+)
 from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
 from tests.devtools.simulation.parts.choices import Choices
 from tests.devtools.simulation.parts.memory_socket import MemorySocket
@@ -29,9 +35,9 @@ class SimulatedWorkerProcess(StandInWorker):
     def connect(self) -> Any:
         return MemorySocket.pair(self._choices)
 
-    async def decide(self, request: Request) -> Reply | None:
+    async def decide(self, request: WorkerRequest) -> WorkerReply | None:
         """What happens at a request: it dies before or after it, stands still, or nothing."""
-        if not isinstance(request, Call | Verify | Load):
+        if not isinstance(request, WorkerCall | Verify | Load):
             return None
         fate = self._choices.option("worker_process", 4, rate=_FATES)
         if fate == 1:
@@ -44,7 +50,7 @@ class SimulatedWorkerProcess(StandInWorker):
         return None
 
 
-async def _decide(worker: StandInWorker, request: Request) -> Reply | bytes | None:
+async def _decide(worker: StandInWorker, request: WorkerRequest) -> WorkerReply | bytes | None:
     assert isinstance(worker, SimulatedWorkerProcess)
     return await worker.decide(request)
 

@@ -17,13 +17,13 @@ import pytest
 from rehearsal_room.envpool.client import http
 from rehearsal_room.envpool.client.pool import RemotePool
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.offload import CallOutcome, Snapshot
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Snapshot
 from rehearsal_room.envpool.core.types import Env
 from rehearsal_room.envpool.inprocess.pool import LocalPool
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv, RemoteExecutionScenario
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.state_transfer import transfer_of
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.format import Scenario
@@ -263,7 +263,7 @@ async def test_another_package_of_the_same_name(scenario: Scenario, tmp_path: Pa
 
 async def test_a_token_is_sent(scenario: Scenario) -> None:
     """The pool sends its token; with a wrong one it cannot lease."""
-    settings = ServeSettings(port=0, token="sesame")
+    settings = WorldServerSettings(port=0, token="sesame")
     async with served([scenario], settings) as (_, url):
         async with RemotePool(url, token="sesame") as pool, pool.lease(scenario, None) as env:
             assert (await env.call("book", BOOK, "c0-0")).error is None
@@ -296,7 +296,7 @@ async def test_a_full_server_is_waited_for(
     """A lease that a full server refuses is requested again, until there is room."""
     waits: list[float] = []
 
-    async with served([scenario], ServeSettings(port=0, max_worlds=1)) as (leases, url):
+    async with served([scenario], WorldServerSettings(port=0, max_worlds=1)) as (leases, url):
 
         async def sleep(seconds: float) -> None:
             waits.append(seconds)
@@ -311,32 +311,33 @@ async def test_a_full_server_is_waited_for(
     assert waits == [1.0]
 
 
-# A server whose own worlds are offloaded, like those of workers ----------------------------------
+# A server whose own worlds are remotely executed, like those of workers
+# ----------------------------------
 
 
 class CountingPool(LocalPool):
-    """A pool of offloaded worlds whose executor keeps a count in their module state."""
+    """A pool of remotely executed worlds whose executor keeps a count in their module state."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._offloaded: dict[str, OffloadedScenario] = {}
+        self._remote_env: dict[str, RemoteExecutionScenario] = {}
 
-    async def host(self, scenario: Scenario) -> OffloadedScenario:
-        if scenario.digest not in self._offloaded:
+    async def host(self, scenario: Scenario) -> RemoteExecutionScenario:
+        if scenario.digest not in self._remote_env:
             world = self.world(scenario)
-            self._offloaded[scenario.digest] = OffloadedScenario(
+            self._remote_env[scenario.digest] = RemoteExecutionScenario(
                 scenario, world.template.image, world.tools, module_state=b"0"
             )
-        return self._offloaded[scenario.digest]
+        return self._remote_env[scenario.digest]
 
     @asynccontextmanager
-    async def _lease(self, scenario: Scenario) -> AsyncIterator[OffloadedEnv]:
+    async def _lease(self, scenario: Scenario) -> AsyncIterator[RemoteExecutionEnv]:
         yield (await self.host(scenario)).lease(self)
 
     def lease(self, scenario: Scenario, task: Any = None) -> Any:
         return self._lease(scenario)
 
-    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
+    async def execute(self, env: RemoteExecutionEnv, name: str, arguments: Any) -> CallOutcome:
         before, overlay = env.overlay.pages, env.overlay.copy()
         result = self.world(env.world.scenario).call(overlay, name, arguments)
         pages = {n: page for n, page in overlay.pages.items() if before.get(n) is not page}
@@ -352,11 +353,11 @@ class CountingPool(LocalPool):
             module_state=count.encode(),
         )
 
-    def report_violation(self, env: OffloadedEnv, why: str) -> None:
+    def report_violation(self, env: RemoteExecutionEnv, why: str) -> None:
         raise AssertionError(why)
 
     def close(self) -> None:
-        for world in self._offloaded.values():
+        for world in self._remote_env.values():
             world.close()
         super().close()
 
@@ -366,7 +367,7 @@ async def test_module_memory_and_counts_are_sent(scenario: Scenario) -> None:
     and they are sent with the state."""
     server = CountingPool()
     async with (
-        Leases(server, [scenario], ServeSettings(port=0)) as leases,
+        Leases(server, [scenario], WorldServerSettings(port=0)) as leases,
         serving(leases) as url,
         RemotePool(url) as pool,
         pool.lease(scenario, None) as env,

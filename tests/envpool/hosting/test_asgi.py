@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rehearsal_room.envpool.hosting.app_loading import execute
-from rehearsal_room.envpool.hosting.asgi import Caller, Reply, Request, _indent_json
+from rehearsal_room.envpool.hosting.asgi import Caller, CheckedCall, ToolReply, _indent_json
 from rehearsal_room.envpool.hosting.determinism.loop import VirtualAsyncio
 from rehearsal_room.envpool.hosting.fastapi_compat import compat
 from rehearsal_room.envpool.hosting.routes import compile_routes
@@ -36,9 +36,9 @@ class AppCaller:
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
 
-    def __call__(self, name: str, arguments: Any = None) -> Reply:
+    def __call__(self, name: str, arguments: Any = None) -> ToolReply:
         request = self.caller.request(name, arguments)
-        if isinstance(request, Reply):
+        if isinstance(request, ToolReply):
             return request
         with VirtualAsyncio():
             return self.caller.answer(request)
@@ -106,38 +106,38 @@ def test_the_later_tool_of_the_same_name_is_called() -> None:
         "@app.get('/b', operation_id='same')\nasync def b(): return 'b'\n"
     )
     with called(code) as call:
-        assert call("same") == Reply('"b"')
+        assert call("same") == ToolReply('"b"')
 
 
 @pytest.mark.parametrize(
     ("body", "reply"),
     [
-        ("sys.exit(3)", Reply("tool ended its own process: SystemExit", "internal")),
+        ("sys.exit(3)", ToolReply("tool ended its own process: SystemExit", "internal")),
         (
             "raise KeyboardInterrupt",
-            Reply("tool ended its own process: KeyboardInterrupt", "internal"),
+            ToolReply("tool ended its own process: KeyboardInterrupt", "internal"),
         ),
         (
             "raise asyncio.CancelledError",
-            Reply("tool ended its own process: CancelledError", "internal"),
+            ToolReply("tool ended its own process: CancelledError", "internal"),
         ),
         (
             "await asyncio.Event().wait()",
-            Reply("tool does not end: it waits for something that never happens.", "timeout"),
+            ToolReply("tool does not end: it waits for something that never happens.", "timeout"),
         ),
         (
             "await asyncio.sleep(10**9)",
-            Reply("tool does not end: it waits too long.", "timeout"),
+            ToolReply("tool does not end: it waits too long.", "timeout"),
         ),
         (
             "return StreamingResponse(iter(lambda: b'x' * 2**20, None))",
-            Reply("tool answered with more than 16 MiB.", "internal"),
+            ToolReply("tool answered with more than 16 MiB.", "internal"),
         ),
-        ("return Response(b'\"\\\\ud800\"')", Reply('"?"')),
+        ("return Response(b'\"\\\\ud800\"')", ToolReply('"?"')),
     ],
     ids=["exit", "interrupt", "cancelled", "never", "long", "endless", "half a character"],
 )
-def test_a_call_that_misbehaves_gives_a_reply(body: str, reply: Reply) -> None:
+def test_a_call_that_misbehaves_gives_a_reply(body: str, reply: ToolReply) -> None:
     """The next call works as usual."""
     code = HEAD + (
         f"@app.get('/tool', operation_id='tool')\nasync def tool():\n    {body}\n"
@@ -145,7 +145,7 @@ def test_a_call_that_misbehaves_gives_a_reply(body: str, reply: Reply) -> None:
     )
     with called(code) as call:
         assert call("tool") == reply
-        assert call("next") == Reply("1")
+        assert call("next") == ToolReply("1")
 
 
 def test_an_unfinished_response_is_an_error_without_a_text() -> None:
@@ -157,7 +157,7 @@ def test_an_unfinished_response_is_an_error_without_a_text() -> None:
         "@app.get('/half', operation_id='half')\nasync def half(): return Half()\n"
     )
     with called(code) as call:
-        assert call("half") == Reply("", "internal")
+        assert call("half") == ToolReply("", "internal")
 
 
 def test_leftovers_of_a_call_end_before_the_next_call() -> None:
@@ -176,7 +176,7 @@ def test_leftovers_of_a_call_end_before_the_next_call() -> None:
         "@app.get('/seen', operation_id='seen')\nasync def see(): return seen\n"
     )
     with called(code) as call:
-        assert call("start") == Reply("[]")
+        assert call("start") == ToolReply("[]")
         assert json.loads(call("seen").text) == ["timer", "late", "cancelled"]
 
 
@@ -188,7 +188,7 @@ def test_the_request_is_that_of_the_genuine_client() -> None:
     )
     with called(code) as call:
         request = call.caller.request("put", {"a": "é/..", "q": True, "c": "ü"})
-    assert request == Request(
+    assert request == CheckedCall(
         "put",
         {
             "type": "http",

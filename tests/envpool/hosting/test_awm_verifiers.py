@@ -11,7 +11,7 @@ import pytest
 from rehearsal_room.envpool.hosting.awm_verifiers import (
     MAX_DETAIL,
     MAX_PRINTED,
-    Verdict,
+    AwmVerdict,
     VerifierKind,
     verify_awm,
 )
@@ -76,7 +76,7 @@ def test_verdicts_are_those_of_awms_runner(run: dict[str, Any], tmp_path: Path) 
             clock=CLOCK,
         )
         golden = run["verifiers"][kind]
-        expected = Verdict(golden["label"], golden["detail"], golden.get("stdout", ""))
+        expected = AwmVerdict(golden["label"], golden["detail"], golden.get("stdout", ""))
         assert verdict == expected
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +94,9 @@ def _database(*statements: str) -> bytes:
     return image
 
 
-def _ask(folder: Path, kind: VerifierKind, code: str | None, answer: str = "the answer") -> Verdict:
+def _ask(
+    folder: Path, kind: VerifierKind, code: str | None, answer: str = "the answer"
+) -> AwmVerdict:
     """A verifier's verdict on a table that is empty before and has a note after."""
     record = AwmRecord("", (), (), verifiers={"t": AwmVerifier(**{kind: code})})
     after = _database("INSERT INTO notes VALUES ('hello', '2026-03-14 09:29:00')")
@@ -323,7 +325,7 @@ def test_no_code_is_a_judge_error(code: str | None, tmp_path: Path) -> None:
     """Without code of this kind, or with less code than a function needs, there is no verdict."""
     verdict = _ask(tmp_path, "sql", code)
     why = "task 't' has no sql verifier"
-    assert verdict == Verdict("judge_error", {"error": why}, fault=why)
+    assert verdict == AwmVerdict("judge_error", {"error": why}, fault=why)
     unknown = verify_awm(AwmRecord("", (), ()), "u", "code", b"", b"", "", tmp_path, clock=CLOCK)
     assert (unknown.label, unknown.fault) == ("judge_error", "task 'u' has no code verifier")
 

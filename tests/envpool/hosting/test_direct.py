@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rehearsal_room.envpool.hosting import asgi
-from rehearsal_room.envpool.hosting.asgi import Reply
+from rehearsal_room.envpool.hosting.asgi import ToolReply
 from tests.envpool.hosting.test_asgi import called
 
 CODE = """
@@ -208,7 +208,7 @@ async def around(request: Request, call_next):
 """
 
 
-def _replies(code: str) -> list[Reply]:
+def _replies(code: str) -> list[ToolReply]:
     with called(code) as call:
         return [call(name, arguments) for name, arguments in CALLS]
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rehearsal_room.envpool.core.errors import SeedError
-from rehearsal_room.envpool.core.offload import SeedFault
+from rehearsal_room.envpool.core.remote_states import SeedFault
 from rehearsal_room.envpool.hosting.seeding import SeededDatabase, seed
 from rehearsal_room.envpool.store.template import make_vfs, template_of
 from rehearsal_room.scenarios.api import User

@@ -8,8 +8,8 @@ import pytest
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.envpool.inprocess.fault_injection import (
     FAULTS,
-    Fault,
     FaultInjector,
+    ToolFault,
     copy_with_fault,
 )
 from rehearsal_room.envpool.inprocess.toolset import load
@@ -40,7 +40,7 @@ def breakable() -> tuple[HostedScenario, FaultInjector]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_happens_once(fault: Fault) -> None:
+def test_a_fault_happens_once(fault: ToolFault) -> None:
     """The call fails with its cause and leaves the state unchanged; the same call then works as in
     a world without faults."""
     world, injector = breakable()
@@ -88,7 +88,7 @@ def test_a_refused_call_stays_refused() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
+def test_a_broken_package(fault: ToolFault, tmp_path: Path) -> None:
     """A copy with a fault is a package with the same tools, of which one always breaks; judges
     blame the world for it, and the original package is unchanged."""
     before = read(LIBRARY)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from rehearsal_room.envpool.core.errors import SeedError, StateError
-from rehearsal_room.envpool.core.types import StoredState, ToolError, ToolResult
+from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.format import read
@@ -59,7 +59,7 @@ def test_time_is_the_scenarios(world: HostedScenario) -> None:
     assert msgspec.json.decode(result.text) == {"id": 4, "at": "2026-03-14 09:30:00"}
 
 
-_FAILING: dict[str, tuple[dict[str, Any], ToolError, str]] = {
+_FAILING: dict[str, tuple[dict[str, Any], ToolErrorKind, str]] = {
     "nothing": ({}, "unknown_tool", "There is no tool 'nothing'. Tools: get_account, "),
     "book": (
         {"account_id": "1"},

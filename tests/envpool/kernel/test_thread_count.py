@@ -10,7 +10,7 @@ import pytest
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import Env
 from rehearsal_room.envpool.kernel.thread_count import ThreadCount
-from rehearsal_room.envpool.workers.messages.wire import Call, Request
+from rehearsal_room.envpool.workers.messages.wire import WorkerCall, WorkerRequest
 from rehearsal_room.envpool.workers.pool import WorkerPool
 from tests.support import ledger_world
 from tests.support.fake_worker import FakeWorker, fake_pool
@@ -55,8 +55,8 @@ class LeavesThreads:
     def __init__(self) -> None:
         self.left = anyio.Event()
 
-    async def __call__(self, worker: FakeWorker, request: Request) -> None:
-        if isinstance(request, Call) and request.name == "book":
+    async def __call__(self, worker: FakeWorker, request: WorkerRequest) -> None:
+        if isinstance(request, WorkerCall) and request.name == "book":
             worker.threads = 3
             self.left.set()
 
@@ -111,8 +111,8 @@ async def test_a_later_call_may_use_threads(tmp_path: Path) -> None:
     book = ledger_world.ledger(tmp_path / "ledger")
     go = anyio.Event()
 
-    async def script(worker: FakeWorker, request: Request) -> None:
-        if isinstance(request, Call):
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
+        if isinstance(request, WorkerCall):
             if len(worker.executed) == 1:  # the second call
                 await go.wait()
                 worker.threads = 1

@@ -13,14 +13,14 @@ from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
 from rehearsal_room.envpool.openenv import pool as pool_module
 from rehearsal_room.envpool.openenv.content import read_observation
 from rehearsal_room.envpool.openenv.pool import OpenEnvPool
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.mcp_tasks import read_openenv_tasks
 from tests.support.openenv_server import EnvServer
-from tests.support.wires import served_wires
+from tests.support.protocols import served_protocols
 
 COUNTER = """
 name = "counter"
@@ -176,8 +176,8 @@ instruction = {task.instruction!r}
 reset = {{ task_id = "{task.id}" }}
 """
     local = LocalPool()
-    settings = ServeSettings(port=0)
-    async with served_wires(shop, settings=settings) as client:
+    settings = WorldServerSettings(port=0)
+    async with served_protocols(shop, settings=settings) as client:
         url = f"{client.url}/openenv/shop_support"
         scenario = tasks_for(tmp_path, url, text)
         async with OpenEnvPool(url) as pool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anyio.to_thread import run_sync
 
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.scenarios.format import Scenario
 from tests.support.bad_clients import HOST, MANY_HEADERS, BadClient, half_requests, status_of
 from tests.support.ledger_world import ledger
@@ -32,7 +32,7 @@ def scenario(tmp_path: Path) -> Scenario:
 @asynccontextmanager
 async def port_of(scenario: Scenario, **settings: Any) -> AsyncIterator[int]:
     """The port of a server with a token."""
-    chosen = ServeSettings(port=0, token="sesame", **settings)
+    chosen = WorldServerSettings(port=0, token="sesame", **settings)
     async with served([scenario], chosen) as (_, url):
         yield int(url.rpartition(":")[2])
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.remote_states import Snapshot
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.envpool.server import jsonrpc as m
 from rehearsal_room.envpool.server.api import NewWorld
 from rehearsal_room.envpool.server.app import App
 from rehearsal_room.envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, VERSION_KEY
 from rehearsal_room.envpool.server.leases import Leases
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.stdio import converse
 from rehearsal_room.scenarios.format import Scenario
 from tests.support.http_app import ask
@@ -48,7 +48,7 @@ def scenario(tmp_path: Path) -> Scenario:
 async def app_of(scenario: Scenario) -> AsyncIterator[tuple[App, str]]:
     """An application, and the path of a leased world."""
     pool = LocalPool()
-    async with Leases(pool, [scenario], ServeSettings(port=0)) as leases:
+    async with Leases(pool, [scenario], WorldServerSettings(port=0)) as leases:
         lease = await leases.lease(NewWorld("ledger"), "test")
         yield App(leases), f"/worlds/{lease.id}"
     pool.close()

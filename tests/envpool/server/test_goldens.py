@@ -12,7 +12,7 @@ from rehearsal_room.envpool.client.pool import RemotePool
 from rehearsal_room.envpool.hosting.live_world import LiveWorld
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
 from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
@@ -29,7 +29,7 @@ async def url(anyio_backend: str) -> AsyncIterator[str]:
     """The URL of a server of the fixture's scenario, with real workers."""
     async with (
         WorkerPool(WorkerSettings(workers=2)) as pool,
-        Leases(pool, [fixture_scenario()], ServeSettings(port=0)) as leases,
+        Leases(pool, [fixture_scenario()], WorldServerSettings(port=0)) as leases,
         serving(leases) as url,
     ):
         yield url

@@ -28,7 +28,7 @@ from rehearsal_room.envpool.server.jsonrpc import (
 )
 from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
 from rehearsal_room.envpool.server.serve import serve, serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.stdio import converse
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.catalogue import find
@@ -139,7 +139,7 @@ class Direct(Client):
 
 @asynccontextmanager
 async def direct_client(
-    scenario: Scenario, settings: ServeSettings | None = None
+    scenario: Scenario, settings: WorldServerSettings | None = None
 ) -> AsyncIterator[tuple[Direct, Leases]]:
     pool = LocalPool()
     async with Leases(pool, [scenario], settings) as leases:
@@ -149,7 +149,7 @@ async def direct_client(
 
 @asynccontextmanager
 async def http_client(
-    scenario: Scenario, settings: ServeSettings | None = None, token: str = ""
+    scenario: Scenario, settings: WorldServerSettings | None = None, token: str = ""
 ) -> AsyncIterator[tuple[Http, Leases]]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
@@ -260,7 +260,7 @@ async def test_scenarios_are_listed(scenario: Scenario) -> None:
 
 async def test_a_token_is_required(scenario: Scenario) -> None:
     """With a token set, every request except /health needs it."""
-    settings = ServeSettings(port=0, token="sesame")
+    settings = WorldServerSettings(port=0, token="sesame")
     denied = {"error": "a bearer token is required, and this request has no token or a wrong one"}
     async with http_client(scenario, settings) as (http, _):
         for headers in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
@@ -274,7 +274,7 @@ async def test_a_token_owns_its_worlds(scenario: Scenario, tmp_path: Path) -> No
     """With several tokens, each lists its own worlds only, and the worlds of another do not exist
     for it; a fork belongs to the owner of its parent."""
     (tmp_path / "tokens").write_text("# of the teams\nred\n\nblue \n")
-    settings = ServeSettings(port=0, token="sesame", token_file=str(tmp_path / "tokens"))
+    settings = WorldServerSettings(port=0, token="sesame", token_file=str(tmp_path / "tokens"))
     async with direct_client(scenario, settings) as (http, leases):
 
         async def ask(token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -319,7 +319,7 @@ async def test_a_bad_token_file(
     if text is not None:
         file.write_text(text)
     with pytest.raises(PoolError, match=f"^{file}: {fault}$"):
-        async with served([scenario], ServeSettings(port=0, token_file=str(file))):
+        async with served([scenario], WorldServerSettings(port=0, token_file=str(file))):
             pass
 
 
@@ -347,14 +347,17 @@ async def test_unknown_host_names_are_refused(
 ) -> None:
     """A request with a Host that is not a name of this server, or from the page of another site, is
     refused: that is DNS rebinding."""
-    settings = ServeSettings(port=0, allow_hosts=("Worlds.example:80",))
+    settings = WorldServerSettings(port=0, allow_hosts=("Worlds.example:80",))
     async with direct_client(scenario, settings) as (http, _):
         assert (await http.ask("GET", "/health", **headers))[0] == status
 
 
 async def test_limits(scenario: Scenario) -> None:
     """The worlds of a client and of the server have limits; released worlds do not count."""
-    async with direct_client(scenario, ServeSettings(port=0, worlds_per_client=2)) as (http, _):
+    async with direct_client(scenario, WorldServerSettings(port=0, worlds_per_client=2)) as (
+        http,
+        _,
+    ):
         first = await http.world()
         await http.world()
         refused = {"error": "this client has 2 worlds, which is the limit"}
@@ -362,7 +365,7 @@ async def test_limits(scenario: Scenario) -> None:
         assert await http.ask("POST", first + "/fork", b"") == (429, refused)
         await http.ask("DELETE", first)
         await http.world()
-    async with direct_client(scenario, ServeSettings(port=0, max_worlds=1)) as (http, _):
+    async with direct_client(scenario, WorldServerSettings(port=0, max_worlds=1)) as (http, _):
         await http.world()
         refused = {"error": "1 worlds are live, which is the limit of this server"}
         assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (503, refused)
@@ -375,7 +378,7 @@ async def test_a_body_has_a_limit(scenario: Scenario) -> None:
         for _ in range(3):
             yield b" " * 500
 
-    async with http_client(scenario, ServeSettings(port=0, max_body=1000)) as (http, _):
+    async with http_client(scenario, WorldServerSettings(port=0, max_body=1000)) as (http, _):
         refused = {"error": "the body has more than 1000 bytes"}
         assert await http.ask("POST", "/worlds", b" " * 1001) == (413, refused)
         async with http.session.post(http.url + "/worlds", data=chunks()) as response:
@@ -389,14 +392,14 @@ async def test_a_body_has_a_limit(scenario: Scenario) -> None:
 def test_settings_are_checked(field: str, value: Any) -> None:
     """A setting that cannot be is named."""
     with pytest.raises(msgspec.ValidationError, match=field):
-        msgspec.convert({field: value}, ServeSettings)
+        msgspec.convert({field: value}, WorldServerSettings)
 
 
 async def test_an_address_in_use(scenario: Scenario) -> None:
     """A server that cannot listen raises an error with the address and the reason."""
     async with http_client(scenario) as (http, leases):
         port = int(http.url.rpartition(":")[2])
-        leases.settings = ServeSettings(port=port)
+        leases.settings = WorldServerSettings(port=port)
         with pytest.raises(PoolError, match=f"^127.0.0.1:{port}: cannot listen there: "):
             async with serving(leases):
                 pass
@@ -404,7 +407,7 @@ async def test_an_address_in_use(scenario: Scenario) -> None:
 
 async def test_idle_worlds_are_released(scenario: Scenario) -> None:
     """A world without calls for too long is released; one that was called since then stays."""
-    async with direct_client(scenario, ServeSettings(port=0, idle_s=100)) as (http, leases):
+    async with direct_client(scenario, WorldServerSettings(port=0, idle_s=100)) as (http, leases):
         idle, used = await http.world(), await http.world()
         began = min(lease.used_at for lease in leases.all())
         leases.get(used.split("/")[-1]).used_at = began + 50  # type: ignore[union-attr]
@@ -479,11 +482,11 @@ class SlowPool(LocalPool):
 
 @asynccontextmanager
 async def slow_client(
-    scenario: Scenario, settings: ServeSettings | None = None
+    scenario: Scenario, settings: WorldServerSettings | None = None
 ) -> AsyncIterator[tuple[Http, Leases, SlowPool]]:
     pool = SlowPool()
     async with (
-        Leases(pool, [scenario], settings or ServeSettings(port=0)) as leases,
+        Leases(pool, [scenario], settings or WorldServerSettings(port=0)) as leases,
         serving(leases) as url,
         aiohttp.ClientSession() as session,
     ):
@@ -507,7 +510,11 @@ async def test_one_call_of_a_world_at_a_time(scenario: Scenario) -> None:
 
 async def test_calls_in_flight_have_a_limit(scenario: Scenario) -> None:
     """A client with too many calls in flight gets 429."""
-    async with slow_client(scenario, ServeSettings(port=0, calls_per_client=1)) as (http, _, pool):
+    async with slow_client(scenario, WorldServerSettings(port=0, calls_per_client=1)) as (
+        http,
+        _,
+        pool,
+    ):
         path = await http.world()
         async with anyio.create_task_group() as group:
             group.start_soon(http.call, path, "slow")
@@ -558,7 +565,7 @@ async def test_draining_completes_running_calls(scenario: Scenario) -> None:
         ready.set()
 
     async with (
-        Leases(pool, [scenario], ServeSettings(port=0, drain_s=60)) as leases,
+        Leases(pool, [scenario], WorldServerSettings(port=0, drain_s=60)) as leases,
         aiohttp.ClientSession() as session,
         anyio.create_task_group() as group,
     ):
@@ -586,7 +593,7 @@ async def test_draining_completes_running_calls(scenario: Scenario) -> None:
 async def test_a_second_signal_ends_the_wait(scenario: Scenario) -> None:
     """A second signal ends the server without waiting for worlds that are not released."""
     pool, ready = LocalPool(), anyio.Event()
-    async with Leases(pool, [scenario], ServeSettings(port=0, drain_s=3600)) as leases:
+    async with Leases(pool, [scenario], WorldServerSettings(port=0, drain_s=3600)) as leases:
         await leases.lease(NewWorld("ledger"), "test")
         async with anyio.create_task_group() as group:
             group.start_soon(serve, leases, lambda _: ready.set())

@@ -15,12 +15,12 @@ from msgspec import structs
 
 from rehearsal_room.envpool.client.pool import RemotePool
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.remote_states import Snapshot
 from rehearsal_room.envpool.core.types import ToolResult
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serving
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.signed_states import SignedState, key_of
 from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
 from rehearsal_room.scenarios.format import Scenario
@@ -97,7 +97,7 @@ async def test_a_forged_state_is_refused(scenario: Scenario) -> None:
             lambda env: setattr(env, "mac", bytes(32)),
         ):
             async with pool.lease(scenario, None) as env, pool.lease(scenario, None) as other:
-                assert isinstance(env, OffloadedEnv)
+                assert isinstance(env, RemoteExecutionEnv)
                 await env.call("book", BOOK, "c0-0")
                 await other.call("book", BOOK, "c0-0")
                 for lease in leases.all():
@@ -112,7 +112,7 @@ async def test_a_start_state_needs_no_mac(scenario: Scenario) -> None:
     """A server that is restarted with another key serves fresh worlds and worlds that were reset;
     other states are refused. With a key in a file they continue."""
     for file in ("", str(scenario.path / "state.key")):
-        settings = ServeSettings(port=0, state_key=file)
+        settings = WorldServerSettings(port=0, state_key=file)
         async with (
             served([scenario], settings) as (_, url),
             served([scenario], settings) as (_, restarted),
@@ -170,7 +170,7 @@ def count():
 async def served_record(scenario: Scenario) -> AsyncIterator[tuple[Leases, str]]:
     async with (
         WorkerPool(WorkerSettings(workers=1)) as workers,
-        Leases(workers, [scenario], ServeSettings(port=0)) as leases,
+        Leases(workers, [scenario], WorldServerSettings(port=0)) as leases,
         serving(leases) as url,
     ):
         yield leases, url
@@ -199,7 +199,7 @@ async def test_a_pickle_of_a_client_is_never_read(tmp_path: Path) -> None:
     async with served_record(scenario) as (leases, url), RemotePool(url) as pool:
         for key in (bytes(32), leases._state_key):
             async with pool.lease(scenario, None) as env:
-                assert isinstance(env, OffloadedEnv)
+                assert isinstance(env, RemoteExecutionEnv)
                 assert _count(await env.call("count", {}, "c0")) == 1
                 assert env.module_state != b""
                 for lease in leases.all():

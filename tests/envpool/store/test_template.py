@@ -8,7 +8,13 @@ import pytest
 
 from rehearsal_room.envpool.core.errors import SeedError
 from rehearsal_room.envpool.store.overlay import PAGE
-from rehearsal_room.envpool.store.template import Table, Template, build, make_vfs, template_of
+from rehearsal_room.envpool.store.template import (
+    TableSchema,
+    Template,
+    build,
+    make_vfs,
+    template_of,
+)
 from rehearsal_room.scenarios.catalogue import bundled_names
 from rehearsal_room.scenarios.format import BUNDLED, Scenario, read
 from tests.support.ledger_world import DATA, HEAD, SCHEMA, ledger
@@ -31,7 +37,7 @@ def build_template(scenario: Scenario) -> Template:
         vfs.unregister()
 
 
-def table(folder: Path, sql: str) -> Table:
+def table(folder: Path, sql: str) -> TableSchema:
     """The schema of the one table `t`."""
     return build_template(ledger(folder, schema_sql=sql, data_sql="")).tables["t"]
 

@@ -32,7 +32,7 @@ from rehearsal_room.envpool.workers.fork_client import (
     WorkerProcess,
 )
 from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
-from rehearsal_room.envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers.sandbox import WorkerLimits
 from rehearsal_room.scenarios.format import Scenario, Task
 from tests.hostile.gather import Attack, attacks, package, record
 from tests.support import ledger_world
@@ -63,7 +63,7 @@ class RecordingServer(ForkServerClient):
     """A fork server client that records the workers that it started."""
 
     def __init__(self) -> None:
-        super().__init__(ForkServerSettings("best", Limits(memory_mb=MEMORY_MB)))
+        super().__init__(ForkServerSettings("best", WorkerLimits(memory_mb=MEMORY_MB)))
         self.spawned: list[WorkerProcess] = []
 
     async def spawn(self) -> WorkerProcess:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
 from rehearsal_room.scenarios.format import AwmRecord, AwmVerifier, Scenario
 from tests.hostile.owners import NAMES, record
@@ -85,7 +85,7 @@ async def test_no_process_executes_two_scenarios(open_spawner: OpenSpawner, tmp_
             for _ in range(3):
                 tool = "list_notes" if scenario.awm is not None else "newest"
                 await env.call(tool, {}, "")
-                assert isinstance(env, OffloadedEnv)
+                assert isinstance(env, RemoteExecutionEnv)
                 pid = env.last_worker.process.pid
                 owners.setdefault(pid, set()).add(scenario.digest)
                 verified = await pool.verify(scenario, scenario.tasks[0], env.state(), "")

@@ -23,10 +23,10 @@ from rehearsal_room.envpool.core.errors import (
     ToolsetError,
     WorldError,
 )
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Verified
 from rehearsal_room.envpool.core.types import Env, ToolResult
 from rehearsal_room.envpool.inprocess.pool import LocalPool
-from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.store import guarded_vfs
 from rehearsal_room.envpool.store.digest import hex_digest, sum_after_change
 from rehearsal_room.envpool.store.overlay import PAGE
@@ -35,16 +35,16 @@ from rehearsal_room.envpool.workers.fork_client import KILLED
 from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
 from rehearsal_room.envpool.workers.messages.jobs import Job
 from rehearsal_room.envpool.workers.messages.wire import (
-    Call,
-    Failed,
     Forget,
+    HostingRefused,
     Load,
-    Ready,
-    Refused,
     Replay,
-    Reply,
-    Request,
     Stale,
+    WorkerCall,
+    WorkerFailed,
+    WorkerReady,
+    WorkerReply,
+    WorkerRequest,
 )
 from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings, _json
 from rehearsal_room.envpool.workers.supervisor import Problem, Rules, Supervisor
@@ -59,7 +59,7 @@ RULES = Rules(
     tick_seconds=0.05,
     workers=1,
     spare=1,
-    blanks=1,
+    empties=1,
     deadline=100,
     start=100,
     too_long="it ran too long",
@@ -83,8 +83,8 @@ async def book(env: Env, amount: int = 5) -> ToolResult:
     return await env.call("book", {"account_id": 1, "amount": amount}, "")
 
 
-def is_call(request: Request, name: str) -> bool:
-    return isinstance(request, Call) and request.name == name
+def is_call(request: WorkerRequest, name: str) -> bool:
+    return isinstance(request, WorkerCall) and request.name == name
 
 
 def endless_image() -> bytes:
@@ -115,7 +115,7 @@ class Holding:
         self.worker: FakeWorker | None = None  # the first that executed one
         self._name = name
 
-    async def __call__(self, worker: FakeWorker, request: Request) -> None:
+    async def __call__(self, worker: FakeWorker, request: WorkerRequest) -> None:
         if is_call(request, self._name) and (self.worker is None or worker is self.worker):
             self.worker = worker
             self.held.set()
@@ -125,17 +125,21 @@ class Holding:
 class Lying:
     """A script with prepared replies to calls of one tool, each used once."""
 
-    def __init__(self, *replies: Callable[[Call], Reply | bytes], name: str = "wipe") -> None:
+    def __init__(
+        self, *replies: Callable[[WorkerCall], WorkerReply | bytes], name: str = "wipe"
+    ) -> None:
         self._replies = list(replies)
         self._name = name
 
-    async def __call__(self, worker: FakeWorker, request: Request) -> Reply | bytes | None:
-        if isinstance(request, Call) and request.name == self._name and self._replies:
+    async def __call__(
+        self, worker: FakeWorker, request: WorkerRequest
+    ) -> WorkerReply | bytes | None:
+        if isinstance(request, WorkerCall) and request.name == self._name and self._replies:
             return self._replies.pop(0)(request)
         return None
 
 
-def outcome(request: Call, **changed: Any) -> CallOutcome:
+def outcome(request: WorkerCall, **changed: Any) -> CallOutcome:
     """A well-formed outcome that changes nothing."""
     digest = request.state.digest if request.state is not None else "0" * 32
     valid = CallOutcome(request.id, "ok", None, (), digest)
@@ -213,7 +217,7 @@ async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
         async with anyio.create_task_group() as group:
             for worker in workers.used:
                 group.start_soon(ended, worker, group.cancel_scope)
-        assert pool.statistics()["workers"] == 2  # one that hosts the scenario, one blank
+        assert pool.statistics()["workers"] == 2  # one that hosts the scenario, one empty
         assert (await book(slow)).text == (await book(other)).text.replace("3", "2")
         assert slow.state().digest == slow.digest
 
@@ -303,9 +307,9 @@ async def test_suspects_are_bounded(scenario: Scenario) -> None:
     """Where every call hangs, only the allowed number of workers executes at a time."""
     num_broken = most = executing = 0
 
-    async def hang(worker: FakeWorker, request: Request) -> None:
+    async def hang(worker: FakeWorker, request: WorkerRequest) -> None:
         nonlocal executing, most
-        if isinstance(request, Call):
+        if isinstance(request, WorkerCall):
             executing += 1
             most = max(most, executing)
             try:
@@ -410,7 +414,7 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
     it are executed elsewhere, from their states."""
     held, die = anyio.Event(), anyio.Event()
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         if is_call(request, "wipe"):
             held.set()
             await die.wait()
@@ -438,7 +442,7 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
             die.set()
         assert texts == ['{"entry":3}'] * 5
         assert [len(worker.executed) for worker in workers.used] == [6, 5]
-        assert int(pool.cpu_s()) == 3  # one that is gone, one that lives, one blank
+        assert int(pool.cpu_s()) == 3  # one that is gone, one that lives, one empty
         for env in envs[1:]:
             assert env.state().digest == env.digest
 
@@ -447,7 +451,7 @@ async def test_a_request_that_is_made_again_does_not_die_with_another(scenario: 
     """A call whose worker was killed from outside is made again on a worker that receives nothing
     else meanwhile, so it is not lost however often other calls have their workers killed."""
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         if is_call(request, "wipe"):
             await anyio.wait_all_tasks_blocked()
             shared = wiped.last_worker
@@ -462,7 +466,7 @@ async def test_a_request_that_is_made_again_does_not_die_with_another(scenario: 
     done = anyio.Event()
     async with fake_pool(script, workers=1) as (pool, _), AsyncExitStack() as stack:
         wiped, *others = [await stack.enter_async_context(pool.lease(scenario)) for _ in range(4)]
-        assert isinstance(wiped, OffloadedEnv)
+        assert isinstance(wiped, RemoteExecutionEnv)
         async with anyio.create_task_group() as group:
             for env in others:
                 group.start_soon(continue_with, env)
@@ -475,7 +479,7 @@ async def test_the_last_answers_of_a_worker_count(scenario: Scenario) -> None:
     """The answers that a worker sent before it ended count, also when a request to it fails in the
     meantime: only the call in flight is lost."""
 
-    def violate(request: Call) -> CallOutcome:
+    def violate(request: WorkerCall) -> CallOutcome:
         return outcome(request, violation="it opened a socket")
 
     async def write() -> None:  # before the pool has read the answer
@@ -540,7 +544,7 @@ async def test_workers_that_are_never_ready_are_an_error() -> None:
 async def test_a_world_that_hangs_its_host_is_an_error(scenario: Scenario) -> None:
     """Hosting a scenario has the deadline of a call."""
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         if isinstance(request, Load):
             await anyio.sleep_forever()
 
@@ -555,7 +559,7 @@ async def test_a_pool_without_workers_fails_its_calls(scenario: Scenario) -> Non
     """When the last worker has ended and none can be started, calls fail with that message; until
     then the workers that are ready take over."""
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         if is_call(request, "wipe"):
             raise Dies("it crashed")
 
@@ -579,7 +583,7 @@ async def test_a_world_that_kills_its_host_is_an_error(scenario: Scenario) -> No
     """A scenario whose hosting ends the worker fails at the lease, and the pool continues."""
     num_loads = 0
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         nonlocal num_loads
         if isinstance(request, Load):
             num_loads += 1
@@ -599,7 +603,7 @@ async def test_a_world_that_can_no_longer_be_hosted_ends(scenario: Scenario) -> 
     """Where hosting a scenario again keeps failing, its worlds end; it is not tried forever."""
     num_loads = 0
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         nonlocal num_loads
         if isinstance(request, Load):
             num_loads += 1
@@ -623,7 +627,7 @@ async def test_a_world_that_can_no_longer_be_hosted_ends(scenario: Scenario) -> 
 NOTE = RowChange("journal", (9,), None, {"what": "invented"})
 
 
-def consistent(request: Call) -> CallOutcome:
+def consistent(request: WorkerCall) -> CallOutcome:
     """An invented row, with the digest that it would lead to, and no page that contains it."""
     assert request.state is not None and NOTE.after is not None
     total = sum_after_change(
@@ -637,10 +641,10 @@ def consistent(request: Call) -> CallOutcome:
     [
         (lambda r: outcome(r, id=r.id + 1), "it answered request 3, which was not in flight"),
         (lambda r: Verified(r.id), "it answered with Verified"),
-        (lambda r: Ready(1, "none", 0), "it reported twice that it was ready"),
+        (lambda r: WorkerReady(1, "none", 0), "it reported twice that it was ready"),
         (lambda r: b"\0\0\0\1\xc1", "a frame from a worker is not a reply"),
         (lambda r: b"\xff\xff\xff\xff", "a frame of 4294967295 bytes is too long"),
-        (lambda r: Failed(r.id, "KeyError: 7"), "wipe ended its worker: KeyError: 7"),
+        (lambda r: WorkerFailed(r.id, "KeyError: 7"), "wipe ended its worker: KeyError: 7"),
         (lambda r: outcome(r, violation="it opened /etc/passwd"), "it opened /etc/passwd"),
         (lambda r: outcome(r, digest="12"), "the reported digest '12' is not 32 hex"),
         (lambda r: outcome(r, digest="+" + "1" * 31), "the reported digest '"),
@@ -654,7 +658,7 @@ def consistent(request: Call) -> CallOutcome:
     ],
 )
 async def test_an_impossible_answer_ends_the_world(
-    scenario: Scenario, lie: Callable[[Call], Reply | bytes], sentence: str
+    scenario: Scenario, lie: Callable[[WorkerCall], WorkerReply | bytes], sentence: str
 ) -> None:
     """An answer that is impossible, or reports a violation, ends its world with a message; the
     worker is replaced, and the other worlds that it served continue elsewhere."""
@@ -681,7 +685,7 @@ async def test_an_impossible_answer_ends_the_world(
     ],
 )
 async def test_a_misreported_state_is_not_returned(
-    scenario: Scenario, lie: Callable[[Call], Reply | bytes], sentence: str
+    scenario: Scenario, lie: Callable[[WorkerCall], WorkerReply | bytes], sentence: str
 ) -> None:
     """A state is returned only with the digest of its pages: code that lies about its effect ends
     its episode, and its worker."""
@@ -708,7 +712,7 @@ async def test_reading_a_state_has_a_time_limit(
         with pytest.raises(WorldError, match=r"cannot be read \(.*nterrupt.* interfered"):
             env.state()
 
-    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> WorkerReply | None:
         return Loaded(request.id, image, ()) if isinstance(request, Load) else None
 
     async with fake_pool(script) as (pool, _):
@@ -752,7 +756,7 @@ async def test_a_busy_scenario_gets_a_second_worker(scenario: Scenario) -> None:
     """When too many requests wait for a scenario's worker, another worker hosts it too."""
     shared = anyio.Event()
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         if isinstance(request, Load) and worker is not workers.used[0]:
             shared.set()
         elif is_call(request, "get_account"):
@@ -806,7 +810,7 @@ async def test_few_workers_execute_at_a_time(tmp_path: Path) -> None:
     everyone = anyio.Event()
     finished: list[str] = []
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         nonlocal executing, most
         if isinstance(request, Forget):
             return
@@ -866,9 +870,11 @@ async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path)
     """A scenario whose hosting does something forbidden is refused; no other scenario's worker is
     touched."""
 
-    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> WorkerReply | None:
         if isinstance(request, Load) and request.scenario.path.name == "bad":
-            return Refused(request.id, "tools.py opened a socket", violation="it opened a socket")
+            return HostingRefused(
+                request.id, "tools.py opened a socket", violation="it opened a socket"
+            )
         return None
 
     async with fake_pool(script, workers=1) as (pool, workers), pool.lease(scenario) as env:
@@ -907,8 +913,8 @@ async def test_verifiers_run_in_workers(scenario: Scenario, tmp_path: Path) -> N
         with pytest.raises(StateError):
             await pool.verify(other, task, env.state(), "")
 
-    async def script(worker: FakeWorker, request: Request) -> None:
-        if not isinstance(request, Load | Call):
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
+        if not isinstance(request, Load | WorkerCall):
             raise Dies("it crashed")
 
     async with fake_pool(script, workers=1) as (pool, _), pool.lease(scenario) as env:
@@ -968,7 +974,7 @@ async def test_leaving_the_pool_while_a_worker_is_started(scenario: Scenario) ->
                 await self.forked.wait()
             return await super().spawn()
 
-    async def script(worker: FakeWorker, request: Request) -> None:
+    async def script(worker: FakeWorker, request: WorkerRequest) -> None:
         if is_call(request, "wipe"):
             raise Dies("it crashed")
 
@@ -1070,13 +1076,13 @@ def fated(fates: list[str]) -> Script:
     """A script that gives the n-th executed call the n-th fate."""
     left = list(reversed(fates))
 
-    async def script(worker: FakeWorker, request: Request) -> Reply | None:
-        fate = left.pop() if left and isinstance(request, Call) else ""
+    async def script(worker: FakeWorker, request: WorkerRequest) -> WorkerReply | None:
+        fate = left.pop() if left and isinstance(request, WorkerCall) else ""
         if fate == "slow":
             await anyio.sleep(0.02)  # longer than slow_after
         elif fate == "die":
             raise Dies("it died")
-        elif fate == "stale" and isinstance(request, Call) and request.state is None:
+        elif fate == "stale" and isinstance(request, WorkerCall) and request.state is None:
             return Stale(request.id)
         return None
 

@@ -9,7 +9,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.workers import confine
 from rehearsal_room.envpool.workers.sandbox import (
     AT_MOST,
-    Limits,
+    WorkerLimits,
     environment,
     keeps_every_promise,
     layers_of,
@@ -147,7 +147,7 @@ def test_a_limit_only_lowers(level: str, at_most: str, lowered: str | None) -> N
 def test_the_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable lowers the level of all workers of a process, and no worker sees it."""
     monkeypatch.setenv(AT_MOST, "seccomp+landlock:5")
-    at_most = Limits().at_most
+    at_most = WorkerLimits().at_most
     level, missing = confine.available_layers("required", at_most)
     assert set(layers_of(level or "rlimits")) <= {"seccomp", "landlock"}
     assert layers_of(level or "rlimits").get("landlock", 0) <= 5

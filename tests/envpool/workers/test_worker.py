@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
+from rehearsal_room.envpool.core.remote_states import CallOutcome, Loaded, Snapshot, Verified
 from rehearsal_room.envpool.hosting.live_world import LiveWorld
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.envpool.store.overlay import Overlay
@@ -28,20 +28,20 @@ from rehearsal_room.envpool.workers.fork_client import (
     WorkerProcess,
 )
 from rehearsal_room.envpool.workers.fork_server import remove_tree
-from rehearsal_room.envpool.workers.messages.codec import Frames, frame, reply_of, request_of
+from rehearsal_room.envpool.workers.messages.codec import WorkerFrames, frame, reply_of, request_of
 from rehearsal_room.envpool.workers.messages.wire import (
     HOT,
-    Call,
-    Failed,
     Forget,
     Load,
-    Ready,
     Replay,
     Replayed,
-    Reply,
-    Request,
     Stale,
     Verify,
+    WorkerCall,
+    WorkerFailed,
+    WorkerReady,
+    WorkerReply,
+    WorkerRequest,
 )
 from rehearsal_room.envpool.workers.pool import sources_of
 from rehearsal_room.envpool.workers.sandbox import environment
@@ -58,13 +58,13 @@ class Client:
 
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
-        self._frames = Frames()
-        self._replies: list[Reply] = []
+        self._frames = WorkerFrames()
+        self._replies: list[WorkerReply] = []
 
-    async def send(self, request: Request) -> None:
+    async def send(self, request: WorkerRequest) -> None:
         await asyncio.get_running_loop().sock_sendall(self.worker.socket, frame(request))
 
-    async def receive(self) -> Reply | None:
+    async def receive(self) -> WorkerReply | None:
         """The next reply; None: the worker has closed its socket."""
         while not self._replies:
             data = await asyncio.get_running_loop().sock_recv(self.worker.socket, 2**16)
@@ -73,7 +73,7 @@ class Client:
             self._replies += map(reply_of, self._frames.feed(data))
         return self._replies.pop(0)
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: WorkerRequest) -> Any:
         await self.send(request)
         return await self.receive()
 
@@ -86,7 +86,7 @@ async def ready_worker(fork_server: ForkServerClient) -> AsyncIterator[Client]:
         worker.socket.setblocking(False)
         client = Client(worker)
         ready = await client.receive()
-        assert isinstance(ready, Ready) and ready.level == fork_server.level == worker.level
+        assert isinstance(ready, WorkerReady) and ready.level == fork_server.level == worker.level
         yield client
     worker.kill()
 
@@ -106,9 +106,11 @@ def _load(scenario: Scenario) -> Load:
     return Load(1, scenario, sources_of(scenario)["tools.py"])
 
 
-def _call(scenario: Scenario, version: int, state: Snapshot | None = None, *call: Any) -> Call:
+def _call(
+    scenario: Scenario, version: int, state: Snapshot | None = None, *call: Any
+) -> WorkerCall:
     name, arguments = call or BOOK
-    return Call(7, scenario.digest, 5, version, name, json.dumps(arguments).encode(), state)
+    return WorkerCall(7, scenario.digest, 5, version, name, json.dumps(arguments).encode(), state)
 
 
 def _start(world: HostedScenario) -> Snapshot:
@@ -170,7 +172,7 @@ async def test_a_hot_worker_puts_its_heap_into_huge_pages(
 async def test_an_error_of_the_worker_ends_it(client: Client, scenario: Scenario) -> None:
     """A request for a scenario that is not hosted is answered by Failed, and the worker ends."""
     why = f"PoolError: scenario {scenario.digest} is not hosted in this process"
-    assert await client.ask(_call(scenario, 0)) == Failed(7, why)
+    assert await client.ask(_call(scenario, 0)) == WorkerFailed(7, why)
     assert await client.receive() is None
     assert await client.worker.wait() == "it ended after a violation"
     assert client.worker.rss() == 0
@@ -191,7 +193,7 @@ async def test_a_worker_belongs_to_one_scenario(
         async with ready_worker(fork_server) as client:
             assert isinstance(await client.ask(_load(scenario)), Loaded)
             refused = await client.ask(request)
-            assert isinstance(refused, Failed) and refused.why.startswith(belongs)
+            assert isinstance(refused, WorkerFailed) and refused.why.startswith(belongs)
             assert await client.receive() is None
     async with ready_worker(fork_server) as client:
         verified = await client.ask(verify)
@@ -308,10 +310,10 @@ def test_the_cache_is_bounded() -> None:
 
 def test_frames_arrive_however_they_are_cut(scenario: Scenario) -> None:
     """Requests survive the wire, cut anywhere; bytes that are not a frame raise an error."""
-    requests: list[Request] = [Load(1, scenario, "é"), Forget((1, 2))]
+    requests: list[WorkerRequest] = [Load(1, scenario, "é"), Forget((1, 2))]
     stream = b"".join(map(frame, requests))
     for size in (1, 3, 1000, len(stream)):
-        frames = Frames()
+        frames = WorkerFrames()
         bodies = [b for at in range(0, len(stream), size) for b in frames.feed(stream[at:][:size])]
         assert [request_of(body) for body in bodies] == requests
     with pytest.raises(PoolError, match="a frame from a worker is not a reply"):
@@ -319,7 +321,7 @@ def test_frames_arrive_however_they_are_cut(scenario: Scenario) -> None:
     with pytest.raises(PoolError, match="a frame from the pool is not a request"):
         request_of(b"")
     with pytest.raises(PoolError, match="a frame of 4294967295 bytes is too long"):
-        Frames().feed(b"\xff\xff\xff\xff")
+        WorkerFrames().feed(b"\xff\xff\xff\xff")
 
 
 def test_any_folder_can_be_deleted(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_every_episode_ends(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     """On a server that refuses what is above its capacity, every episode is answered, none is
-    cancelled or fails because it waited; those above the limit were parked, which the profile
+    cancelled or fails because it waited; those above the limit were paused, which the profile
     counts as waiting for admission, and the report names limit and reason."""
     no_environment(monkeypatch)
     behaviour = HiddenCapacity()

@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal_room.harness.bus import mqtt_client
 from rehearsal_room.harness.bus.local import KINDS
-from rehearsal_room.harness.bus.mqtt_client import Message, mark_on
+from rehearsal_room.harness.bus.mqtt_client import MqttMessage, mark_on
 from rehearsal_room.harness.bus.mqtt_follower import Follower
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_runs import status_of
@@ -94,7 +94,7 @@ async def wills(broker: Mosquitto) -> AsyncIterator[anyio.Event]:
             tasks.cancel_scope.cancel()
 
 
-def is_lost(message: Message) -> bool:
+def is_lost(message: MqttMessage) -> bool:
     return mark_on(message) == LOST
 
 

@@ -11,7 +11,7 @@ from paho.mqtt.properties import Properties
 
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_runs import runs_on, status_of
-from rehearsal_room.harness.bus.mqtt_wire import START, Status, encode, topic
+from rehearsal_room.harness.bus.mqtt_wire import START, RunStatus, encode, topic
 from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto
@@ -62,7 +62,7 @@ async def test_foreign_messages_are_ignored(broker: Mosquitto) -> None:
     assert {"mqtt_message_without_mark", "mqtt_unreadable_request"} <= events
 
 
-_STATUS = encode(Status("r", "live", "a", START))
+_STATUS = encode(RunStatus("r", "live", "a", START))
 MALFORMED = [
     b"\xc1junk",
     b"",

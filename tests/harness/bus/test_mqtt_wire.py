@@ -12,17 +12,17 @@ from rehearsal_room.harness.bus.local import KINDS
 from rehearsal_room.harness.bus.mqtt_wire import (
     MAX_PAGE_BYTES,
     START,
-    Ledger,
+    FollowedPositions,
     Mark,
     Packer,
     Parcel,
-    Request,
+    RecordsRequest,
     decode_page,
     decode_records,
     mark_of,
     page_of,
 )
-from rehearsal_room.harness.core.events import Kind, Record, StepTaken, kind_of
+from rehearsal_room.harness.core.events import EventKind, Record, StepTaken, kind_of
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from tests.support.events import episode
 from tests.support.mqtt_runs import Log, by_episode, mixed, with_summaries
@@ -45,7 +45,7 @@ class BadBroker:
                 index = len(self.flying) - self.random.choice([0, 0, 0, 0, 1, 3])
                 self.flying.insert(max(index, 0), parcel)
 
-    async def answer(self, request: Request) -> bytes:
+    async def answer(self, request: RecordsRequest) -> bytes:
         """The publisher's answer to a request."""
         boundary = self.packer.boundary
         return page_of(request, await self.log.read(request.lowest), boundary)
@@ -58,13 +58,13 @@ class BadBroker:
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, unique=True),
 )
 async def test_exactly_once_whatever_the_broker_does(
-    seed: int, batch: int, page: int, kinds: list[Kind]
+    seed: int, batch: int, page: int, kinds: list[EventKind]
 ) -> None:
     """Through loss, repetition and reordering of messages, requests and answers, the follower gets
     every record of its kinds once, and those of an episode in order."""
     random = Random(seed)
     broker = BadBroker(random, batch=batch, page=page)
-    ledger = Ledger(kinds)
+    ledger = FollowedPositions(kinds)
     got: list[Record] = []
     answers: list[bytes] = []
     unwritten = deque(with_summaries(mixed(5, 6, seed=seed)))
@@ -126,29 +126,29 @@ def test_values_that_messagepack_cannot_hold_are_sent_as_stored() -> None:
     expected = Record("e", 0, 0, 1.0, StepTaken(Reply(calls=(stored,)), Act((stored,))))
     (parcel,) = Packer("r", "log", batch=10).pack(deque([(1, record)]))
     assert decode_records(bytes(parcel.payload)) == (expected,)
-    page = decode_page(page_of(Request("log", START, KINDS), [(1, record)], 1))
+    page = decode_page(page_of(RecordsRequest("log", START, KINDS), [(1, record)], 1))
     assert page.records == [(1, expected)]
 
 
 def test_a_request_without_kinds_is_refused() -> None:
     """A request that a publisher could not answer is refused when it is decoded."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"log": "l", "after": START, "kinds": ()}, Request)
+        msgspec.convert({"log": "l", "after": START, "kinds": ()}, RecordsRequest)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"log": "l", "after": (0,), "kinds": ("step",)}, Request)
+        msgspec.convert({"log": "l", "after": (0,), "kinds": ("step",)}, RecordsRequest)
 
 
 def test_a_page_ends_where_publishing_does() -> None:
     """A page contains nothing beyond the boundary of what was published, and states whether it
     reaches the boundary, or else how far it reaches."""
     rows = list(enumerate(episode("e", 5), 1))
-    request = Request("log", (2, 1, 0, 0, 0, 0, 0), ("started", "step"))
+    request = RecordsRequest("log", (2, 1, 0, 0, 0, 0, 0), ("started", "step"))
     assert request.lowest == 1
     page = decode_page(page_of(request, rows[1:6], 4))
     assert (page.upto, page.end, page.records) == (4, True, rows[1:4])
     page = decode_page(page_of(request, rows[1:3], 4))
     assert (page.upto, page.end, page.records) == (3, False, rows[1:3])
-    page = decode_page(page_of(Request("log", (4,) * 7, KINDS), [], 4))
+    page = decode_page(page_of(RecordsRequest("log", (4,) * 7, KINDS), [], 4))
     assert (page.upto, page.end, page.records) == (4, True, [])
 
 
@@ -160,7 +160,7 @@ def test_a_page_that_would_be_too_large_is_cut() -> None:
         for n in range(1, 9)
     ]
     have, got = START, []
-    ledger = Ledger(KINDS)
+    ledger = FollowedPositions(KINDS)
     ledger.note_published("log", (0, 8, 0, 0, 0, 0, 0))
     while ledger.incomplete_logs():
         request = ledger.request("log")
@@ -175,8 +175,8 @@ def test_a_page_that_would_be_too_large_is_cut() -> None:
 def test_a_page_after_a_gap_is_ignored() -> None:
     """A page that begins after a gap in what the follower has is ignored."""
     rows = list(enumerate(episode("e", 5), 1))
-    late = decode_page(page_of(Request("log", (3,) * 7, KINDS), rows[3:], 8))
-    ledger = Ledger(KINDS)
+    late = decode_page(page_of(RecordsRequest("log", (3,) * 7, KINDS), rows[3:], 8))
+    ledger = FollowedPositions(KINDS)
     ledger.note_published("log", (1, 6, 7, 8, 0))
     assert ledger.accept_page(late) == []
     assert ledger.request("log").after == START

@@ -21,7 +21,7 @@ from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import FaultInjected, Judged, Record
-from rehearsal_room.harness.following.judge_elsewhere import OpenJudgeElsewhere
+from rehearsal_room.harness.following.external_judge import OpenExternalJudge
 from rehearsal_room.harness.following.verdict_log import verdicts_topic
 from rehearsal_room.harness.settings.run import Settings, log_id_of
 from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
@@ -215,7 +215,7 @@ async def test_verdicts_of_a_judge_elsewhere(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         settings = settings_for(broker, batch=1, gather_s=0)
         injector, bus = Injector(chaos_of({"bus": tables})), LocalBus()
-        opening = OpenJudgeElsewhere(settings).through(FaultyBus(injector).near)
+        opening = OpenExternalJudge(settings).through(FaultyBus(injector).near)
         topic = verdicts_topic(run.name, log_id_of(run / "run.toml"))
         async with (
             opening(folder=run) as judge,
@@ -249,10 +249,10 @@ def _partitions(faults: list[FaultInjected]) -> list[FaultInjected]:
 
 
 def test_a_run_takes_its_verdicts_through_the_faults(tmp_path: Path) -> None:
-    """With faults of the bus the opener of a judge elsewhere gets their way to the broker; without
+    """With faults of the bus the opener of an external judge gets their way to the broker; without
     them, or with another judge, it stays as it is."""
     settings = Settings(bus=MqttSettings(url="mqtt://127.0.0.1:1"))
-    opening = OpenJudgeElsewhere(settings.bus)
+    opening = OpenExternalJudge(settings.bus)
     faulty = Chaos(chaos_of({"bus": {"partition": {"at": [9.0]}}}), settings.model)
     assert faulty.judge(opening).near != opening.near
     assert faulty.judge(None) is None

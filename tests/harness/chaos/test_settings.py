@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.chaos.settings import Fault, Full, Storm, read_chaos
+from rehearsal_room.harness.chaos.settings import DiskFull, Fault, Storm, read_chaos
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.run import Settings
@@ -31,7 +31,7 @@ def test_a_file_gives_its_faults_by_table_and_key(tmp_path: Path) -> None:
     assert file.faults() == {
         "policy.rate_limit": Storm(every=10.0),
         "tools.lost_reply": Fault(share=0.01),
-        "disk.full": Full(at=(5.0, 2.0), seconds=0.5),
+        "disk.full": DiskFull(at=(5.0, 2.0), seconds=0.5),
     }
     assert read_chaos(Settings(scenarios=("x",))) is None
 

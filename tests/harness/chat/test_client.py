@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from rehearsal_room.harness.chat.client import ChatClient
-from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.transport import HttpResponse
 from rehearsal_room.harness.core.messages import Reply
 from tests.support.virtual_time import BACKENDS
@@ -59,7 +59,7 @@ async def played(server: Server, *, episodes: int, turns: int, live: int) -> lis
         for episode in left:
             for _ in range(turns):
                 attempt = 1
-                while isinstance(outcome := await client.ask(b"{}", attempt), Failure):
+                while isinstance(outcome := await client.ask(b"{}", attempt), AttemptFailure):
                     assert await client.wait_to_retry(outcome, attempt)
                     attempt += 1
                 assert isinstance(outcome, Reply)

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits
-from rehearsal_room.harness.chat.http1 import BadResponse, Response, ResponseReader
+from rehearsal_room.harness.chat.http1 import BadResponse, ModelResponse, ResponseReader
 from rehearsal_room.harness.chat.preflight import cause_of, names_in
 from rehearsal_room.harness.chat.retry import is_retried, requested_wait
 from rehearsal_room.harness.chat.transport import HttpResponse, LeanTransport, TransportError
@@ -26,7 +26,7 @@ from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.log.schema import record_of, row_of
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings, endpoint_of
-from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.harness.vllm.wire import read_tokens
 from tests.harness.policies.test_openai import HELLO, agent_of
 from tests.support.budgets import repeats
@@ -67,7 +67,7 @@ def test_any_mutated_body_can_be_read(seed: int) -> None:
             generated = read_tokens(body, 5, attempts=1)
         except PolicyError:
             continue
-        if isinstance(generated, Generated):
+        if isinstance(generated, GeneratedTokens):
             outcomes["tokens"] += 1
             assert all(id >= 0 for id in generated.token_ids)
             assert all(-9999.0 < value <= 0.01 for value in generated.logprobs)
@@ -91,7 +91,7 @@ def test_any_mutated_stream_can_be_read(seed: int) -> None:
                 response = response or reader.end()
             except BadResponse:
                 outcome = "refused"
-        if isinstance(response, Response):
+        if isinstance(response, ModelResponse):
             outcome = "whole"
             assert len(response.body) <= SMALL.each
             wait = requested_wait(response.headers, 0.0)

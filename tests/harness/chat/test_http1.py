@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal_room.harness.chat.http1 import MAX_HEAD, BadResponse, Response, ResponseReader
+from rehearsal_room.harness.chat.http1 import MAX_HEAD, BadResponse, ModelResponse, ResponseReader
 
 BODIES = st.binary(max_size=200)
 SPLITS = st.lists(st.integers(0, 400), max_size=8)
@@ -19,7 +19,7 @@ def pieces(data: bytes, splits: Iterable[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(offsets)]
 
 
-def read(data: bytes, splits: Iterable[int] = ()) -> Response | None:
+def read(data: bytes, splits: Iterable[int] = ()) -> ModelResponse | None:
     """The response in bytes that arrive in pieces; None: it is not complete."""
     reader = ResponseReader()
     left = len(data)
@@ -41,7 +41,7 @@ def test_a_body_by_length(body: bytes, splits: list[int]) -> None:
     """However the bytes are cut, the same response is complete at its last byte."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-A:  b \r\n\r\n" % len(body)
     headers = {"content-length": str(len(body)), "x-a": "b"}
-    assert read(head + body, splits) == Response(200, headers, body, True)
+    assert read(head + body, splits) == ModelResponse(200, headers, body, True)
 
 
 @given(BODIES, st.integers(1, 60), SPLITS, st.sampled_from([b"", b"A: b\r\n", b"A: b\r\nC: d\r\n"]))
@@ -49,7 +49,7 @@ def test_a_body_in_chunks(body: bytes, size: int, splits: list[int], trailers: b
     """Chunks of any size give the body; extensions and trailers are dropped."""
     head = b"HTTP/1.1 503 Not  now\r\nTransfer-Encoding: Chunked\r\n\r\n"
     data = head + chunked(body, size) + b"0\r\n" + trailers + b"\r\n"
-    assert read(data, splits) == Response(503, {"transfer-encoding": "Chunked"}, body, True)
+    assert read(data, splits) == ModelResponse(503, {"transfer-encoding": "Chunked"}, body, True)
 
 
 @given(BODIES, SPLITS)
@@ -58,14 +58,14 @@ def test_a_body_up_to_the_end(body: bytes, splits: list[int]) -> None:
     reader = ResponseReader()
     for piece in pieces(b"HTTP/1.0 200 OK\r\n\r\n" + body, splits):
         assert reader.feed(piece) is None
-    assert reader.end() == Response(200, {}, body, False)
+    assert reader.end() == ModelResponse(200, {}, body, False)
 
 
 @given(st.integers(1, 5), SPLITS)
 def test_interim_responses_are_skipped(number: int, splits: list[int]) -> None:
     """100 Continue and other interim responses are not the response."""
     data = b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n" * number + b"HTTP/1.1 204 No\r\n\r\n"
-    assert read(data, splits) == Response(204, {}, b"", True)
+    assert read(data, splits) == ModelResponse(204, {}, b"", True)
 
 
 def test_one_response_after_the_other() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rehearsal_room.harness.chat.preflight import cause_of, names_in
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.errors import ModelServerError
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from tests.support.model_server import Body, Completes, ModelServer, Status
@@ -116,17 +116,26 @@ async def test_what_may_pass_is_left_to_the_run(behaviour: Any, server: ModelSer
 @pytest.mark.parametrize(
     ("failure", "text"),
     [
-        (Failure("status", "Not Found", 404), "there is no chat endpoint (status 404: Not Found)"),
-        (Failure("status", "no money", 402), "the server refuses the account (status 402"),
-        (Failure("status", "q", 429, "insufficient_quota"), "the server refuses the account"),
-        (Failure("status", "Model 'x' not found", 400), "the server does not have this model"),
         (
-            Failure("timeout", "no answer within 5 s", was_sent=False),
+            AttemptFailure("status", "Not Found", 404),
+            "there is no chat endpoint (status 404: Not Found)",
+        ),
+        (AttemptFailure("status", "no money", 402), "the server refuses the account (status 402"),
+        (
+            AttemptFailure("status", "q", 429, "insufficient_quota"),
+            "the server refuses the account",
+        ),
+        (
+            AttemptFailure("status", "Model 'x' not found", 400),
+            "the server does not have this model",
+        ),
+        (
+            AttemptFailure("timeout", "no answer within 5 s", was_sent=False),
             "no server answers (no answer",
         ),
     ],
 )
-def test_causes(failure: Failure, text: str) -> None:
+def test_causes(failure: AttemptFailure, text: str) -> None:
     """Each cause that lasts has its own sentence."""
     assert (cause_of(failure) or "").startswith(text)
 

@@ -8,18 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal_room.harness.chat.retry import Backoff, Failure, requested_wait, wait_before_retry
+from rehearsal_room.harness.chat.retry import (
+    AttemptFailure,
+    Backoff,
+    requested_wait,
+    wait_before_retry,
+)
 
 BACKOFF = Backoff(max_attempts=4, first_s=1.0, max_wait_s=5.0, max_requested_wait_s=30.0)
 NOW = 1_700_000_000.0
 
 
-def status(number: int, code: str = "", **headers: str) -> Failure:
+def status(number: int, code: str = "", **headers: str) -> AttemptFailure:
     by_name = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Failure("status", "no", number, code, by_name)
+    return AttemptFailure("status", "no", number, code, by_name)
 
 
-def wait(failure: Failure, attempt: int = 1, seed: int = 0) -> float | None:
+def wait(failure: AttemptFailure, attempt: int = 1, seed: int = 0) -> float | None:
     return wait_before_retry(failure, attempt, backoff=BACKOFF, rng=Random(seed), now=NOW)
 
 
@@ -38,7 +43,7 @@ def test_permanent_faults_are_not_retried(number: int) -> None:
 @pytest.mark.parametrize("kind", ["connection", "timeout", "malformed"])
 def test_faults_without_a_status_are_retried(kind: str) -> None:
     """A request is sent again after a lost connection, a timeout or an unreadable response."""
-    assert wait(Failure(kind, "gone")) is not None  # type: ignore[arg-type]
+    assert wait(AttemptFailure(kind, "gone")) is not None  # type: ignore[arg-type]
 
 
 def test_the_last_attempt_gives_up() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import read_arguments, read_completion
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
 
@@ -101,7 +101,7 @@ def test_every_reply_can_be_logged(
 def test_no_completion_is_a_failure(sent: bytes) -> None:
     """A body that is not a completion, even after repair, is a malformed failure."""
     failure = read_completion(sent)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, AttemptFailure)
     assert failure.kind == "malformed"
 
 

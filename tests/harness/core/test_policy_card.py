@@ -46,13 +46,13 @@ def test_a_broken_card_names_its_file(tmp_path: Path, text: str) -> None:
         (
             "full",
             "hermes",
-            ["it was trained under the history policy last:3 and is run under full"],
+            ["it was trained under the history window last:3 and is run under full"],
         ),
         (
             "last:4",
             "native",
             [
-                "it was trained under the history policy last:3 and is run under last:4",
+                "it was trained under the history window last:3 and is run under last:4",
                 "it was trained in the dialect hermes and is run in native",
             ],
         ),

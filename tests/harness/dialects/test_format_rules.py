@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rehearsal_room.envpool.core.types import ToolError, ToolResult
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.dialects.awm import Awm
@@ -21,7 +21,7 @@ def reply_of(*calls: Call, text: str = "") -> Reply:
     return AWM.write(calls, text, turn=0)
 
 
-def step(*calls: Call, error: ToolError | None = None) -> StepTaken:
+def step(*calls: Call, error: ToolErrorKind | None = None) -> StepTaken:
     reply = reply_of(*calls)
     return StepTaken(reply, AWM.read(reply, turn=0), (ToolResult("text of the result", error),))
 
@@ -67,7 +67,7 @@ def test_a_reply_has_a_thought() -> None:
 
 
 @pytest.mark.parametrize("error", ["unknown_tool", "arguments"])
-def test_a_call_must_fit(error: ToolError) -> None:
+def test_a_call_must_fit(error: ToolErrorKind) -> None:
     """A call of a tool that does not exist, or with arguments that do not fit, is malformed; a
     refused call is not."""
     assert RULES.results_fault(step(PING, error=error)) == "text of the result"

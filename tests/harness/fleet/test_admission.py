@@ -35,7 +35,7 @@ def test_the_limit_is_divided_evenly() -> None:
 
 def test_a_worker_without_episodes_has_no_share() -> None:
     """The others get it: where the limit is below the number of workers, the last episodes would
-    else be parked for ever by a worker whose share is 0."""
+    else be paused for ever by a worker whose share is 0."""
     idle = {1}
     admission, _, sent = fleet(3, idle)
     assert admission.shares == [8, 0, 8]

@@ -1,4 +1,4 @@
-"""Workers that cannot read the run's log: what they need of it comes with the lease."""
+"""Workers that cannot read the run's log: what they need of it comes with the assignment."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import pytest
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.fleet.carried import CarriedAttempts, with_logged
 from rehearsal_room.harness.fleet.coordinator import StartWorker
-from rehearsal_room.harness.fleet.messages import Batch, Lease, Leases
+from rehearsal_room.harness.fleet.messages import EpisodeAssignment, EpisodeAssignments, RecordBatch
 from rehearsal_room.harness.fleet.worker import WorkerSpec
 from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
@@ -40,7 +40,7 @@ def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:
     workers: list[CarriedWorker] = []
     left = list(kinds)
 
-    def dies(batch: Batch) -> bool:
+    def dies(batch: RecordBatch) -> bool:
         if not left or left[0] not in kinds_in(batch):
             return False
         left.pop(0)
@@ -87,25 +87,29 @@ def test_an_episode_goes_on_with_what_its_lease_carries(
     assert outcomes_of(tmp_path / "run") == outcomes_of(alone)
     assert _verdicts(tmp_path / "run") == _verdicts(alone)
     num_continued = check_attempts(records_of(tmp_path / "run"))
-    leases = [lease for each in workers for one in each.carried for lease in one.leases]
-    assert any(one.attempt > 1 and one.logged for one in leases) == (num_continued > 0)
+    assignments = [
+        assignment for each in workers for one in each.carried for assignment in one.leases
+    ]
+    assert any(one.attempt > 1 and one.logged for one in assignments) == (num_continued > 0)
     assert (num_continued > 0) == bool(kinds)
-    assert any(one.judge_from is not None for one in leases) == ("ended" in kinds)
+    assert any(one.judge_from is not None for one in assignments) == ("ended" in kinds)
 
 
 def test_a_lease_carries_the_attempts_as_the_log_has_them(alone: Path) -> None:
-    """What is read from the records of a lease is what is read from the log; a lease of an episode
-    that has not begun carries nothing."""
+    """What is read from the records of an assignment is what is read from the log; an assignment of
+    an episode that has not begun carries nothing."""
     _, plans = planned(_SETTINGS)
-    leases = Leases([Lease(0, 1), Lease(1, 1, 3), Lease(2, 2)])
-    carried = with_logged(leases, alone, plans).leases
-    assert carried[0] == Lease(0, 1)
+    assignments = EpisodeAssignments(
+        [EpisodeAssignment(0, 1), EpisodeAssignment(1, 1, 3), EpisodeAssignment(2, 2)]
+    )
+    carried = with_logged(assignments, alone, plans).leases
+    assert carried[0] == EpisodeAssignment(0, 1)
     with open_reader(alone) as reader:
-        for lease in carried[1:]:
-            episode = plans[lease.index].episode
-            found = CarriedAttempts(lease.logged).trajectory(episode, attempt=1)
+        for assignment in carried[1:]:
+            episode = plans[assignment.index].episode
+            found = CarriedAttempts(assignment.logged).trajectory(episode, attempt=1)
             assert found == reader.trajectory(episode, attempt=1)
-            assert CarriedAttempts(lease.logged).trajectory(episode) == found
+            assert CarriedAttempts(assignment.logged).trajectory(episode) == found
 
 
 @pytest.mark.parametrize("records", [[], [("e000001", 1, 0, "started", 0.0, b"\xc1", None)]])

@@ -6,10 +6,10 @@ from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.harness.core.errors import LogError, ModelOutageError
 from rehearsal_room.harness.fleet.faults import WorkerTraceback, exception_of, failed_of
 from rehearsal_room.harness.fleet.messages import (
-    Batch,
-    Frames,
+    FleetFrames,
     FromWorker,
     Heartbeat,
+    RecordBatch,
     frame_of,
     from_worker,
 )
@@ -20,14 +20,14 @@ from rehearsal_room.harness.fleet.session import summed
 def test_frames_are_found_however_they_are_cut(size: int) -> None:
     """A message arrives whole, and once, whatever pieces the socket gives."""
     sent: list[FromWorker] = [
-        Batch(
+        RecordBatch(
             1, [("e1", 1, 0, "started", 1.5, b"\x80", None), ("e1", 1, 1, "ended", 2.0, b"", b"s")]
         ),
         Heartbeat(0.5, "tool x"),
-        Batch(2, []),
+        RecordBatch(2, []),
     ]
     data = b"".join(frame_of(one) for one in sent)
-    frames = Frames()
+    frames = FleetFrames()
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     assert [from_worker(one) for piece in pieces for one in frames.feed(piece)] == sent
 

@@ -1,4 +1,4 @@
-"""The history policy that searches the older turns."""
+"""The history window that searches the older turns."""
 
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import StepTaken

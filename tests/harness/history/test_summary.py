@@ -236,7 +236,7 @@ def _replayed(folder: Path, scenario: Scenario) -> ReplayReport:
 @pytest.mark.parametrize("dialect", NAMES)
 @pytest.mark.parametrize("history", ["last:1+2", "retrieve:1", "summary:900", "summary:1"])
 async def test_runs_replay(tmp_path: Path, dialect: str, history: str, policy: str) -> None:
-    """Episodes under every history policy replay without a model, and their windows agree."""
+    """Episodes under every history window replay without a model, and their windows agree."""
     scenario = await _run(tmp_path, dialect, history, policy=policy)
     report = _replayed(tmp_path, scenario)
     assert (report.divergences, report.cut_off, report.windows_unchecked) == ((), 0, 0)

@@ -1,4 +1,4 @@
-"""History policies that count turns or tokens, and the histories of live episodes."""
+"""History windows that count turns or tokens, and the histories of live episodes."""
 
 import msgspec
 import pytest
@@ -114,7 +114,7 @@ def test_a_bad_setting(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse_history(text)
     assert str(caught.value) == (
-        f"history: {text!r} is not a history policy (expected full, last:W, last:W+S, tokens:N,"
+        f"history: {text!r} is not a history window (expected full, last:W, last:W+S, tokens:N,"
         " retrieve:K or summary:N, with turns W, S and K and tokens N, all from 1)"
     )
 

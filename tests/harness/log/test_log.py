@@ -23,8 +23,8 @@ from rehearsal_room.harness.core.trajectory import assemble
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import (
     LOG_NAME,
+    EpisodeProgress,
     EpisodeRow,
-    Progress,
     record_of,
     replacing,
     row_of,
@@ -300,9 +300,9 @@ async def test_cut_off_episodes_are_repeated(tmp_path: Path) -> None:
     await _write_log(tmp_path, whole("done") + cut + unjudged)
     with open_reader(tmp_path) as reader:
         assert reader.progress() == {
-            "done": Progress(0, 5, ended=True, judged=True),
-            "cut": Progress(0, 4, ended=False, judged=False),
-            "late": Progress(0, 3, ended=True, judged=False),
+            "done": EpisodeProgress(0, 5, ended=True, judged=True),
+            "cut": EpisodeProgress(0, 4, ended=False, judged=False),
+            "late": EpisodeProgress(0, 3, ended=True, judged=False),
         }
         assert reader.episodes()[1] == _row(
             "cut", num_steps=3, ending=None, seconds=0.0, judge=None, label=None, reward=None
@@ -316,7 +316,7 @@ async def test_cut_off_episodes_are_repeated(tmp_path: Path) -> None:
         assert reader.trajectory("cut") == assemble(again)
         assert [t.episode for t in reader.trajectories()] == ["done", "cut", "late"]
         assert reader.episodes()[1] == _row("cut", attempt=1)
-        assert reader.progress()["cut"] == Progress(1, 5, ended=True, judged=True)
+        assert reader.progress()["cut"] == EpisodeProgress(1, 5, ended=True, judged=True)
 
 
 async def test_the_latest_verdict_counts(tmp_path: Path) -> None:

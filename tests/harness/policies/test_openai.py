@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.transport import (
     HttpResponse,
     LeanTransport,
@@ -372,7 +372,7 @@ def test_servers_may_leave_out_fields(body: Any, expected: Reply) -> None:
 @given(st.binary(max_size=200))
 def test_any_body_can_be_read(body: bytes) -> None:
     """Whatever a server sends, the outcome is a reply or a failure."""
-    assert isinstance(read_completion(body), Reply | Failure)
+    assert isinstance(read_completion(body), Reply | AttemptFailure)
     assert read_error(500, {}, body).status == 500
 
 
@@ -396,8 +396,8 @@ JSON = st.recursive(
 def test_any_json_can_be_read(value: Any) -> None:
     """Whatever JSON a server sends, the outcome is a reply or a failure."""
     body = json.dumps(value).encode()
-    assert isinstance(read_completion(body), Reply | Failure)
-    assert isinstance(read_error(400, {}, body), Failure)
+    assert isinstance(read_completion(body), Reply | AttemptFailure)
+    assert isinstance(read_error(400, {}, body), AttemptFailure)
 
 
 @given(st.recursive(st.none() | st.integers(-(2**53), 2**53) | st.text(), st.lists))
@@ -694,8 +694,8 @@ async def test_a_full_context_has_its_own_error(
 
 def test_other_refusals_are_not_a_full_context() -> None:
     """A bad request and a rate limit on tokens are not taken for a full context."""
-    assert not is_context_overflow(Failure("status", "Unknown field 'foo'", 400))
-    assert not is_context_overflow(Failure("status", "context length, tokens per min", 429))
+    assert not is_context_overflow(AttemptFailure("status", "Unknown field 'foo'", 400))
+    assert not is_context_overflow(AttemptFailure("status", "context length, tokens per min", 429))
 
 
 # Life cycle

@@ -28,10 +28,10 @@ from rehearsal_room.harness.core.token_bytes import (
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.history.last_turns import Full, LastTurns
+from rehearsal_room.harness.history.last_turns import FullWindow, LastTurns
 from rehearsal_room.harness.history.windows import HistoryFold
 from rehearsal_room.harness.policies.token_agent import (
-    Generated,
+    GeneratedTokens,
     Sampling,
     TokenAgent,
     count_shared_ids,
@@ -64,12 +64,12 @@ class Scripted:
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         self.asked.append((list(prompt_ids), max_tokens, temperature, top_p, seed))
         ids = CHAT.encode(self._texts.pop(0))
         if self._finish == "stop":
             ids.append(CHAT.end_id)
-        return Generated(ids, [-0.5] * len(ids), self._finish, "v3", 4, 2)
+        return GeneratedTokens(ids, [-0.5] * len(ids), self._finish, "v3", 4, 2)
 
 
 def agent_of(
@@ -178,7 +178,7 @@ async def test_native_calls_are_read() -> None:
     backend = Scripted(f"I look.\n{CALL}", "Done.", CALL)
     agent = agent_of(backend)
     dialect = Native()
-    fold = HistoryFold(Full(), dialect, BRIEFING)
+    fold = HistoryFold(FullWindow(), dialect, BRIEFING)
     reply = await agent.reply(fold.window())
     call = AgentCall("get_order", {"order_id": 7}, "c0-0")
     assert (reply.text, reply.calls, reply.finish) == ("I look.", (call,), "tool_calls")
@@ -220,8 +220,8 @@ def test_shared_ids_are_counted(one: list[int], other: list[int]) -> None:
     assert count_shared_ids(encode_ids(one), encode_ids(other)) == count
 
 
-@pytest.mark.parametrize("history", [Full(), LastTurns(2)])
-async def test_the_log_has_every_prompt(history: Full | LastTurns) -> None:
+@pytest.mark.parametrize("history", [FullWindow(), LastTurns(2)])
+async def test_the_log_has_every_prompt(history: FullWindow | LastTurns) -> None:
     """The prompt of each step can be computed from the trajectory, also where turns left the
     history."""
     backend = Scripted(CALL, f"Again.\n{CALL}", CALL, "<tool_call>", "Done.")

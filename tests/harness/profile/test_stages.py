@@ -12,8 +12,8 @@ from rehearsal_room.harness.core.events import Record
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.sessions import SessionMeasured
 from rehearsal_room.harness.log.writer import open_log
-from rehearsal_room.harness.profile.limits import verdict_of
-from rehearsal_room.harness.profile.report import Profile, Stage
+from rehearsal_room.harness.profile.limits import bottleneck_of
+from rehearsal_room.harness.profile.report import Profile, StageTime
 from rehearsal_room.harness.profile.stages import Spans, Totals, add_run
 from tests.support.timed_records import BEGAN, begin, end, merged, records, turn, verdict
 
@@ -124,10 +124,10 @@ def test_an_empty_run(tmp_path: Path) -> None:
     assert profile(tmp_path, []).verdict == ("nothing was the limit: no episode has taken any time")
 
 
-def stages(*, wall: dict[str, float] | None = None, **episodes: float) -> dict[str, Stage]:
-    found = {name: Stage(share * 100, share, "episodes") for name, share in episodes.items()}
+def stages(*, wall: dict[str, float] | None = None, **episodes: float) -> dict[str, StageTime]:
+    found = {name: StageTime(share * 100, share, "episodes") for name, share in episodes.items()}
     wall = {"judge": 0.0, **(wall or {})}
-    return found | {name: Stage(share * 10, share, "wall") for name, share in wall.items()}
+    return found | {name: StageTime(share * 10, share, "wall") for name, share in wall.items()}
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def stages(*, wall: dict[str, float] | None = None, **episodes: float) -> dict[s
         ),
     ],
 )
-def test_the_verdict(given_stages: dict[str, Stage], policies: set[str], sentence: str) -> None:
+def test_the_verdict(given_stages: dict[str, StageTime], policies: set[str], sentence: str) -> None:
     """One sentence names what limited the run, and by how much."""
-    assert verdict_of(given_stages, policies, "tool f") == sentence
+    assert bottleneck_of(given_stages, policies, "tool f") == sentence
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=12))

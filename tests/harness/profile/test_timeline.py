@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rehearsal_room.harness.core.events import Record
-from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Timeline, Turn, Verdict
+from rehearsal_room.harness.profile.timeline import (
+    EpisodeSpan,
+    Timeline,
+    TimelineSpan,
+    TurnSpan,
+    VerdictSpan,
+)
 from tests.support.timed_records import (
     BEGAN,
     At,
@@ -20,29 +26,29 @@ from tests.support.timed_records import (
 Times = tuple[float, ...]
 
 
-def parts_of(stored: list[Record]) -> list[Part]:
+def parts_of(stored: list[Record]) -> list[TimelineSpan]:
     timeline = Timeline()
     parts = [part for record in stored for part in timeline.add(record)]
     return parts + timeline.finish()
 
 
-def times_of(part: Part) -> Times:
+def times_of(part: TimelineSpan) -> Times:
     """The times of a part, in milliseconds after the beginning."""
     times = [part.began, part.ended]
-    if isinstance(part, Turn):
+    if isinstance(part, TurnSpan):
         times[1:1] = [part.replied]
     if isinstance(part, EpisodeSpan):
         times[1:1] = [part.started_at]
     return tuple(round((at - BEGAN) * 1000) for at in times)
 
 
-def shown(parts: list[Part]) -> list[tuple[str, str, int, Times]]:
-    names = {Turn: "turn", EpisodeSpan: "episode", Verdict: "verdict"}
+def shown(parts: list[TimelineSpan]) -> list[tuple[str, str, int, Times]]:
+    names = {TurnSpan: "turn", EpisodeSpan: "episode", VerdictSpan: "verdict"}
     return [
         (
             part.episode,
             names[type(part)],
-            part.number if isinstance(part, Turn) else part.attempt,
+            part.number if isinstance(part, TurnSpan) else part.attempt,
             times_of(part),
         )
         for part in parts
@@ -70,7 +76,7 @@ def test_times_of_an_episode() -> None:
         ("a", "verdict", 1, (6500, 7000)),
     ]
     assert [part.row for part in parts] == [2, 1, 2, 1, 1, 1]
-    assert isinstance(parts[1], Turn)
+    assert isinstance(parts[1], TurnSpan)
     assert [round(at - BEGAN, 3) for call in parts[1].calls() for at in call] == [3, 3.5, 3.5, 4]
 
 
@@ -100,7 +106,7 @@ def test_kept_turns_are_not_turns_again() -> None:
 
 
 def test_tokens_are_those_of_own_replies() -> None:
-    """The tokens of kept turns belong to the attempt that made them."""
+    """The tokens of resumed turns belong to the attempt that made them."""
     kept = turn(1.0, 0.1, tokens=7)
     story = [(0.0, begin(kept=1)), (0.0, kept), (1.0, turn(0.5, tokens=2)), (1.0, end(1.0))]
     span = parts_of(records("a", story))[-1]
@@ -117,7 +123,7 @@ def test_a_later_judging_is_not_a_long_verdict() -> None:
         (500.0, verdict(model_s=2.0)),
         (501.0, verdict(model_s=0.5)),
     ]
-    found = [part for part in parts_of(records("a", story)) if isinstance(part, Verdict)]
+    found = [part for part in parts_of(records("a", story)) if isinstance(part, VerdictSpan)]
     assert [(times_of(part), part.delays) for part in found] == [
         ((498_000, 500_000), False),
         ((500_500, 501_000), False),
@@ -155,7 +161,7 @@ def test_spans_never_overlap(
     until = span.started_at
     assert span.began <= until
     for part in parts:
-        assert isinstance(part, Turn)
+        assert isinstance(part, TurnSpan)
         assert until <= part.began <= part.replied <= part.ended
         until = part.ended
     assert until <= span.ended

@@ -31,7 +31,7 @@ from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.policies.fixed_replies import FixedRepliesAgent, replies_of
 from rehearsal_room.harness.policies.oracle import OraclePolicy
-from rehearsal_room.harness.replay.episode import Difference, LoggedCall
+from rehearsal_room.harness.replay.episode import LoggedCall, ReplayDifference
 from rehearsal_room.harness.replay.packages import missing_package
 from rehearsal_room.harness.replay.report import render_replay, render_what_if
 from rehearsal_room.harness.replay.run import (
@@ -294,7 +294,7 @@ async def test_a_tampered_window_is_named(tmp_path: Path) -> None:
 
 
 async def test_another_history_policy_is_counted(tmp_path: Path) -> None:
-    """Windows of a history policy with another fingerprint are not compared."""
+    """Windows of a history window with another fingerprint are not compared."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
 
     def change(record: Record) -> Record:
@@ -493,7 +493,7 @@ async def test_what_if_a_tool_had_another_rule(tmp_path: Path) -> None:
     rule = ("    if amount_cents > fine:\n", '    if method == "card" or amount_cents > fine:\n')
     report = _asked(tmp_path / "run", read(variant(tmp_path, tools=rule)))
 
-    difference = Difference(
+    difference = ReplayDifference(
         "error",
         1,
         0,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.bus.local import LocalBus
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.bus.mqtt_wire import START, Status
+from rehearsal_room.harness.bus.mqtt_wire import START, RunStatus
 from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -24,7 +24,7 @@ from rehearsal_room.harness.core.events import (
     WeightsPublished,
 )
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
-from rehearsal_room.harness.reports.live_view import Tally, event_line, watch
+from rehearsal_room.harness.reports.live_view import RunTally, event_line, watch
 from tests.support.broker import running_broker
 from tests.support.events import STARTED, episode
 from tests.support.mqtt_bus import PublishingBus
@@ -36,8 +36,8 @@ def step(at: float, *, results: tuple[ToolResult, ...]) -> Record:
     return Record("e", 0, 1, at, StepTaken(Reply(), Act(calls), results))
 
 
-def tally_of(*records: Record, planned: int = 0) -> Tally:
-    tally = Tally(planned=planned)
+def tally_of(*records: Record, planned: int = 0) -> RunTally:
+    tally = RunTally(planned=planned)
     for record in records:
         tally.add(record)
     return tally
@@ -92,7 +92,7 @@ def test_copies_are_not_counted() -> None:
 
 def test_an_empty_run_has_a_line() -> None:
     """Before the first record the line has no pass rate."""
-    assert Tally().line() == "live · 0 started, 0 ended, 0 judged · 0 calls/s"
+    assert RunTally().line() == "live · 0 started, 0 ended, 0 judged · 0 calls/s"
 
 
 def test_an_episode_that_is_tried_again_counts_once() -> None:
@@ -165,11 +165,11 @@ def screen(*, terminal: bool) -> tuple[Console, io.StringIO]:
     return Console(file=text, force_terminal=terminal, width=200, color_system=None), text
 
 
-STATUS = Status("night", "ended", "log", START, episodes=2)
+STATUS = RunStatus("night", "ended", "log", START, episodes=2)
 LAST = "night ended · 2 of 2 started, 2 ended, 2 judged · 0 calls/s · pass 50.0 % · "
 
 
-async def watch_it(console: Console, *, events: bool = False) -> Tally:
+async def watch_it(console: Console, *, events: bool = False) -> RunTally:
     """Watch two episodes on a local bus."""
     bus = LocalBus()
     async with bus.subscribe() as subscription:
@@ -200,7 +200,7 @@ async def test_lines_are_written_while_the_run_goes_on() -> None:
         while text.getvalue().count("\n") < 3:  # noqa: ASYNC110
             await anyio.sleep(0.001)
         bus.close()
-    assert set(text.getvalue().splitlines()) == {Tally().line()}
+    assert set(text.getvalue().splitlines()) == {RunTally().line()}
 
 
 async def test_on_a_terminal_the_last_line_stays() -> None:

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, ToolFault, copy_with_fault
 from rehearsal_room.envpool.inprocess.pool import LocalEnv, LocalPool
 from rehearsal_room.harness.continuation.outcomes import failure_message
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
@@ -259,7 +259,7 @@ async def test_a_malformed_step_has_a_negative_reward_and_the_episode_continues(
 
 
 async def test_the_agent_sees_the_window() -> None:
-    """The history policy decides what the agent sees, and each step has the first turn shown."""
+    """The history window decides what the agent sees, and each step has the first turn shown."""
     sink = MemorySink()
     policy = MovesPolicy(*[LOOK] * 4, DONE)
     context = make_run_context(policy, sink, history=parse_history("last:1"))
@@ -476,7 +476,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_broken_tool_ends_the_episode(fault: Fault, tmp_path: Path) -> None:
+async def test_a_broken_tool_ends_the_episode(fault: ToolFault, tmp_path: Path) -> None:
     """A call in which the world fails ends the episode with a sentence; the failed call is the last
     step, the turn's other calls are not made, and the state is known."""
     sink = MemorySink()

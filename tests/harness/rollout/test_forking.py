@@ -54,8 +54,8 @@ def source(rehearse: Rehearse, tmp_path: Path) -> Path:
 
 
 def test_a_group_from_the_middle(rehearse: Rehearse, source: Path, tmp_path: Path) -> None:
-    """Each member begins with the kept turns, in the same state, goes on with its own policy, and
-    its log says from where it was forked."""
+    """Each member begins with the resumed turns, in the same state, goes on with its own policy,
+    and its log says from where it was forked."""
     fork = tmp_path / "fork"
     status, _, err = rehearse("run", "--from", f"{source}/e000000@3", "-g", 4, "-o", fork)
     assert status == 0, err
@@ -97,11 +97,11 @@ def test_a_fork_needs_no_source(rehearse: Rehearse, source: Path, tmp_path: Path
 def test_a_fork_is_resumed(
     rehearse: Rehearse, source: Path, tmp_path: Path, num_records: int
 ) -> None:
-    """A fork that a crash cut off goes on after its last turn; where the crash cut the kept turns,
-    they come from the source. Once the log has them, the source is not needed."""
+    """A fork that a crash cut off goes on after its last turn; where the crash cut the resumed
+    turns, they come from the source. Once the log has them, the source is not needed."""
     fork, cut = tmp_path / "fork", tmp_path / "cut"
     assert rehearse("run", "--from", f"{source}/e000000@4", "-g", 2, "-o", fork)[0] == 0
-    anyio.run(cut_off, fork, cut, num_records)  # a start and four kept turns are five records
+    anyio.run(cut_off, fork, cut, num_records)  # a start and four resumed turns are five records
     if num_records >= 5:
         shutil.rmtree(source)
     status, _, err = rehearse("run", "-o", cut, "--resume")
@@ -114,7 +114,7 @@ def test_a_fork_is_resumed(
 
 
 def test_a_resumed_fork_keeps_its_tokens(rehearse: Rehearse, source: Path, tmp_path: Path) -> None:
-    """The kept turns of a resumed fork are those of its own log, token ids included, so that all
+    """The resumed turns of a resumed fork are those of its own log, token ids included, so that all
     members of its groups see the same ones whether or not the source is still there."""
     fork, cut = tmp_path / "fork", tmp_path / "cut"
     assert rehearse("run", "--from", f"{source}/e000000@2", "-g", 2, "-o", fork)[0] == 0
@@ -128,7 +128,7 @@ def test_a_resumed_fork_keeps_its_tokens(rehearse: Rehearse, source: Path, tmp_p
 def test_a_script_goes_on_after_the_kept_calls(
     rehearse: Rehearse, source: Path, tmp_path: Path
 ) -> None:
-    """A policy of known calls goes on after as many calls as the kept turns made."""
+    """A policy of known calls goes on after as many calls as the resumed turns made."""
     script = tmp_path / "script.jsonl"
     calls = [{"name": "get_member", "arguments": {"member_id": n}} for n in (1, 2, 3, 2)]
     script.write_text(line_of("lend-two", calls, "Done."))
@@ -162,7 +162,7 @@ def test_a_fork_of_a_fork_and_turn_zero(rehearse: Rehearse, source: Path, tmp_pa
 def test_chats_of_forks_mask_the_kept_turns(
     rehearse: Rehearse, source: Path, tmp_path: Path
 ) -> None:
-    """`export --to sft` gives the assistant's messages of kept turns the weight 0."""
+    """`export --to sft` gives the assistant's messages of resumed turns the weight 0."""
     fork = tmp_path / "fork"
     assert rehearse("run", "--from", f"{source}/e000000@3", "-o", fork)[0] == 0
     for folder, masked in ((fork, 3), (source, 0)):
@@ -233,7 +233,7 @@ def test_what_cannot_be_forked(rehearse: Rehearse, source: Path, tmp_path: Path,
 def test_settings_that_do_not_fit(
     rehearse: Rehearse, source: Path, tmp_path: Path, flags: Any, sentence: str
 ) -> None:
-    """Settings under which the kept turns make no sense are refused by a sentence."""
+    """Settings under which the resumed turns make no sense are refused by a sentence."""
     fork = tmp_path / "fork"
     status, _, err = rehearse("run", "--from", f"{source}/e000000@3", *flags, "-o", fork)
     assert (status, fork.exists()) == (2, False)

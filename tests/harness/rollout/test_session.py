@@ -19,8 +19,8 @@ from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     Event,
+    EventKind,
     Judged,
-    Kind,
     Label,
     Record,
     WeightsPublished,
@@ -489,7 +489,7 @@ async def test_episodes_begin_when_they_are_admitted(tmp_path: Path) -> None:
 class WeightPublishing:
     """A listener that records new weights after every verdict."""
 
-    kinds: tuple[Kind, ...] = ("judged", "weights")
+    kinds: tuple[EventKind, ...] = ("judged", "weights")
 
     def __init__(self) -> None:
         self.received: list[Record] = []

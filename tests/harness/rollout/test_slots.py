@@ -50,7 +50,7 @@ class Running:
 @pytest.mark.parametrize("admits", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 async def test_slots_are_neither_made_nor_lost(seed: int, admits: bool) -> None:
-    """Whichever episodes park, for however long, and are cancelled while parked: every plan is run
+    """Whichever episodes pause, for however long, and are cancelled while paused: every plan is run
     once, never more than the limit run at once, and all slots are free at the end."""
     rng, running, slots, begun = Random(seed), Running(), Slots(), list[str]()
 
@@ -60,7 +60,7 @@ async def test_slots_are_neither_made_nor_lost(seed: int, admits: bool) -> None:
             with running:
                 await anyio.sleep(rng.random())
             with anyio.move_on_after(rng.choice([0.5, 9.0])) as scope:
-                async with slots.parked():
+                async with slots.paused():
                     await anyio.sleep(rng.random() * 3)
             if scope.cancelled_caught:
                 return
@@ -75,19 +75,19 @@ async def test_slots_are_neither_made_nor_lost(seed: int, admits: bool) -> None:
     await run_all(planned, work, concurrency=5, slots=slots, admit=admit if admits else None)
     assert sorted(begun) == [plan.episode for plan in planned]
     assert running.most == 5
-    assert repr(slots) == "<Slots [5 free, 0 parked, 0 waiting]>"
-    assert slots.max_parked > 5
+    assert repr(slots) == "<Slots [5 free, 0 paused, 0 waiting]>"
+    assert slots.max_paused > 5
 
 
-async def test_a_parked_episode_lets_others_run() -> None:
-    """With one slot, a parked episode is passed by the others, and goes on when a slot is free and
+async def test_a_paused_episode_lets_others_run() -> None:
+    """With one slot, a paused episode is passed by the others, and goes on when a slot is free and
     its wait is over, before an episode that has not begun."""
     slots, order = Slots(), list[str]()
     woken = anyio.Event()
 
     async def work(plan: EpisodePlan) -> None:
         if plan.episode == "e000000":
-            async with slots.parked():
+            async with slots.paused():
                 await woken.wait()
             order.append("woken")
         await anyio.sleep(1)
@@ -100,8 +100,8 @@ async def test_a_parked_episode_lets_others_run() -> None:
     assert order == ["e000001", "e000002", "woken", "e000000", "e000003", "e000004"]
 
 
-async def test_parked_episodes_do_not_wait_for_admission() -> None:
-    """An episode that is parked goes on although all slots belong to episodes that wait for
+async def test_paused_episodes_do_not_wait_for_admission() -> None:
+    """An episode that is paused goes on although all slots belong to episodes that wait for
     admission, which may wait for its end."""
     slots, over = Slots(), anyio.Event()
 
@@ -112,7 +112,7 @@ async def test_parked_episodes_do_not_wait_for_admission() -> None:
 
     async def work(plan: EpisodePlan) -> None:
         if plan.episode == "e000000":
-            async with slots.parked():
+            async with slots.paused():
                 await anyio.sleep(5)
             over.set()
 
@@ -123,7 +123,7 @@ async def test_parked_episodes_do_not_wait_for_admission() -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_slots_that_are_resized_are_neither_made_nor_lost(seed: int) -> None:
     """However often the number of slots changes in a run: every plan is run once, episodes above
-    the number park at their next turn, and at the end as many slots are free as there are."""
+    the number pause at their next turn, and at the end as many slots are free as there are."""
     rng, slots, begun, running = Random(seed), Slots(), list[str](), Running()
     number, over = 4, anyio.Event()
 
@@ -132,7 +132,7 @@ async def test_slots_that_are_resized_are_neither_made_nor_lost(seed: int) -> No
         for _ in range(rng.randrange(1, 6)):
             if slots.is_over:
                 with anyio.move_on_after(rng.choice([1.5, 50.0])) as scope:
-                    async with slots.parked():
+                    async with slots.paused():
                         pass
                 if scope.cancelled_caught:
                     return
@@ -159,8 +159,8 @@ async def test_slots_that_are_resized_are_neither_made_nor_lost(seed: int) -> No
     assert repr(slots) == f"<Slots [{number} free, 0 parked, 0 waiting]>"
 
 
-async def test_fewer_slots_park_episodes_which_go_on_first() -> None:
-    """When the number of slots falls, episodes park at their next turn; when it rises they go on
+async def test_fewer_slots_pause_episodes_which_go_on_first() -> None:
+    """When the number of slots falls, episodes pause at their next turn; when it rises they go on
     before a new one begins."""
     slots, order = Slots(), list[str]()
 
@@ -168,7 +168,7 @@ async def test_fewer_slots_park_episodes_which_go_on_first() -> None:
         order.append(f"{plan.episode} begins")
         await anyio.sleep(1)
         if slots.is_over:
-            async with slots.parked():
+            async with slots.paused():
                 order.append(f"{plan.episode} parks")
             order.append(f"{plan.episode} goes on")
         await anyio.sleep(9)
@@ -183,16 +183,16 @@ async def test_fewer_slots_park_episodes_which_go_on_first() -> None:
         tasks.start_soon(resize)
         await run_all(plans(3), work, concurrency=2, slots=slots)
     assert sorted(order[:2]) == ["e000000 begins", "e000001 begins"]
-    parked = order[2].removesuffix(" parks")
-    assert order[2:] == [f"{parked} parks", "e000002 begins", f"{parked} goes on"] or order[2:] == [
-        f"{parked} parks",
-        f"{parked} goes on",
+    paused = order[2].removesuffix(" parks")
+    assert order[2:] == [f"{paused} parks", "e000002 begins", f"{paused} goes on"] or order[2:] == [
+        f"{paused} parks",
+        f"{paused} goes on",
         "e000002 begins",
     ]
 
 
 async def test_refused_plans_are_not_drawn() -> None:
-    """Once admission refuses a plan, the episodes that park draw no other one; each worker draws
+    """Once admission refuses a plan, the episodes that pause draw no other one; each worker draws
     one at most."""
     drawn, slots = list[str](), Slots()
 
@@ -202,7 +202,7 @@ async def test_refused_plans_are_not_drawn() -> None:
 
     async def work(plan: EpisodePlan) -> None:
         await anyio.sleep(1)
-        async with slots.parked():
+        async with slots.paused():
             await anyio.sleep(1)
 
     await run_all(plans(50), work, concurrency=1, slots=slots, admit=admit)
@@ -213,17 +213,17 @@ def context_of(sink: MemorySink, limits: Limits | None = None) -> RunContext:
     return make_run_context(MovesPolicy(), sink, limits=limits)
 
 
-async def test_an_own_agent_parks() -> None:
-    """A parked agent burns no episode time: no limit ends it, its length and its turn's are
+async def test_an_own_agent_pauses() -> None:
+    """A paused agent burns no episode time: no limit ends it, its length and its turn's are
     without the wait, and its world is as it was."""
     sink = MemorySink()
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         await env.call("pay_fine", {"member_id": 2, "amount_cents": 10, "method": "card"})
-        async with env.parked():
-            with pytest.raises(RuntimeError, match="is parked"):
+        async with env.paused():
+            with pytest.raises(RuntimeError, match="is paused"):
                 await env.call("list_overdue")
-            with pytest.raises(RuntimeError, match="is parked"):
+            with pytest.raises(RuntimeError, match="is paused"):
                 await env.fork()
             await anyio.sleep(200)
         await anyio.sleep(4)
@@ -240,13 +240,13 @@ async def test_an_own_agent_parks() -> None:
     assert ended.num_steps == 3
 
 
-async def test_limits_go_on_after_parking() -> None:
+async def test_limits_go_on_after_a_pause() -> None:
     """The time before and after the block counts against the limit."""
     sink = MemorySink()
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         await anyio.sleep(4)
-        async with env.parked():
+        async with env.paused():
             await anyio.sleep(200)
         await anyio.sleep(7)
         return "too late"
@@ -260,7 +260,7 @@ async def test_limits_go_on_after_parking() -> None:
 
 async def test_waiting_for_admission_burns_no_episode_time() -> None:
     """Episodes above a number of slots that fell wait far longer than their limit of time: they
-    park before they ask the model, no limit ends them, and their length is without the wait."""
+    pause before they ask the model, no limit ends them, and their length is without the wait."""
     sink = MemorySink()
 
     async def slow() -> Reply:
@@ -274,7 +274,7 @@ async def test_waiting_for_admission_burns_no_episode_time() -> None:
         await anyio.sleep(1)
         context.slots.resize(-5)
         await anyio.sleep(2)
-        assert repr(context.slots) == "<Slots [0 free, 0 parked, 5 waiting]>"
+        assert repr(context.slots) == "<Slots [0 free, 0 paused, 5 waiting]>"
         await anyio.sleep(200)
         context.slots.resize(5)
 
@@ -293,22 +293,22 @@ async def test_waiting_for_admission_burns_no_episode_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", [BACKENDS[0]], ids=["asyncio"])
-async def test_a_parked_episode_holds_a_few_kb(anyio_backend: Any) -> None:
-    """With two slots, hundreds of episodes are parked after three calls each; all that one holds,
+async def test_a_paused_episode_holds_a_few_kb(anyio_backend: Any) -> None:
+    """With two slots, hundreds of episodes are paused after three calls each; all that one holds,
     its world, its agent, its task and its records, is some KB."""
     context, num_episodes = context_of(MemorySink(), Limits()), 200
     held: list[float] = []  # KB an episode
-    all_parked = anyio.Event()
+    all_paused = anyio.Event()
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         for cents in (10, 11, 12):
             await env.call("pay_fine", {"member_id": 2, "amount_cents": cents, "method": "card"})
-        async with env.parked():
-            if context.slots.num_parked == num_episodes:
+        async with env.paused():
+            if context.slots.num_paused == num_episodes:
                 gc.collect()
                 held.append((tracemalloc.get_traced_memory()[0] - before) / num_episodes / 1024)
-                all_parked.set()
-            await all_parked.wait()
+                all_paused.set()
+            await all_paused.wait()
         return "Paid."
 
     async def work(plan: EpisodePlan) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, ToolFault, copy_with_fault
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
 from rehearsal_room.harness.core.events import Ending, Label
@@ -67,7 +67,7 @@ def exported(rehearse: Rehearse, run: Path) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_world_is_an_environment_error(
-    rehearse: Rehearse, tmp_path: Path, fault: Fault
+    rehearse: Rehearse, tmp_path: Path, fault: ToolFault
 ) -> None:
     """An oracle in a broken world is judged environment_error with reward 0 where it calls the
     broken tool, and completed where it does not; the log replays."""

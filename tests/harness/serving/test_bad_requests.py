@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from anyio.to_thread import run_sync
 
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.serving.http_server import PolicyApp
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.bad_clients import HOST, BadClient, status_of
@@ -67,7 +67,7 @@ async def test_what_cannot_be_read_is_refused(chat: ChatTokenizer, bad: str) -> 
     """Wherever a request has bytes that are not text, or a number that Python does not read: the
     answer is 400 with the reason, or 200 where the field does not matter; never 500."""
     backend = ScriptedTokens(chat, ["ok"] * 100)
-    app = PolicyApp(service_of(backend, chat, card_of(chat)), ServeSettings())
+    app = PolicyApp(service_of(backend, chat, card_of(chat)), WorldServerSettings())
     bodies = [BAD[bad]]
     for field, value in REQUEST.items():
         bodies += with_one(simplest(field, value), BAD[bad])
@@ -98,6 +98,6 @@ async def test_no_body_is_read_without_the_token(chat: ChatTokenizer) -> None:
             client.send(head + b"content-length: 1000000\r\n\r\n{")
             return status_of(client.reply())
 
-    async with served(service, ServeSettings(token="s3")) as url:
+    async with served(service, WorldServerSettings(token="s3")) as url:
         port = int(url.removesuffix("/v1").rpartition(":")[2])
         assert await run_sync(half_a_body, port) == 401

@@ -15,10 +15,10 @@ from tests.support.served_models import HELLO, card_of, post, served, service_of
 
 
 async def test_a_mismatch_is_reported(chat: ChatTokenizer) -> None:
-    """A client may override the history policy: header, body and log report the difference."""
+    """A client may override the history window: header, body and log report the difference."""
     backend = ScriptedTokens(chat, ["ok"])
     service = service_of(backend, chat, card_of(chat))
-    fault = "it was trained under the history policy last:1 and is run under full"
+    fault = "it was trained under the history window last:1 and is run under full"
     with capture_logs() as logs:
         async with served(service) as url:
             body = HELLO | {"rehearsal": {"history": "full"}}
@@ -39,13 +39,13 @@ def test_the_default_format_is_the_cards(chat: ChatTokenizer) -> None:
     with capture_logs():
         other = ServingFormats("m", chat, card, history="last:9", dialect="hermes").default
     assert other.warnings == (
-        "it was trained under the history policy tokens:900 and is run under last:9",
+        "it was trained under the history window tokens:900 and is run under last:9",
         "it was trained in the dialect native and is run in hermes",
     )
 
 
 def test_a_model_without_a_card_needs_settings(chat: ChatTokenizer) -> None:
-    """Without a card the history policy and the dialect must be set: nothing is guessed."""
+    """Without a card the history window and the dialect must be set: nothing is guessed."""
     with pytest.raises(SettingsError, match=r"^m has no model card \(rehearsal\.json\)"):
         ServingFormats("m", chat, None, history="last:3")
     format = ServingFormats("m", chat, None, history="last:3", dialect="hermes").default

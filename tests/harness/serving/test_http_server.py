@@ -9,7 +9,7 @@ import openai
 import pytest
 from structlog.testing import capture_logs
 
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.core.messages import Message, Window
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
@@ -176,7 +176,7 @@ WITH_CALL = message("assistant", None, tool_calls=[CALL])
         ({"max_tokens": -3}, "max_tokens: must be at least 1, not -3"),
         (
             {"rehearsal": {"history": "all"}},
-            "rehearsal: history: 'all' is not a history policy",
+            "rehearsal: history: 'all' is not a history window",
         ),
         ({"rehearsal": {"dialect": "elvish"}}, "rehearsal: dialect: there is no dialect 'elvish'"),
         (
@@ -317,7 +317,7 @@ async def test_a_disconnected_client_frees_the_model(chat: ChatTokenizer) -> Non
 async def test_requests_without_the_token_are_refused(chat: ChatTokenizer) -> None:
     """With a token set, requests without it get 401; a page of another site gets 403."""
     service = service_of(ScriptedTokens(chat, ["ok"]), chat, card_of(chat))
-    async with served(service, ServeSettings(token="s3")) as url:
+    async with served(service, WorldServerSettings(token="s3")) as url:
         assert (await post(url, HELLO))[0] == 401
         assert (await post(url, HELLO, Origin="http://evil.example"))[0] == 403
         assert (await post(url, HELLO, Authorization="Bearer s3"))[0] == 200
@@ -326,6 +326,6 @@ async def test_requests_without_the_token_are_refused(chat: ChatTokenizer) -> No
 async def test_a_body_that_is_too_long_is_refused(chat: ChatTokenizer) -> None:
     """Nothing is read beyond the limit."""
     service = service_of(ScriptedTokens(chat, []), chat, card_of(chat))
-    async with served(service, ServeSettings(max_body=100)) as url:
+    async with served(service, WorldServerSettings(max_body=100)) as url:
         status, _, content = await post(url, HELLO | {"user": "u" * 200})
     assert (status, content["error"]["message"]) == (413, "the body has more than 100 bytes")

@@ -12,14 +12,14 @@ import pytest
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.run_options import RunOptions
 from rehearsal_room.bridges.trainers.trl import rows
-from rehearsal_room.envpool.wires.task_lists import default_tasks, specs
+from rehearsal_room.envpool.protocols.task_lists import default_tasks, specs
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.format import Scenario
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
-from tests.support.wires import served_wires
+from tests.support.protocols import served_protocols
 
 Surface = Callable[[Rehearse, Path], str]
 SHOP = find("shop_support")
@@ -143,13 +143,13 @@ def _scripted() -> Scenario:
 
 async def test_a_server_has_no_dialogue_that_it_cannot_play() -> None:
     """Whose user is a script is in no list, and is refused where it is named; automata are served
-    over every wire (tests/envpool/wires/test_dialogues.py)."""
+    over every protocol (tests/envpool/protocols/test_dialogues.py)."""
     world = _scripted()
     name = world.tasks[0].id
     listed = [spec["id"] for split in ("train", "dialogues") for spec in specs(world, split)]
     assert len(listed) == len(world.tasks) - 1
     assert name not in listed + [task.id for task in default_tasks(world)]
-    async with served_wires(world) as client:
+    async with served_protocols(world) as client:
         status, why = await client.ask("POST", "/gym/shop_support/seed_session", {"task": name})
         assert (status, "not an automaton" in str(why)) == (422, True)
         made = {"scenario": "shop_support", "task": name}

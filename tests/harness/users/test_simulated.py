@@ -86,7 +86,7 @@ async def test_it_ends_the_talk() -> None:
 
 
 async def test_it_goes_on_after_an_interruption() -> None:
-    """A user that is made again and kept turns is shown what the first one would be."""
+    """A user that is made again and resumed turns is shown what the first one would be."""
     first, world = Model(call("look"), Reply("It is red.")), World()
     user = user_of(first)
     turn = await user.reply("What do you see?", world)

@@ -9,7 +9,7 @@ from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.history.windows import HistoryFold, windows_of
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
-from rehearsal_room.interop.exports.conversation import Conversation, spoken
+from rehearsal_room.interop.exports.conversation import EpisodeConversation, spoken
 from tests.contracts.test_history import ANY_SPEC as SPECS
 from tests.contracts.test_history import Episode, episodes
 from tests.support.episode_logs import WORLD, started
@@ -47,10 +47,10 @@ def _trajectory(episode: Episode) -> Trajectory:
 
 @given(episodes(SPECS))
 def test_ranges_give_the_windows_that_were_shown(episode: Episode) -> None:
-    """Under every history policy and dialect the ranges of a reply are the messages of its window,
+    """Under every history window and dialect the ranges of a reply are the messages of its window,
     with its tools; no message is stored more than twice."""
     dialect, policy, replies = episode
-    conversation = Conversation(_trajectory(episode), _world())
+    conversation = EpisodeConversation(_trajectory(episode), _world())
     windows = list(windows_of(HistoryFold(policy, dialect, BRIEFING), replies))
     assert len(conversation.replies) == len(windows)
     for shown, window in zip(conversation.replies, windows, strict=True):

@@ -1,5 +1,5 @@
 """Formats of other programs, checked against what the log has. The official readers run in
-tests/doors."""
+tests/integrations."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def test_an_inspect_log_needs_inspect(
     monkeypatch: pytest.MonkeyPatch, rehearse: Rehearse, shelf: Path
 ) -> None:
     """Without inspect_ai the export is refused by one sentence, and no file is left. What it writes
-    is checked where inspect_ai is installed, in tests/doors/inspect."""
+    is checked where inspect_ai is installed, in tests/integrations/inspect."""
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     monkeypatch.delitem(sys.modules, "rehearsal_room.interop.exports.inspect_log", raising=False)
     before = sorted(shelf.iterdir())

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rehearsal_room.harness.chat.retry import Backoff
 from rehearsal_room.harness.core.errors import CollectorError
 from rehearsal_room.harness.profile.timeline import Timeline
-from rehearsal_room.interop.otlp.encoding import Batch, Request, bytes_of
+from rehearsal_room.interop.otlp.encoding import SpanBatch, SpanRequest, bytes_of
 from rehearsal_room.interop.otlp.sender import OtlpSender, headers_in, traces_url
 from rehearsal_room.interop.otlp.spans import SpanMaker
 from tests.support.broker import free_port
@@ -29,8 +29,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def request() -> Request:
-    timeline, batch = Timeline(), Batch("run")
+def request() -> SpanRequest:
+    timeline, batch = Timeline(), SpanBatch("run")
     for record in records("a", [(0.0, begin()), (1.0, turn(0.5)), (1.0, end(1.0))]):
         for part in timeline.add(record):
             assert list(batch.add(SpanMaker("log", "run").spans_of(part))) == []

@@ -26,7 +26,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.profile.timeline import Timeline
-from rehearsal_room.interop.otlp.encoding import Batch, bytes_of
+from rehearsal_room.interop.otlp.encoding import SpanBatch, bytes_of
 from rehearsal_room.interop.otlp.export import export_spans
 from rehearsal_room.interop.otlp.spans import SpanMaker
 from tests.support.cli import Rehearse
@@ -341,8 +341,8 @@ def test_texts_are_there_on_request(tmp_path: Path) -> None:
 
 
 def test_attempts_are_traces_of_one_conversation(tmp_path: Path) -> None:
-    """A resumed episode has a trace for each attempt; its kept turns are in the first one only, and
-    their number stays."""
+    """A resumed episode has a trace for each attempt; its resumed turns are in the first one only,
+    and their number stays."""
     first = [(0.0, begin()), (1.0, turn(1.0, 0.1))]
     second = [(9.0, begin(kept=1)), (9.0, first[1][1]), (10.0, turn(0.5)), (10.0, end(2.0))]
     stored = [*records("a", first), *records("a", second, attempt=2)]
@@ -389,7 +389,7 @@ def test_a_large_export_is_one_request(tmp_path: Path) -> None:
 def test_requests_have_a_bounded_size() -> None:
     """Collectors refuse long bodies: a request has at most a megabyte, one large span apart, and
     no span is lost."""
-    maker, batch, timeline = SpanMaker("log", "run", content=True), Batch("run"), Timeline()
+    maker, batch, timeline = SpanMaker("log", "run", content=True), SpanBatch("run"), Timeline()
     large, huge = "x" * 300_000, "y" * 3_000_000
     steps = [msgspec.structs.replace(turn(0.5), reply=Reply(text)) for text in [large] * 9 + [huge]]
     story = [(0.0, begin()), *((n + 1.0, step) for n, step in enumerate(steps))]

@@ -1,5 +1,5 @@
-"""Tasks as task folders of Harbor. Harbor's own models read them in tests/doors; here their scripts
-run, without a container."""
+"""Tasks as task folders of Harbor. Harbor's own models read them in tests/integrations; here their
+scripts run, without a container."""
 
 import json
 import os

@@ -31,7 +31,7 @@ from rehearsal_room.judge.core.evidence import FormatFault, episode_digest
 from rehearsal_room.judge.core.live_judging import serve
 from rehearsal_room.judge.core.rewards import SPARSE
 from rehearsal_room.judge.core.verifier import Verifier
-from rehearsal_room.judge.verdicts.summary import Summary, Tally, Unjudged, render
+from rehearsal_room.judge.verdicts.summary import JudgingSummary, Unjudged, VerdictTally, render
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import read
@@ -490,10 +490,10 @@ def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
         idle,
         dead,
     ]
-    tally = Tally()
+    tally = VerdictTally()
     for trajectory in trajectories:
         tally.add(trajectory, judge.verdict_at_once(trajectory))
-    assert tally.summary() == Summary(
+    assert tally.summary() == JudgingSummary(
         episodes=4,
         labels={
             Label.COMPLETED: 2,
@@ -511,14 +511,14 @@ def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
         usd_per_1024_episodes=0.0,
         judged_now=4,
     )
-    empty = Tally().summary()
+    empty = VerdictTally().summary()
     assert (empty.episodes, empty.mean_reward) == (0, None)
 
 
 def test_the_unjudged_are_listed_by_name(world: HostedScenario) -> None:
     """Which verdict was there first, as the judge's server is slow or quick, changes nothing."""
     nothing = Judged("llm", None, None, unjudged="why")
-    tally = Tally()
+    tally = VerdictTally()
     for name in ("b", "c", "a"):
         tally.add(oracle(world, "overdue", name=name), nothing)
     names = [left.episode for left in tally.summary().unjudged_episodes]
@@ -529,7 +529,7 @@ def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[
     """What a server or a verifier said cannot command the terminal or pass for a line of the
     report."""
     verdict = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
-    tally = Tally()
+    tally = VerdictTally()
     tally.add(assemble(records(oracle(library(), "overdue"))), verdict)
     render(tally.summary(), Console())
     [last] = capsys.readouterr().out.splitlines()[-1:]

@@ -10,7 +10,7 @@ import msgspec
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
 from rehearsal_room.harness.policies.mutations import is_id
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
@@ -26,13 +26,13 @@ from rehearsal_room.scenarios.format import Scenario
 # What each kind of mutant is. One with two ids exchanged may be either: two amounts in the wrong
 # rows are two rows with wrong amounts.
 NAMES = {
-    "dropped": {Kind.MISSING_WRITE},
-    "repeated": {Kind.DUPLICATE_WRITE},
-    "swapped": {Kind.WRONG_RECORD, Kind.WRONG_VALUE},
-    "added": {Kind.UNASKED_CHANGE},
-    "answered": {Kind.WRONG_ANSWER, Kind.MISSING_REFUSAL},
-    "changed id": {Kind.WRONG_RECORD},
-    "changed value": {Kind.WRONG_VALUE},
+    "dropped": {FailureKind.MISSING_WRITE},
+    "repeated": {FailureKind.DUPLICATE_WRITE},
+    "swapped": {FailureKind.WRONG_RECORD, FailureKind.WRONG_VALUE},
+    "added": {FailureKind.UNASKED_CHANGE},
+    "answered": {FailureKind.WRONG_ANSWER, FailureKind.MISSING_REFUSAL},
+    "changed id": {FailureKind.WRONG_RECORD},
+    "changed value": {FailureKind.WRONG_VALUE},
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Ending, Label
-from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
 from rehearsal_room.judge.failures.diagnose import Mistake, diagnose
@@ -29,7 +29,7 @@ def world() -> HostedScenario:
 
 def mistakes(
     world: HostedScenario, calls: Sequence[Call], answer: str, ending: Ending = Ending.ANSWERED
-) -> dict[Kind, Mistake]:
+) -> dict[FailureKind, Mistake]:
     """What is found in an episode of the task with these calls and this answer."""
     judge = CodeJudge(SHOP, InProcessRunner(world))
     trajectory = play(world, ORACLE, calls, answer).trajectory
@@ -63,19 +63,19 @@ def test_the_turn_is_where_it_went_wrong(world: HostedScenario) -> None:
     calls = list(ORACLE.oracle)
     calls[5] = Call("cancel_order", {"order_id": 4106, "reason": "duplicate"})
     found = mistakes(world, calls, ORACLE.answer)
-    assert found[Kind.WRONG_RECORD].turn == 5
-    assert "order_id 4106 (right: 4105)" in found[Kind.WRONG_RECORD].why
+    assert found[FailureKind.WRONG_RECORD].turn == 5
+    assert "order_id 4106 (right: 4105)" in found[FailureKind.WRONG_RECORD].why
     found = mistakes(world, ORACLE.oracle[:-1], ORACLE.answer)
-    assert found[Kind.MISSING_WRITE].turn == len(ORACLE.oracle) - 2
-    assert found[Kind.CONTRADICTING_ANSWER].tool == "refund_payment"
+    assert found[FailureKind.MISSING_WRITE].turn == len(ORACLE.oracle) - 2
+    assert found[FailureKind.CONTRADICTING_ANSWER].tool == "refund_payment"
 
 
 def test_a_write_without_its_look_ups(world: HostedScenario) -> None:
     """The order that is cancelled was never read; reading it in another way is enough."""
     writes = ORACLE.oracle[5:]
     found = mistakes(world, writes, ORACLE.answer)
-    assert list(found) == [Kind.WRITE_WITHOUT_LOOKUP]
-    assert found[Kind.WRITE_WITHOUT_LOOKUP].turn == 0
+    assert list(found) == [FailureKind.WRITE_WITHOUT_LOOKUP]
+    assert found[FailureKind.WRITE_WITHOUT_LOOKUP].turn == 0
     without_ticket = [call for call in ORACLE.oracle if call.name != "get_ticket"]
     assert mistakes(world, without_ticket, ORACLE.answer) == {}
 
@@ -84,27 +84,27 @@ def test_too_many_calls(world: HostedScenario) -> None:
     """Many more than the solution's, or one refusal three times."""
     lookup = ORACLE.oracle[0]
     found = mistakes(world, [lookup] * 20 + list(ORACLE.oracle), ORACLE.answer)
-    assert list(found) == [Kind.TOOL_OVERUSE]
+    assert list(found) == [FailureKind.TOOL_OVERUSE]
     refused = Call("get_order", {"order_id": 1})
     found = mistakes(world, [*([refused] * 3), *ORACLE.oracle], ORACLE.answer)
-    assert (list(found), found[Kind.TOOL_OVERUSE].turn) == ([Kind.TOOL_OVERUSE], 2)
+    assert (list(found), found[FailureKind.TOOL_OVERUSE].turn) == ([FailureKind.TOOL_OVERUSE], 2)
 
 
 def test_answers(world: HostedScenario) -> None:
     """A refusal of what should be done, and an amount that was not paid."""
     found = mistakes(world, (), "I'm sorry, I can't cancel this order.")
-    assert {Kind.WRONG_REFUSAL, Kind.MISSING_WRITE} <= set(found)
+    assert {FailureKind.WRONG_REFUSAL, FailureKind.MISSING_WRITE} <= set(found)
     calls = list(ORACLE.oracle)
     last = calls[-1]
     calls[-1] = Call(last.name, {**last.arguments, "amount_cents": 9300})
     found = mistakes(world, calls, ORACLE.answer)
-    assert set(found) == {Kind.WRONG_VALUE, Kind.CONTRADICTING_ANSWER}
-    assert "93.50" in found[Kind.CONTRADICTING_ANSWER].why
+    assert set(found) == {FailureKind.WRONG_VALUE, FailureKind.CONTRADICTING_ANSWER}
+    assert "93.50" in found[FailureKind.CONTRADICTING_ANSWER].why
 
 
 def test_an_episode_that_was_cut_off(world: HostedScenario) -> None:
     """What is missing follows from it; what was done wrongly does not."""
-    assert set(mistakes(world, ORACLE.oracle[:3], "", Ending.STEP_LIMIT)) == {Kind.CUT_OFF}
+    assert set(mistakes(world, ORACLE.oracle[:3], "", Ending.STEP_LIMIT)) == {FailureKind.CUT_OFF}
     wrong = Call("cancel_order", {"order_id": 4105, "reason": "customer_request"})
     found = mistakes(world, [*ORACLE.oracle[:5], wrong], "", Ending.STEP_LIMIT)
-    assert set(found) == {Kind.CUT_OFF, Kind.WRONG_VALUE}
+    assert set(found) == {FailureKind.CUT_OFF, FailureKind.WRONG_VALUE}

@@ -10,7 +10,7 @@ import pytest
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
 from rehearsal_room.judge.gate.awm_record import check_record
-from rehearsal_room.judge.gate.core.report import Report
+from rehearsal_room.judge.gate.core.report import WorldGateReport
 from rehearsal_room.judge.gate.core.task_runner import GateSettings
 from rehearsal_room.scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.support.hosted_records import HEAD, small
@@ -109,11 +109,11 @@ def record(
     return msgspec.structs.replace(scenario, awm=awm, digest=digest)
 
 
-def found(report: Report) -> list[tuple[str, str]]:
+def found(report: WorldGateReport) -> list[tuple[str, str]]:
     return [(failure.check, failure.task) for failure in report.failures]
 
 
-async def checked(pool: RoutingPool, scenario: Scenario) -> Report:
+async def checked(pool: RoutingPool, scenario: Scenario) -> WorldGateReport:
     return (await check_record(scenario, pool, GateSettings(probes=8))).report
 
 

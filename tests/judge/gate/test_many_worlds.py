@@ -15,11 +15,11 @@ from rehearsal_room.harness.rollout.allow_list import (
     read_allow_list,
     write_allow_list,
 )
-from rehearsal_room.judge.gate.core.near_duplicates import Pair, near_duplicates
-from rehearsal_room.judge.gate.core.report import Failure, Report
+from rehearsal_room.judge.gate.core.near_duplicates import WorldPair, near_duplicates
+from rehearsal_room.judge.gate.core.report import GateFailure, WorldGateReport
 from rehearsal_room.judge.gate.core.task_runner import GateSettings
 from rehearsal_room.judge.gate.inputs import is_record, worlds_in
-from rehearsal_room.judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from rehearsal_room.judge.gate.job_pool import CheckOutcome, JobSettings, check_worlds
 from rehearsal_room.judge.gate.package import CheckResult
 from rehearsal_room.judge.gate.summary import allowed_worlds, gate_report_of, print_report
 from rehearsal_room.scenarios.catalogue import find
@@ -45,13 +45,13 @@ def no_record(scenario: Scenario) -> CheckResult:
     raise AssertionError(scenario.name)
 
 
-def checked(settings: JobSettings, *folders: Path) -> dict[str, Outcome]:
+def checked(settings: JobSettings, *folders: Path) -> dict[str, CheckOutcome]:
     """The outcomes of a check, by name."""
     found = check_worlds([str(folder) for folder in folders], find, settings, no_record)
     return {outcome.name: outcome for outcome in found}
 
 
-def whys(outcome: Outcome) -> list[tuple[str, str]]:
+def whys(outcome: CheckOutcome) -> list[tuple[str, str]]:
     return [(failure.check, failure.why) for failure in outcome.report.failures]
 
 
@@ -143,17 +143,17 @@ def test_near_duplicates_are_pairs_with_many_common_features() -> None:
         ("bare", ()),
     ]
     assert near_duplicates(worlds) == [
-        Pair("a", "b", 1.0),
-        Pair("a", "c", 0.95),
-        Pair("b", "c", 0.95),
+        WorldPair("a", "b", 1.0),
+        WorldPair("a", "c", 0.95),
+        WorldPair("b", "c", 0.95),
     ]
 
 
-def outcome(name: str, *failures: tuple[str, str]) -> Outcome:
+def outcome(name: str, *failures: tuple[str, str]) -> CheckOutcome:
     """The outcome of a world of two tasks, with failures given as task and check."""
-    found = tuple(Failure(name, task, check, "why") for task, check in failures)
-    report = Report(worlds=1, tasks=2, names=(name,), failures=found)
-    return Outcome(name, report, f"digest of {name}", ("t1", "t2"))
+    found = tuple(GateFailure(name, task, check, "why") for task, check in failures)
+    report = WorldGateReport(worlds=1, tasks=2, names=(name,), failures=found)
+    return CheckOutcome(name, report, f"digest of {name}", ("t1", "t2"))
 
 
 def test_sound_worlds_and_tasks_are_allowed() -> None:
@@ -178,7 +178,7 @@ def test_two_worlds_of_one_name_are_reported() -> None:
     second = msgspec.structs.replace(outcome("a"), digest="another")
     total = gate_report_of([outcome("a"), outcome("b"), second], 1.0)
     why = "another world that was checked has the same name"
-    assert total.failures == (Failure("a", "", "package", why),)
+    assert total.failures == (GateFailure("a", "", "package", why),)
     assert (total.worlds, total.tasks, total.near_duplicate_share) == (3, 6, 0.0)
 
 

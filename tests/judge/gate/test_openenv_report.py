@@ -1,18 +1,18 @@
 """The gate's findings under the check ids of OpenEnv's RFC 008. OpenEnv's own models read them in
-tests/doors."""
+tests/integrations."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from rehearsal_room.judge.gate.core.report import Failure, Report, failed_report
-from rehearsal_room.judge.gate.job_pool import Outcome
+from rehearsal_room.judge.gate.core.report import GateFailure, WorldGateReport, failed_report
+from rehearsal_room.judge.gate.job_pool import CheckOutcome
 from rehearsal_room.judge.gate.openenv import OpenEnvReport, openenv_report
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 
-SOUND = Report(
+SOUND = WorldGateReport(
     worlds=1,
     tasks=4,
     tools=7,
@@ -25,13 +25,14 @@ SOUND = Report(
 )
 
 
-def _report(*failures: tuple[str, str, str], report: Report = SOUND) -> OpenEnvReport:
+def _report(*failures: tuple[str, str, str], report: WorldGateReport = SOUND) -> OpenEnvReport:
     """The report with these failures: task, check of the gate, why."""
-    found = tuple(Failure("w", task, check, why) for task, check, why in failures)
-    with_failures = Report(
-        **{name: getattr(report, name) for name in Report.__struct_fields__} | {"failures": found}
+    found = tuple(GateFailure("w", task, check, why) for task, check, why in failures)
+    with_failures = WorldGateReport(
+        **{name: getattr(report, name) for name in WorldGateReport.__struct_fields__}
+        | {"failures": found}
     )
-    return openenv_report(Outcome("w", with_failures, "d" * 32, ("a", "b", "c", "e")))
+    return openenv_report(CheckOutcome("w", with_failures, "d" * 32, ("a", "b", "c", "e")))
 
 
 def _status(report: OpenEnvReport) -> dict[str, str]:
@@ -95,7 +96,7 @@ def test_determinism_comes_first() -> None:
 
 def test_a_world_that_cannot_be_read_fails_at_the_start() -> None:
     """Nothing else is computed of a broken package."""
-    outcome = Outcome("w", failed_report("w", "package", "scenario.toml is missing"))
+    outcome = CheckOutcome("w", failed_report("w", "package", "scenario.toml is missing"))
     status = _status(openenv_report(outcome))
     assert [name for name, one in status.items() if one != "skip"] == ["runtime.startup"]
     assert status["runtime.startup"] == "fail"
@@ -103,7 +104,7 @@ def test_a_world_that_cannot_be_read_fails_at_the_start() -> None:
 
 def test_a_world_without_an_oracle_fails() -> None:
     """RFC 008: without an oracle nothing shows that the verifier can be satisfied."""
-    record = Report(worlds=1, tasks=2, tools=3, names=("w",))
+    record = WorldGateReport(worlds=1, tasks=2, tools=3, names=("w",))
     status = _status(_report(report=record))
     assert status["semantic.oracle_max"] == "fail"
     assert status["statistical.adversarial_floor"] == status["semantic.canary_floor"] == "skip"

@@ -8,7 +8,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from rehearsal_room.judge.gate.core.report import Failure, MutantNote, Report, merge_reports, render
+from rehearsal_room.judge.gate.core.report import (
+    GateFailure,
+    MutantNote,
+    WorldGateReport,
+    merge_reports,
+    render,
+)
 from rehearsal_room.judge.gate.core.task_runner import GateSettings
 from rehearsal_room.judge.gate.package import check_scenario, main
 from rehearsal_room.scenarios.errors import UnknownScenario
@@ -19,12 +25,12 @@ from tests.support.paths import LIBRARY
 FAST = GateSettings(probes=15)
 
 
-def checked(folder: Path) -> Report:
+def checked(folder: Path) -> WorldGateReport:
     """The gate's report on a variant."""
     return check_scenario(folder, FAST)
 
 
-def the_failure(report: Report) -> Failure:
+def the_failure(report: WorldGateReport) -> GateFailure:
     """The one failure of a report."""
     assert len(report.failures) == 1, report.failures
     return report.failures[0]
@@ -67,8 +73,8 @@ def test_a_package_that_cannot_be_read(tmp_path: Path) -> None:
     (folder / "policy.md").unlink()
     report = checked(folder)
     why = f"{folder}/policy.md: the file is missing"
-    assert report == Report(
-        worlds=1, names=("library",), failures=(Failure("library", "", "package", why),)
+    assert report == WorldGateReport(
+        worlds=1, names=("library",), failures=(GateFailure("library", "", "package", why),)
     )
 
 
@@ -282,7 +288,7 @@ def test_mutants_that_a_verifier_accepts(tmp_path: Path) -> None:
         ),
     ]
     assert report.mutants_caught == report.mutants - 2
-    assert the_failure(report) == Failure(
+    assert the_failure(report) == GateFailure(
         "library",
         "pay-fine",
         "mutants",
@@ -671,8 +677,10 @@ def test_unused_tools_are_listed(tmp_path: Path) -> None:
 
 def test_a_report_cannot_command_the_terminal() -> None:
     """Names and faults of packages are printed as plain text."""
-    failure = Failure("[/]\x1b[2J", "t", "seed", "near '\x1b]0;gone\x07[bold]'")
-    report = Report(worlds=1, names=("[/]\x1b[2J",), failures=(failure,), unused=("\x1b[1mtool",))
+    failure = GateFailure("[/]\x1b[2J", "t", "seed", "near '\x1b]0;gone\x07[bold]'")
+    report = WorldGateReport(
+        worlds=1, names=("[/]\x1b[2J",), failures=(failure,), unused=("\x1b[1mtool",)
+    )
     out = StringIO()
     render([report], report, Console(file=out, width=200))
     shown = out.getvalue()

@@ -15,7 +15,7 @@ import pytest
 
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.prices import Price, Prices
-from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.server_features import ServerFeatures
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Label, ModelJudgement
@@ -228,30 +228,35 @@ async def test_other_refused_fields_are_left_out() -> None:
     ("failure", "fewer"),
     [
         (
-            Failure("status", "Invalid parameter: 'response_format' of type 'json_schema'", 400),
+            AttemptFailure(
+                "status", "Invalid parameter: 'response_format' of type 'json_schema'", 400
+            ),
             ServerFeatures("json_object"),
         ),
-        (Failure("status", "guided decoding is not available", 501), ServerFeatures("json_object")),
         (
-            Failure("status", "Unsupported value: 'temperature' does not support 0.0", 400),
+            AttemptFailure("status", "guided decoding is not available", 501),
+            ServerFeatures("json_object"),
+        ),
+        (
+            AttemptFailure("status", "Unsupported value: 'temperature' does not support 0.0", 400),
             ServerFeatures(temperature=False),
         ),
         (
-            Failure("status", 'Unknown name "seed": Cannot find field.', 400),
+            AttemptFailure("status", 'Unknown name "seed": Cannot find field.', 400),
             ServerFeatures(seed=False),
         ),
         (
-            Failure("status", "use 'max_completion_tokens' instead", 400),
+            AttemptFailure("status", "use 'max_completion_tokens' instead", 400),
             ServerFeatures(max_tokens=False),
         ),
-        (Failure("status", "no such model", 404, "model_not_found"), None),
-        (Failure("status", "response_format", 429), None),
-        (Failure("status", "response_format", 401), None),
-        (Failure("status", "the schema exceeds the context length", 400), None),
-        (Failure("timeout", "seed"), None),
+        (AttemptFailure("status", "no such model", 404, "model_not_found"), None),
+        (AttemptFailure("status", "response_format", 429), None),
+        (AttemptFailure("status", "response_format", 401), None),
+        (AttemptFailure("status", "the schema exceeds the context length", 400), None),
+        (AttemptFailure("timeout", "seed"), None),
     ],
 )
-def test_refusals_are_understood(failure: Failure, fewer: ServerFeatures | None) -> None:
+def test_refusals_are_understood(failure: AttemptFailure, fewer: ServerFeatures | None) -> None:
     """Only a refusal that names a feature drops it."""
     assert ServerFeatures().after_refusal(failure) == fewer
 
@@ -259,7 +264,7 @@ def test_refusals_are_understood(failure: Failure, fewer: ServerFeatures | None)
 def test_features_are_dropped_a_finite_number_of_times() -> None:
     """A server that refuses everything is not asked for ever."""
     features: ServerFeatures | None = ServerFeatures()
-    failure = Failure("status", "schema temperature seed max_completion_tokens", 400)
+    failure = AttemptFailure("status", "schema temperature seed max_completion_tokens", 400)
     steps = 0
     while features is not None and steps < 100:
         features = features.after_refusal(failure)

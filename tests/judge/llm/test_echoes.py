@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.judge.llm.echoes import Evidence, squeezed
+from rehearsal_room.judge.llm.echoes import QuotedEvidence, squeezed
 from rehearsal_room.judge.llm.quoting import Quote, Section, make_visible, quote_section
 from rehearsal_room.judge.llm.response import ParsedAnswer, parse_answer
 from tests.support.judge_server import verdict
@@ -18,10 +18,10 @@ WHOLE = verdict("completed", reasoning="All goals are met.")
 ECHO = "the answer's verdict stands in the evidence: it is quoted, not the model's own"
 
 
-def shown(text: str) -> Evidence:
+def shown(text: str) -> QuotedEvidence:
     """The text as an agent's answer in a prompt."""
     quote = Quote("A", "answer", make_visible(text))
-    return Evidence(quote_section(Section("how it ended", (quote,))))
+    return QuotedEvidence(quote_section(Section("how it ended", (quote,))))
 
 
 def label_in(answer: str, injected: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rehearsal_room.envpool.core.types import ToolError
+from rehearsal_room.envpool.core.types import ToolErrorKind
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.history.token_budget import ByteCounter
 from rehearsal_room.judge.core.case import Case, Prompt
@@ -158,7 +158,7 @@ def test_why_a_call_failed(cause: str, words: str) -> None:
         )
     ]
     assert lines_of(prompt, "S1") == calls
-    assert set(CAUSES) == set(get_args(ToolError))
+    assert set(CAUSES) == set(get_args(ToolErrorKind))
 
 
 @pytest.mark.parametrize("ending", Ending)

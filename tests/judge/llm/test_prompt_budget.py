@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rehearsal_room.judge.llm.prompt_budget import PromptBudget, water_level
-from rehearsal_room.judge.llm.prompt_items import EvidenceItem, Kind
+from rehearsal_room.judge.llm.prompt_items import EvidenceItem, ItemKind
 from rehearsal_room.judge.llm.quoting import is_shortened, num_bytes, quote_cost
 
 ITEMS = st.lists(
     st.builds(
         EvidenceItem,
-        st.sampled_from(Kind),
+        st.sampled_from(ItemKind),
         st.just("S1"),
         st.lists(
             st.tuples(
@@ -36,7 +36,7 @@ def shown(items: Sequence[EvidenceItem], room: int) -> list[list[int] | None]:
 
 def read(length: int) -> EvidenceItem:
     """A reading call with a result of this size."""
-    return EvidenceItem(Kind.READ, "S1", (("result", "a" * length),))
+    return EvidenceItem(ItemKind.READ, "S1", (("result", "a" * length),))
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(0, 200))
@@ -81,7 +81,7 @@ def test_the_latest_reads_stay_where_not_all_fit() -> None:
 
 def test_more_important_kinds_come_first() -> None:
     """The less important kind gets at most half of what the other leaves."""
-    answer = EvidenceItem(Kind.ANSWER, "A", (("final answer", "b" * 5000),))
+    answer = EvidenceItem(ItemKind.ANSWER, "A", (("final answer", "b" * 5000),))
     alone = shown([answer], 2000)
     beside = shown([read(5000), answer], 2000)
     small = shown([read(200), answer], 2000)

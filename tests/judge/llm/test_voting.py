@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rehearsal_room.harness.core.events import Label, ModelJudgement
 from rehearsal_room.harness.settings.judge import Vote
 from rehearsal_room.judge.core.case import CodeVerdict
-from rehearsal_room.judge.llm.voting import Decision, Mode, contested, decide
+from rehearsal_room.judge.llm.voting import Mode, VoteDecision, contested, decide
 
 DONE, PART, AGENT, WORLD = Label
 ALL = frozenset(Label)
@@ -32,7 +32,7 @@ def judgements(*labels: Label | str) -> list[ModelJudgement]:
 
 def test_code_and_model_agree() -> None:
     """Both decided, and the reasoning is the model's."""
-    assert decide(SUCCESS, judgements(DONE), vote="majority") == Decision(
+    assert decide(SUCCESS, judgements(DONE), vote="majority") == VoteDecision(
         DONE, None, "a saw it", "both", contested=False
     )
 
@@ -40,14 +40,14 @@ def test_code_and_model_agree() -> None:
 def test_a_model_decides_what_is_open() -> None:
     """A label that the proof leaves open is the verdict, and is marked as contested where code has
     another one."""
-    assert decide(UNDONE, judgements(WORLD), vote="majority") == Decision(
+    assert decide(UNDONE, judgements(WORLD), vote="majority") == VoteDecision(
         WORLD, None, "a saw it", "model", contested=True
     )
 
 
 def test_proof_overrules_a_model() -> None:
     """The verdict is the code's; its reasoning names the model's label and the proof."""
-    assert decide(DAMAGE, judgements(DONE), vote="majority") == Decision(
+    assert decide(DAMAGE, judgements(DONE), vote="majority") == VoteDecision(
         AGENT,
         None,
         "a says completed; code has proved: guard 'x' failed",
@@ -64,7 +64,7 @@ def test_proof_overrules_every_model() -> None:
 
 def test_a_label_that_is_ruled_out_without_a_substitute_leaves_the_episode_unjudged() -> None:
     """Code rules the models' label out and has no label of its own."""
-    assert decide(CUT_OFF, judgements(DONE), vote="majority") == Decision(
+    assert decide(CUT_OFF, judgements(DONE), vote="majority") == VoteDecision(
         None,
         "a says completed; code has proved: the step limit cut it off",
         contested=True,
@@ -74,9 +74,11 @@ def test_a_label_that_is_ruled_out_without_a_substitute_leaves_the_episode_unjud
 def test_without_models_code_decides_what_it_proved() -> None:
     """With `ask = "unproven"` no model is asked where one label is left open; several leave the
     episode unjudged."""
-    assert decide(DAMAGE, (), vote="unanimous") == Decision(AGENT, None, "guard 'x' failed", "code")
+    assert decide(DAMAGE, (), vote="unanimous") == VoteDecision(
+        AGENT, None, "guard 'x' failed", "code"
+    )
     for code in (UNDONE, OPEN):
-        assert decide(code, (), vote="majority") == Decision(None, "no model was asked")
+        assert decide(code, (), vote="majority") == VoteDecision(None, "no model was asked")
     assert decide(SUCCESS, (), vote="majority", mode="llm").label is None
 
 
@@ -130,7 +132,7 @@ def test_a_decision_without_a_label_has_a_reason(labels: list[Any], vote: Vote, 
 def test_models_that_disagree_leave_the_decision_to_a_proof() -> None:
     """A proof that leaves one label open decides a split vote, but not one with a vote missing."""
     split = decide(DAMAGE, judgements(DONE, AGENT), vote="majority")
-    assert split == Decision(
+    assert split == VoteDecision(
         AGENT,
         None,
         "a says completed, b says agent_error; code has proved: guard 'x' failed",
@@ -139,12 +141,12 @@ def test_models_that_disagree_leave_the_decision_to_a_proof() -> None:
     )
     most = decide(DAMAGE, judgements(AGENT, AGENT, DONE), vote="unanimous")
     assert (most.label, most.decided_by) == (AGENT, "both")
-    assert decide(DAMAGE, judgements("down"), vote="majority") == Decision(None, "down")
+    assert decide(DAMAGE, judgements("down"), vote="majority") == VoteDecision(None, "down")
 
 
 def test_in_mode_llm_code_has_no_vote() -> None:
     """With equal judgements and proof, the model's label is the verdict."""
-    assert decide(DAMAGE, judgements(DONE), vote="majority", mode="llm") == Decision(
+    assert decide(DAMAGE, judgements(DONE), vote="majority", mode="llm") == VoteDecision(
         DONE, None, "a saw it", "model", contested=False
     )
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from rehearsal_room.judge.promotion.criteria import Facts, parse_criterion
+from rehearsal_room.judge.promotion.criteria import RunFacts, parse_criterion
+from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, PromotionStage
 from rehearsal_room.judge.promotion.facts import EpisodeFacts
-from rehearsal_room.judge.promotion.gate_file import Gate, Stage
 from rehearsal_room.judge.statistics.outcomes import Outcome
 
 
-def facts_of(outcomes: Iterable[Outcome]) -> Facts:
+def facts_of(outcomes: Iterable[Outcome]) -> RunFacts:
     """Episodes with these outcomes and nothing else of interest."""
     return [
         EpisodeFacts(
@@ -29,6 +29,8 @@ def facts_of(outcomes: Iterable[Outcome]) -> Facts:
     ]
 
 
-def gate_of(*criteria: str, alpha: float = 0.05) -> Gate:
-    """A gate with one stage."""
-    return Gate("g", alpha, 0.8, (Stage("s", tuple(map(parse_criterion, criteria))),))
+def criteria_of(*criteria: str, alpha: float = 0.05) -> PromotionCriteria:
+    """Criteria with one stage."""
+    return PromotionCriteria(
+        "g", alpha, 0.8, (PromotionStage("s", tuple(map(parse_criterion, criteria))),)
+    )

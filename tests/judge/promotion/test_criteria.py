@@ -7,18 +7,18 @@ import pytest
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.judge.promotion.criteria import (
     CriterionResult,
-    Facts,
+    RunFacts,
     estimate,
     parse_criterion,
 )
+from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria
 from rehearsal_room.judge.promotion.decision import decide
-from rehearsal_room.judge.promotion.gate_file import Gate
 from rehearsal_room.judge.statistics.intervals import mean_interval, quantile_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome
-from tests.judge.promotion.drawn import facts_of, gate_of
+from tests.judge.promotion.drawn import criteria_of, facts_of
 
 
-def episodes(share: float, *, tasks: int = 50, tries: int = 4, seed: int = 0) -> Facts:
+def episodes(share: float, *, tasks: int = 50, tries: int = 4, seed: int = 0) -> RunFacts:
     """Tries of which this share is completed."""
     rng = Random(seed)
     scores = [float(index < share * tasks * tries) for index in range(tasks * tries)]
@@ -29,8 +29,8 @@ def episodes(share: float, *, tasks: int = 50, tries: int = 4, seed: int = 0) ->
     )
 
 
-def judged(criterion: str, facts: Facts, base: Facts = ()) -> CriterionResult:
-    (result,) = decide(gate_of(criterion), facts, base)
+def judged(criterion: str, facts: RunFacts, base: RunFacts = ()) -> CriterionResult:
+    (result,) = decide(criteria_of(criterion), facts, base)
     (found,) = result.criteria
     assert found.verdict == result.verdict
     return found
@@ -102,18 +102,18 @@ def test_stages_are_passed_in_order() -> None:
     """The first that is not passed is the last that is judged; a failure needs more where several
     criteria could fail by accident."""
     one, two, three = (
-        gate_of(f"completed.lower >= {share}").stages[0] for share in (0.3, 0.9, 0.1)
+        criteria_of(f"completed.lower >= {share}").stages[0] for share in (0.3, 0.9, 0.1)
     )
-    results = decide(Gate("g", 0.05, 0.8, (one, three)), episodes(0.7), ())
+    results = decide(PromotionCriteria("g", 0.05, 0.8, (one, three)), episodes(0.7), ())
     assert [result.verdict for result in results] == ["pass", "pass"]
-    results = decide(Gate("g", 0.05, 0.8, (one, two, three)), episodes(0.7), ())
+    results = decide(PromotionCriteria("g", 0.05, 0.8, (one, two, three)), episodes(0.7), ())
     assert [result.verdict for result in results] == ["pass", "fail"]
     facts = episodes(0.7)
     alone, among = "completed.lower >= 0.771", ["completed.lower >= 0.1"] * 20
     found = estimate("completed", facts, (), 0.95)
     assert found is not None and found.upper < 0.771
-    assert decide(gate_of(alone), facts, ())[0].verdict == "fail"
-    assert decide(gate_of(alone, *among), facts, ())[0].verdict == "inconclusive"
+    assert decide(criteria_of(alone), facts, ())[0].verdict == "fail"
+    assert decide(criteria_of(alone, *among), facts, ())[0].verdict == "inconclusive"
 
 
 def test_intervals_of_means_and_quantiles() -> None:

@@ -6,11 +6,11 @@ from statistics import NormalDist
 
 import pytest
 
-from rehearsal_room.judge.promotion.criteria import Facts
+from rehearsal_room.judge.promotion.criteria import RunFacts
 from rehearsal_room.judge.promotion.looks import look_until, next_look
 from rehearsal_room.judge.promotion.spending import nominal_alphas
 from rehearsal_room.judge.statistics.outcomes import Outcome
-from tests.judge.promotion.drawn import facts_of, gate_of
+from tests.judge.promotion.drawn import criteria_of, facts_of
 
 
 def test_one_look_spends_all() -> None:
@@ -56,7 +56,7 @@ class Runs:
             (float(rng.random() < rate), float(rng.random() < base_rate)) for _ in range(most)
         ]
 
-    def read(self) -> tuple[Facts, Facts]:
+    def read(self) -> tuple[RunFacts, RunFacts]:
         """The episodes that there are, of the run and of the base."""
         rows = list(enumerate(self._scores[: self._count]))
         return tuple(
@@ -77,7 +77,7 @@ class Runs:
 def test_it_stops_at_a_verdict(rate: float, base_rate: float, verdict: str, early: bool) -> None:
     """A clear case needs few looks; an open one ends at the most episodes."""
     runs = Runs(rate, base_rate, 400)
-    looked = look_until(gate_of("regression.vs(base) >= 0.0"), 400, runs.read, runs.play_on)
+    looked = look_until(criteria_of("regression.vs(base) >= 0.0"), 400, runs.read, runs.play_on)
     assert looked.results[-1].verdict == verdict
     assert (looked.looks[-1].episodes < 400) == early
     assert [look.episodes for look in looked.looks] == [40, *runs.asked]

@@ -15,9 +15,9 @@ from random import Random
 import anyio
 
 from rehearsal_room.harness.library import AgentEnv, TaskView, rehearse
-from rehearsal_room.judge.promotion.criteria import Facts
+from rehearsal_room.judge.promotion.criteria import RunFacts
+from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria
 from rehearsal_room.judge.promotion.decision import decide
-from rehearsal_room.judge.promotion.gate_file import Gate
 from rehearsal_room.judge.promotion.looks import Looked, look_until
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import share_interval
@@ -174,13 +174,13 @@ def _gates(outcomes: Sequence[Outcome]) -> int:
     return wrong
 
 
-def _looked(gate: Gate, base: Sequence[Outcome], run: Sequence[Outcome]) -> Looked:
+def _looked(gate: PromotionCriteria, base: Sequence[Outcome], run: Sequence[Outcome]) -> Looked:
     """Ten looks at two runs that grow task by task, round by round."""
     runs = [sorted(one, key=lambda outcome: outcome.seed % 4) for one in (run, base)]
     facts = [facts_of(one) for one in runs]
     played = [len(run) // 10]
 
-    def read() -> tuple[Facts, Facts]:
+    def read() -> tuple[RunFacts, RunFacts]:
         return facts[0][: played[-1]], facts[1][: played[-1]]
 
     return look_until(gate, len(run), read, played.append)

@@ -31,7 +31,7 @@ from rehearsal_room.learner.core.errors import AlignmentError, SampleError
 from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
-from rehearsal_room.learner.data.trajectory_samples import Prompts, rollout_of
+from rehearsal_room.learner.data.trajectory_samples import PromptIds, rollout_of
 from tests.support.run_context import library
 from tests.support.tiny_model import write_tokenizer
 
@@ -100,7 +100,7 @@ async def run_oracle(
 async def logs(
     tmp_path_factory: pytest.TempPathFactory, chat: ChatTokenizer, anyio_backend: str
 ) -> dict[str, Path]:
-    """One run for each history policy, and one in another dialect."""
+    """One run for each history window, and one in another dialect."""
     folder = tmp_path_factory.mktemp("runs")
     found = {
         history: await run_oracle(folder / history.replace(":", "-"), chat, history)
@@ -115,13 +115,13 @@ def read(folder: Path) -> tuple[Trajectory, dict[str, ScenarioSnapshot]]:
         return next(reader.trajectories()), reader.scenarios()
 
 
-def replacement_prompts(alignment: Alignment, folder: Path) -> Prompts | None:
+def replacement_prompts(alignment: Alignment, folder: Path) -> PromptIds | None:
     trajectory, scenarios = read(folder)
     alignment.use_scenarios(scenarios)
     return alignment.replacement_prompts(trajectory, where="run")
 
 
-def lists(prompts: Prompts | None) -> list[list[int] | None]:
+def lists(prompts: PromptIds | None) -> list[list[int] | None]:
     assert prompts is not None
     return [None if ids is None else ids.tolist() for ids in prompts]
 
@@ -132,7 +132,7 @@ def lists(prompts: Prompts | None) -> list[list[int] | None]:
 async def test_a_log_of_the_same_windows_is_used_unchanged(
     history: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Under every history policy the prompts computed from the log equal the logged ones."""
+    """Under every history window the prompts computed from the log equal the logged ones."""
     alignment = Alignment(parse_history(history, chat), HERMES, chat)
     assert replacement_prompts(alignment, logs[history]) is None
     was_cut = any(step.first_turn for step in read(logs[history])[0].steps)
@@ -154,7 +154,7 @@ async def test_native_calls_are_part_of_the_window(
         (
             "last:2",
             "hermes",
-            r"run: episode 'e000000' was run under the history policy full \(fingerprint .*\), but"
+            r"run: episode 'e000000' was run under the history window full \(fingerprint .*\), but"
             r" the training run uses last:2 \(fingerprint .*\); --misaligned trains it anyway",
         ),
         ("full", "native", r"was run in the dialect hermes, but the training run uses native; --m"),

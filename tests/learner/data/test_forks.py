@@ -118,7 +118,7 @@ async def test_a_fork_trains_its_own_turns(
 
 
 async def test_a_fork_under_other_windows(tmp_path: Path, chat: ChatTokenizer) -> None:
-    """A fork may have another history policy than its source: its own turns are aligned with that
+    """A fork may have another history window than its source: its own turns are aligned with that
     one, and a training run under the source's refuses them."""
     (source, _) = await run_oracle(tmp_path / "source", chat, "summary:1500")
     beginning = beginning_of(source, with_tokens=True)
@@ -126,7 +126,7 @@ async def test_a_fork_under_other_windows(tmp_path: Path, chat: ChatTokenizer) -
     (group,), _ = groups_of(tmp_path / "fork", chat, "last:2")
     turns = [[sample.turn for sample in rollout.samples] for rollout in group.rollouts]
     assert turns == [list(range(SOURCE.turn, len(forks[0].steps)))] * 2
-    with pytest.raises(AlignmentError, match="was run under the history policy last:2"):
+    with pytest.raises(AlignmentError, match="was run under the history window last:2"):
         groups_of(tmp_path / "fork", chat, "summary:1500")
 
 

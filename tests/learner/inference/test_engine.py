@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.errors import ModelError
 from rehearsal_room.learner.core.samples import Sample
-from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
 from rehearsal_room.learner.inference.kv_cache import (
     PrefixTable,
     SequenceCache,
@@ -42,7 +42,7 @@ def ids(seed: int, count: int) -> list[int]:
     return numbers
 
 
-def run(engine: Engine, requests: Sequence[Request]) -> None:
+def run(engine: Engine, requests: Sequence[SamplingRequest]) -> None:
     """Run the engine until all requests are done."""
     for request in requests:
         engine.add(request)
@@ -50,7 +50,7 @@ def run(engine: Engine, requests: Sequence[Request]) -> None:
         engine.step()
 
 
-def sample_of(request: Request) -> Sample:
+def sample_of(request: SamplingRequest) -> Sample:
     return Sample(
         request.prompt,
         np.array(request.tokens, np.int32),
@@ -61,7 +61,7 @@ def sample_of(request: Request) -> Sample:
     )
 
 
-def largest_difference(model: PreTrainedModel, requests: Sequence[Request]) -> float:
+def largest_difference(model: PreTrainedModel, requests: Sequence[SamplingRequest]) -> float:
     return logprob_difference(model, [sample_of(request) for request in requests])
 
 
@@ -72,13 +72,13 @@ def test_sampler_and_trainer_agree(model: PreTrainedModel, max_prefill: int) -> 
     engine = Engine(model, end_ids=NONE, max_live=6, max_prefill=max_prefill)
     shared = ids(0, 40)
     prompts = [shared[: 7 * n] + ids(n, 1 + 5 * n) for n in range(7)]
-    requests = [Request(p, max_tokens=3 + n, seed=n) for n, p in enumerate(prompts)]
+    requests = [SamplingRequest(p, max_tokens=3 + n, seed=n) for n, p in enumerate(prompts)]
     for request in requests[:4]:
         engine.add(request)
     engine.step()
     run(engine, requests[4:])
-    longer = [Request([*r.prompt, *r.tokens, 9, 8], max_tokens=4, seed=9) for r in requests]
-    again = [Request(r.prompt.tolist(), max_tokens=2, seed=3) for r in requests]
+    longer = [SamplingRequest([*r.prompt, *r.tokens, 9, 8], max_tokens=4, seed=9) for r in requests]
+    again = [SamplingRequest(r.prompt.tolist(), max_tokens=2, seed=3) for r in requests]
     run(engine, [*longer, *again])
     assert largest_difference(model, [*requests, *longer, *again]) < 1e-5
     # If a prompt extends an earlier one, only the new tokens are computed.
@@ -88,7 +88,7 @@ def test_sampler_and_trainer_agree(model: PreTrainedModel, max_prefill: int) -> 
 
 def test_the_comparison_finds_faults(model: PreTrainedModel) -> None:
     """A wrong position or another token gives a difference far beyond the bound."""
-    request = Request(ids(1, 30), max_tokens=8)
+    request = SamplingRequest(ids(1, 30), max_tokens=8)
     run(Engine(model, end_ids=NONE), [request])
     good = sample_of(request)
     shifted = Sample(good.prompt[1:], good.tokens, good.logprobs, 0.0, 0, "v0")
@@ -104,7 +104,7 @@ def test_a_groups_prompt_is_computed_once(model: PreTrainedModel) -> None:
     """Of eight prompts that arrive at once, the common beginning is computed once."""
     engine = Engine(model, end_ids=NONE)
     shared = ids(0, 100)
-    requests = [Request([*shared, *ids(n, 10)], max_tokens=2, seed=n) for n in range(1, 9)]
+    requests = [SamplingRequest([*shared, *ids(n, 10)], max_tokens=2, seed=n) for n in range(1, 9)]
     run(engine, requests)
     assert sorted(r.cached for r in requests) == [0, *[100] * 7]
     assert engine.statistics() == {
@@ -121,11 +121,13 @@ def test_a_request_does_not_depend_on_its_neighbours(model: PreTrainedModel) -> 
     prompt = ids(0, 25)
     found = []
     for company, max_live in ((0, 1), (5, 8), (5, 2)):
-        request = Request(prompt, max_tokens=12, seed=77)
-        others = [Request(ids(n, 3 * n + 1), max_tokens=2 * n + 1, seed=n) for n in range(company)]
+        request = SamplingRequest(prompt, max_tokens=12, seed=77)
+        others = [
+            SamplingRequest(ids(n, 3 * n + 1), max_tokens=2 * n + 1, seed=n) for n in range(company)
+        ]
         run(Engine(model, end_ids=NONE, max_live=max_live), [*others, request])
         found.append(request.tokens)
-    another = Request(prompt, max_tokens=12, seed=78)
+    another = SamplingRequest(prompt, max_tokens=12, seed=78)
     run(Engine(model, end_ids=NONE), [another])
     assert found == [found[0]] * 3
     assert another.tokens != found[0]
@@ -139,7 +141,7 @@ def test_greedy_takes_the_most_likely_token(model: PreTrainedModel) -> None:
     for _ in range(6):
         with torch.inference_mode():
             expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
-    requests = [Request(prompt, max_tokens=6, temperature=0.0, seed=n) for n in range(2)]
+    requests = [SamplingRequest(prompt, max_tokens=6, temperature=0.0, seed=n) for n in range(2)]
     run(Engine(model, end_ids=NONE), requests)
     assert [[*r.prompt.tolist(), *r.tokens] for r in requests] == [expected] * 2
     assert largest_difference(model, requests) < 1e-5
@@ -147,12 +149,12 @@ def test_greedy_takes_the_most_likely_token(model: PreTrainedModel) -> None:
 
 def test_a_reply_ends_with_an_end_token(model: PreTrainedModel) -> None:
     """Sampling stops after an end token, which is part of the reply, or at the limit."""
-    free = Request(ids(2, 9), max_tokens=20, seed=4)
+    free = SamplingRequest(ids(2, 9), max_tokens=20, seed=4)
     run(Engine(model, end_ids=NONE), [free])
     end = free.tokens[5]
     first = free.tokens.index(end)
     engine = Engine(model, end_ids=frozenset({end}))
-    stopped, short = (Request(ids(2, 9), max_tokens=limit, seed=4) for limit in (20, first))
+    stopped, short = (SamplingRequest(ids(2, 9), max_tokens=limit, seed=4) for limit in (20, first))
     run(engine, [stopped, short])
     assert [stopped.tokens, short.tokens] == [free.tokens[: first + 1], free.tokens[:first]]
     assert [engine.finish_of(stopped), engine.finish_of(short)] == ["stop", "length"]
@@ -161,8 +163,8 @@ def test_a_reply_ends_with_an_end_token(model: PreTrainedModel) -> None:
 def test_a_cancelled_request_frees_its_slot(model: PreTrainedModel) -> None:
     """Whether it waits, is live or is done, the others continue as if it had never existed."""
     engine = Engine(model, end_ids=NONE, max_live=2)
-    requests = [Request(ids(n, 10 + n), max_tokens=6, seed=n) for n in range(4)]
-    alone = [Request(ids(n, 10 + n), max_tokens=6, seed=n) for n in (1, 3)]
+    requests = [SamplingRequest(ids(n, 10 + n), max_tokens=6, seed=n) for n in range(4)]
+    alone = [SamplingRequest(ids(n, 10 + n), max_tokens=6, seed=n) for n in (1, 3)]
     for request in requests:
         engine.add(request)
     engine.step()
@@ -185,7 +187,7 @@ def test_the_sequence_cache_stays_within_its_budget(model: PreTrainedModel) -> N
     engine = Engine(model, end_ids=NONE, cache_bytes=100 * size)
 
     def cached(prompt: list[int]) -> int:
-        request = Request(prompt, max_tokens=1)
+        request = SamplingRequest(prompt, max_tokens=1)
         run(engine, [request])
         return request.cached
 
@@ -258,10 +260,10 @@ def test_broken_weights_are_reported(model: PreTrainedModel, tmp_path: Path) -> 
     with torch.no_grad():
         next(broken.parameters()).fill_(float("nan"))
     with pytest.raises(ModelError, match="its weights are broken"):
-        run(Engine(broken, end_ids=NONE), [Request([5], max_tokens=1)])
+        run(Engine(broken, end_ids=NONE), [SamplingRequest([5], max_tokens=1)])
     for prompt, limit in (([], 1), ([5], 0)):
         with pytest.raises(ValueError, match="a request needs a prompt and a max_tokens"):
-            Request(prompt, max_tokens=limit)
+            SamplingRequest(prompt, max_tokens=limit)
 
 
 rows = st.lists(st.integers(0, 2), min_size=1, max_size=6)
@@ -314,7 +316,9 @@ def test_windows_soft_caps_and_sinks(family: str) -> None:
     engine = Engine(model, end_ids=NONE, max_live=3, max_prefill=9)
     prompts = [[number % 97 + 8 for number in ids(seed, 4 + 9 * seed)] for seed in range(5)]
     prompts += [prompts[4][:30] + prompts[1], prompts[4]]
-    requests = [Request(prompt, max_tokens=3 + n, seed=n) for n, prompt in enumerate(prompts)]
+    requests = [
+        SamplingRequest(prompt, max_tokens=3 + n, seed=n) for n, prompt in enumerate(prompts)
+    ]
     run(engine, requests)
     assert engine.statistics()["cached_tokens"] > 30
     assert largest_difference(model, requests) < 1e-5
@@ -325,4 +329,4 @@ def test_a_layer_without_our_attention_is_refused() -> None:
     token, by a sentence that names policy `vllm`."""
     engine = Engine(copy_of(config_of("LFM2")), end_ids=NONE)
     with pytest.raises(ModelError, match=r"4 layers computed attention 2 times .* policy 'vllm'"):
-        run(engine, [Request([8, 9, 10], max_tokens=2)])
+        run(engine, [SamplingRequest([8, 9, 10], max_tokens=2)])

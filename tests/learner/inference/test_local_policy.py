@@ -25,7 +25,7 @@ from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.errors import ModelError
 from rehearsal_room.learner.core.samples import Sample
-from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
 from rehearsal_room.learner.inference.engine_thread import EngineThread
 from rehearsal_room.learner.inference.local_policy import LocalPolicy, LocalSettings, local_policy
 from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference
@@ -136,7 +136,7 @@ async def test_one_version_samples_a_whole_reply(
     started, go_on = threading.Event(), threading.Event()
     step = Engine.step
 
-    def waiting(engine: Engine) -> list[Request]:
+    def waiting(engine: Engine) -> list[SamplingRequest]:
         done = step(engine)
         started.set()
         assert go_on.wait(5)
@@ -218,7 +218,7 @@ async def test_cancelling_frees_the_slot(folders: list[Path]) -> None:
         engine = policy._newest_weights().engine
         with anyio.move_on_after(0.05) as scope:
             await policy.agent(assignment()).reply(WINDOW)
-        short = Request([5, 6, 7], max_tokens=2)
+        short = SamplingRequest([5, 6, 7], max_tokens=2)
         await policy._thread.sample(engine, short)
         assert (scope.cancelled_caught, len(short.tokens), engine.num_requests) == (True, 2, 0)
         assert policy.statistics()["requests"] == 0
@@ -232,7 +232,7 @@ async def test_the_loop_is_never_blocked(
     entered, go_on = threading.Event(), threading.Event()
     step = Engine.step
 
-    def slow(engine: Engine) -> list[Request]:
+    def slow(engine: Engine) -> list[SamplingRequest]:
         entered.set()
         assert go_on.wait(5)
         return step(engine)
@@ -270,7 +270,7 @@ async def test_a_bug_in_the_thread_is_raised_in_all_waiting_tasks(
 ) -> None:
     """After an exception while sampling, no task waits forever, now or later."""
 
-    def broken(engine: Engine) -> list[Request]:
+    def broken(engine: Engine) -> list[SamplingRequest]:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(Engine, "step", broken)

@@ -22,7 +22,7 @@ from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.policies.base import Assignment
 from rehearsal_room.learner.core.errors import LearnerError, TrainingError
 from rehearsal_room.learner.core.samples import Group
-from rehearsal_room.learner.loop.progress_state import TrainProgress, Values
+from rehearsal_room.learner.loop.progress_state import ProgressValues, TrainProgress
 from rehearsal_room.learner.loop.report import report_of
 from rehearsal_room.learner.loop.run import run_with_rollouts
 from tests.support.fake_learner import (
@@ -516,7 +516,7 @@ async def test_when_evaluations_run(tmp_path: Path) -> None:
     policy = TokenOracle()
     evaluated: list[tuple[int, str]] = []
 
-    async def evaluate(batch: int) -> Values:
+    async def evaluate(batch: int) -> ProgressValues:
         evaluated.append((batch, policy.version))
         return {"pass_rate": batch / 10}
 
@@ -556,7 +556,7 @@ async def test_the_last_evaluation_is_of_the_last_weights(tmp_path: Path) -> Non
     learner, policy = RecordingLearner(), TokenOracle()
     evaluated: list[tuple[int, str]] = []
 
-    async def evaluate(batch: int) -> Values:
+    async def evaluate(batch: int) -> ProgressValues:
         evaluated.append((batch, policy.version))
         return {"pass_rate": 0.5}
 
@@ -577,7 +577,7 @@ async def test_a_run_cancelled_in_an_evaluation_resumes_there(
     train = train_settings(loop={"evaluate_every": every, "publish_every": every})
     with anyio.CancelScope() as scope:
 
-        async def evaluate(batch: int) -> Values:
+        async def evaluate(batch: int) -> ProgressValues:
             if batch == at and not scope.cancel_called:
                 scope.cancel()
                 await anyio.sleep_forever()

@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from rehearsal_room.learner.config.settings import MetricSettings, TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError, MetricsError
-from rehearsal_room.learner.loop.metrics import Metrics, open_metrics, read_metrics
+from rehearsal_room.learner.loop.metrics import TrainingMetrics, open_metrics, read_metrics
 from rehearsal_room.learner.loop.progress_bar import StepDisplay, describe
 
 QUIET = MetricSettings(tensorboard=False)
@@ -43,7 +43,7 @@ class RecordingSink:
 
 def test_each_step_is_one_line_and_written_at_once(tmp_path: Path) -> None:
     """The line is complete before the metrics are closed; values that are not finite are null."""
-    with Metrics(tmp_path) as metrics:
+    with TrainingMetrics(tmp_path) as metrics:
         metrics.write(1, {"loss": 0.5, "waits": "the trainer", "groups": 8})
         metrics.write(2, {"loss": float("nan"), "reward": float("inf")})
         assert (tmp_path / "metrics.jsonl").read_bytes() == (
@@ -60,7 +60,10 @@ def test_sinks_get_the_finite_numbers_and_are_closed(tmp_path: Path) -> None:
     """Text values and values that are not finite go only into the file; an error in the block also
     closes the sinks."""
     sink, other = RecordingSink(), RecordingSink()
-    with pytest.raises(KeyboardInterrupt), Metrics(tmp_path, sinks=[sink, other]) as metrics:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        TrainingMetrics(tmp_path, sinks=[sink, other]) as metrics,
+    ):
         metrics.write(1, {"loss": 0.5, "waits": "the trainer", "groups": 8, "none": None})
         metrics.write(2, {"loss": float("nan"), "reward": 1.0})
         raise KeyboardInterrupt
@@ -84,7 +87,7 @@ class Full(RecordingSink):
 def test_a_failing_sink_is_reported_once_and_dropped(tmp_path: Path) -> None:
     """Training, the file and the other sinks continue; the sink is closed, even if that fails."""
     full, other = Full(), RecordingSink()
-    with capture_logs() as logs, Metrics(tmp_path, sinks=[full, other]) as metrics:
+    with capture_logs() as logs, TrainingMetrics(tmp_path, sinks=[full, other]) as metrics:
         for step in range(1, 4):
             metrics.write(step, {"loss": 1.0})
     assert [step for step, _ in full.steps] == [1, 2]
@@ -99,7 +102,7 @@ def test_a_failing_sink_is_reported_once_and_dropped(tmp_path: Path) -> None:
 
 def test_a_sink_that_fails_when_closed_does_not_change_the_outcome(tmp_path: Path) -> None:
     """The failure is logged, and the run ends as it would have ended without it."""
-    with capture_logs() as logs, Metrics(tmp_path, sinks=[Full()]) as metrics:
+    with capture_logs() as logs, TrainingMetrics(tmp_path, sinks=[Full()]) as metrics:
         metrics.write(1, {"loss": 1.0})
     assert [(entry["event"], entry["sink"]) for entry in logs] == [("metrics_sink_failed", "Full")]
 
@@ -114,13 +117,13 @@ def test_a_tensorboard_folder_that_cannot_be_created_is_named(tmp_path: Path) ->
 @pytest.mark.parametrize("cut_off", [b'{"step":5,"lo', b'{"step":5,"loss":5.0}'])
 def test_a_resumed_run_drops_the_steps_that_it_repeats(tmp_path: Path, cut_off: bytes) -> None:
     """It removes the lines after the checkpoint, and a line that the kill cut off."""
-    with Metrics(tmp_path) as metrics:
+    with TrainingMetrics(tmp_path) as metrics:
         for step in range(1, 5):
             metrics.write(step, {"loss": float(step)})
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(path.read_bytes() + cut_off)
     assert [row["step"] for row in read_metrics(tmp_path)] == [1, 2, 3, 4]
-    with Metrics(tmp_path, after=2) as metrics:
+    with TrainingMetrics(tmp_path, after=2) as metrics:
         metrics.write(3, {"loss": 30.0})
     assert read_metrics(tmp_path) == [
         {"step": 1, "loss": 1.0},
@@ -152,7 +155,7 @@ def files_no_longer_than(num_bytes: int) -> Iterator[None]:
 
 def test_a_full_disk_is_an_error_and_earlier_steps_stay(tmp_path: Path) -> None:
     """The error names the file; the incomplete line is skipped when the file is read."""
-    with Metrics(tmp_path) as metrics:
+    with TrainingMetrics(tmp_path) as metrics:
         metrics.write(1, {"loss": 1.0})
         with files_no_longer_than(40), pytest.raises(MetricsError) as caught:
             metrics.write(2, {"loss": 2.0, "reward": 1.0})
@@ -165,7 +168,7 @@ def test_a_full_disk_is_an_error_and_earlier_steps_stay(tmp_path: Path) -> None:
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     """Both writing and reading fail with an error that names the file."""
     with pytest.raises(MetricsError, match=r"none/metrics.jsonl: cannot be written: "):
-        Metrics(tmp_path / "none")
+        TrainingMetrics(tmp_path / "none")
     with pytest.raises(MetricsError, match=r"none/metrics.jsonl: cannot be read: "):
         read_metrics(tmp_path / "none")
 

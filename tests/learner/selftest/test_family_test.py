@@ -15,7 +15,7 @@ from rehearsal_room.learner.backends.twopass import TwoPass
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.errors import ConfigError, ModelError
 from rehearsal_room.learner.inference import attention as engine_attention
-from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, SamplingRequest
 from rehearsal_room.learner.model.pretrained import quiet, without_noise
 from rehearsal_room.learner.selftest.copies import copy_of
 from rehearsal_room.learner.selftest.family_test import FamilyReport, check_family
@@ -253,7 +253,7 @@ def test_rows_that_change_their_rotation_are_refused() -> None:
     with pytest.raises(ModelError, match=message):
         backend.score(model, prefix_group_of(50, [[(8, 7)]] * 2))
     engine = Engine(model, end_ids=frozenset())
-    engine.add(Request(list(range(8, 70)), max_tokens=4))
+    engine.add(SamplingRequest(list(range(8, 70)), max_tokens=4))
     with pytest.raises(ModelError, match=message):
         while engine.num_requests:
             engine.step()

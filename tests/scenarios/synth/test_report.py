@@ -9,14 +9,14 @@ from rich.console import Console
 from rehearsal_room.scenarios.synth.report import DroppedTask, render, report_of
 from rehearsal_room.scenarios.synth.stages.ideas import IdeaPool
 from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
-from rehearsal_room.scenarios.synth.storage.spending import Ledger
+from rehearsal_room.scenarios.synth.storage.spending import SpendingLedger
 
 
 def test_a_report_cannot_control_the_terminal() -> None:
     """A model's text is shown without its control characters."""
     pool, folder = IdeaPool(0.85, 80), SynthesisFolder(Path("nowhere"))
     report = msgspec.structs.replace(
-        report_of(pool, (), folder, Ledger(Path("none")), stopped="x"),
+        report_of(pool, (), folder, SpendingLedger(Path("none")), stopped="x"),
         dropped=(DroppedTask("w", "t", "a\x1b]0;b\x07\nc"),),
     )
     console = Console(file=StringIO(), width=200)

@@ -18,7 +18,7 @@ from rehearsal_room.envpool.workers.pool import WorkerSettings
 from rehearsal_room.scenarios.awm.folder import AwmFolder
 from rehearsal_room.scenarios.errors import SynthesisError, ToolError
 from rehearsal_room.scenarios.format import read
-from rehearsal_room.scenarios.synth.report import Report
+from rehearsal_room.scenarios.synth.report import SynthesisReport
 from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
 from tests.support.budgets import repeats
 from tests.support.model_server import ModelServer, Status
@@ -59,7 +59,7 @@ def asked(tmp_path: Path, url: str, *trades: Words, **more: Any) -> SynthesisOpt
     return SynthesisOptions("m", str(seeds), str(tmp_path / "out"), **(fields | more))
 
 
-async def synthesised(settings: SynthesisOptions) -> Report:
+async def synthesised(settings: SynthesisOptions) -> SynthesisReport:
     """Run a synthesis; return its report."""
     return await run_synthesis(settings, lambda *_: None)
 
@@ -90,7 +90,10 @@ async def test_several_worlds_are_written_and_proved(tmp_path: Path) -> None:
     others = dict.fromkeys(("classify", "invent", "embed", "solve"), (0, None))
     assert figures == {**stages, **others, "verify": (3 * num, 1.0)}
     assert report.sizes["rows"].median == 9.0
-    assert msgspec.json.decode((tmp_path / "out/report.json").read_bytes(), type=Report) == report
+    assert (
+        msgspec.json.decode((tmp_path / "out/report.json").read_bytes(), type=SynthesisReport)
+        == report
+    )
     worlds = [read(path) for path in sorted((tmp_path / "out/worlds").iterdir())]
     assert [world.name for world in worlds] == sorted(words.key for words in trades)
     [bikes] = (world for world in worlds if world.name == BIKES.key)

@@ -1,7 +1,8 @@
-"""AReaL (1.0): both seams.
+"""AReaL (1.0): trainer-samples and harness-samples.
 
-    RehearsalAgent(run)                       # seam 1: an agent for AReaL's own proxy
-    RehearsalWorkflow(run, model, gconfig)    # seam 2: a RolloutWorkflow on the inference engine
+    RehearsalAgent(run)                       # trainer-samples: an agent for AReaL's own proxy
+    RehearsalWorkflow(run, model, gconfig)  # harness-samples: a RolloutWorkflow on the inference
+    engine
 
 Each row of the data has `task` (`shop_support:cancel-duplicate`). A workflow returns one row of
 tensors for each segment of the episode, so AReaL carries every history window; None, which AReaL
@@ -18,7 +19,7 @@ from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.play import play
 from rehearsal_room.bridges.trainers.player import SamplerPlayer
 from rehearsal_room.bridges.trainers.segments import Segment, UnjudgedError
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 
 class RehearsalAgent:
@@ -64,7 +65,7 @@ class RehearsalWorkflow:
         rid = uuid4().hex
         stops = list(self._player.chat.end_ids)
 
-        async def ask(prompt_ids: list[int], sampling: Sampling) -> Generated:
+        async def ask(prompt_ids: list[int], sampling: Sampling) -> GeneratedTokens:
             config = self._gconfig.new(
                 n_samples=1, max_new_tokens=sampling.max_tokens, stop_token_ids=stops
             )
@@ -72,7 +73,7 @@ class RehearsalWorkflow:
             reply = await engine.agenerate(request)
             version = str(reply.output_versions[-1]) if reply.output_versions else ""
             finish = "length" if reply.stop_reason == "length" else "stop"
-            return Generated(reply.output_tokens, reply.output_logprobs, finish, version)
+            return GeneratedTokens(reply.output_tokens, reply.output_logprobs, finish, version)
 
         return ask
 

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
-Generate = Callable[[list[int], Sampling], Awaitable[Generated]]
+Generate = Callable[[list[int], Sampling], Awaitable[GeneratedTokens]]
 
 
 class LoopBackend:
@@ -30,7 +30,7 @@ class LoopBackend:
         temperature: float,
         top_p: float,
         seed: int,
-    ) -> Generated:
+    ) -> GeneratedTokens:
         """Sample with the trainer's function. Raises PolicyError for whatever it raises."""
         sampling = Sampling(temperature, top_p, max_tokens, seed)
         asked = self._ask(list(prompt_ids), sampling)
@@ -47,5 +47,5 @@ class LoopBackend:
             )
         return generated
 
-    async def _ask(self, prompt: list[int], sampling: Sampling) -> Generated:
+    async def _ask(self, prompt: list[int], sampling: Sampling) -> GeneratedTokens:
         return await self._generate(prompt, sampling)

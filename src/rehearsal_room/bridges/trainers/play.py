@@ -1,4 +1,4 @@
-"""Seam 1: one of our episodes against a trainer's own OpenAI-compatible proxy.
+"""The trainer samples: one of our episodes against a trainer's own OpenAI-compatible proxy.
 
     reward = await play("shop_support:cancel-duplicate", base_url, api_key, "policy", run=run)
 

@@ -1,4 +1,4 @@
-"""Seam 2: our episodes with a trainer's own sampler.
+"""The harness samples: our episodes with a trainer's own sampler.
 
     async def generate(prompt_ids: list[int], sampling: Sampling) -> Generated: ...
 
@@ -21,7 +21,7 @@ import msgspec
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate, LoopBackend
-from rehearsal_room.bridges.trainers.segments import Episode, episode_of
+from rehearsal_room.bridges.trainers.segments import TrainerEpisode, episode_of
 from rehearsal_room.bridges.trainers.windows import require_windows
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.policies.base import Agent, Assignment
@@ -75,7 +75,7 @@ class SamplerPlayer:
         *,
         sampling: Sampling | None = None,
         member: Member = ALONE,
-    ) -> Episode:
+    ) -> TrainerEpisode:
         """Play an episode of a task; return it as segments. `sampling` None: the player's own.
 
         Raises SettingsError for an unknown task and UnjudgedError. An exception of `generate` ends

@@ -42,7 +42,7 @@ class Segment(msgspec.Struct, frozen=True):
     first_turn: int = 0  # of its first reply, from 0
 
 
-class Episode(msgspec.Struct, frozen=True):
+class TrainerEpisode(msgspec.Struct, frozen=True):
     """One finished episode, for a trainer."""
 
     reward: float
@@ -72,7 +72,7 @@ def reason_of(trajectory: Trajectory) -> str:
     return f"episode {trajectory.episode} has no reward ({ending}): {why}"
 
 
-def episode_of(trajectory: Trajectory, *, where: str) -> Episode:
+def episode_of(trajectory: Trajectory, *, where: str) -> TrainerEpisode:
     """The segments of an episode; `where` names the run for messages.
 
     Raises UnjudgedError, and SampleError for an episode in which nothing was sampled.
@@ -86,7 +86,7 @@ def episode_of(trajectory: Trajectory, *, where: str) -> Episode:
             segments[-1] = more
         else:
             segments.append(_first(sample, rollout.reward))
-    return Episode(
+    return TrainerEpisode(
         rollout.reward,
         tuple(segments),
         rollout.ending,
@@ -96,7 +96,7 @@ def episode_of(trajectory: Trajectory, *, where: str) -> Episode:
     )
 
 
-def sole_segment(episode: Episode, *, trainer: str) -> Segment:
+def sole_segment(episode: TrainerEpisode, *, trainer: str) -> Segment:
     """The segment of an episode that must be one sequence. Raises ValueError where it is not."""
     if len(episode.segments) != 1:
         raise ValueError(

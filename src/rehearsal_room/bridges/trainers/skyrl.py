@@ -17,9 +17,9 @@ from typing import Any
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import Episode, UnjudgedError, sole_segment
+from rehearsal_room.bridges.trainers.segments import TrainerEpisode, UnjudgedError, sole_segment
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 
 class RehearsalGenerator:
@@ -61,7 +61,7 @@ class RehearsalGenerator:
             rows.add(episode, which, step_wise=self._step_wise)
         return rows.output(step_wise=self._step_wise)
 
-    async def _play(self, task: str, which: Any, params: dict[str, Any]) -> Episode | None:
+    async def _play(self, task: str, which: Any, params: dict[str, Any]) -> TrainerEpisode | None:
         member = Member()
         if which is not None:
             member = Member(f"g{which.instance_id}", which.repetition_id, which.repetition_id + 1)
@@ -74,7 +74,7 @@ class RehearsalGenerator:
             return None
 
     def _asking(self, params: dict[str, Any]) -> Generate:
-        async def ask(prompt_ids: list[int], sampling: Sampling) -> Generated:
+        async def ask(prompt_ids: list[int], sampling: Sampling) -> GeneratedTokens:
             output = await self._client.generate(
                 {
                     "prompts": None,
@@ -85,7 +85,7 @@ class RehearsalGenerator:
                     "cache_salt": None,
                 }
             )
-            return Generated(
+            return GeneratedTokens(
                 output["response_ids"][0],
                 output["response_logprobs"][0],
                 output["stop_reasons"][0] or "stop",
@@ -107,7 +107,7 @@ class _Rows:
         self.ids: list[Any] = []
         self.last: list[bool] = []
 
-    def add(self, episode: Episode | None, which: Any, *, step_wise: bool) -> None:
+    def add(self, episode: TrainerEpisode | None, which: Any, *, step_wise: bool) -> None:
         """Add an episode; its reward is at the last token of its last row."""
         if episode is None:
             self._append(([0], [0], [0], [0.0]), 0.0, "unjudged", which, is_last=True)

@@ -17,8 +17,8 @@ from typing import Any
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import Episode, Segment, UnjudgedError
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.bridges.trainers.segments import Segment, TrainerEpisode, UnjudgedError
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 Post = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -53,7 +53,7 @@ def _task(sample: Any) -> str:
     return str(sample.metadata.get("task") or sample.prompt)
 
 
-def _filled(sample: Any, episode: Episode, segment: Segment) -> Any:
+def _filled(sample: Any, episode: TrainerEpisode, segment: Segment) -> Any:
     """A copy of the sample with one segment of its episode."""
     filled = copy.copy(sample)
     filled.tokens = segment.prompt_ids + segment.response_ids
@@ -75,7 +75,7 @@ def _asking(args: Any, sample: Any, params: dict[str, Any], post: Post) -> Gener
     is_sticky = sample.session_id and getattr(args, "router_policy", "") == "consistent_hashing"
     headers = {"X-SMG-Routing-Key": sample.session_id} if is_sticky else None
 
-    async def ask(prompt_ids: list[int], sampling: Sampling) -> Generated:
+    async def ask(prompt_ids: list[int], sampling: Sampling) -> GeneratedTokens:
         body = {
             "input_ids": prompt_ids,
             "sampling_params": {**params, "max_new_tokens": sampling.max_tokens},
@@ -87,7 +87,7 @@ def _asking(args: Any, sample: Any, params: dict[str, Any], post: Post) -> Gener
         finish = meta["finish_reason"]["type"]
         if finish == "abort":
             raise RuntimeError("slime aborted the request")
-        return Generated(
+        return GeneratedTokens(
             [pair[1] for pair in pairs],
             [pair[0] for pair in pairs],
             finish,

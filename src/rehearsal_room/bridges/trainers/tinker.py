@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any
 
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import Episode
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.bridges.trainers.segments import TrainerEpisode
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 
 class RehearsalEnv:
@@ -30,8 +30,8 @@ class RehearsalEnv:
         self._member = member
         self._types = types or _Types()
         self._prompts: asyncio.Queue[list[int]] = asyncio.Queue()
-        self._actions: asyncio.Queue[Generated] = asyncio.Queue()
-        self._playing: asyncio.Task[Episode] | None = None
+        self._actions: asyncio.Queue[GeneratedTokens] = asyncio.Queue()
+        self._playing: asyncio.Task[TrainerEpisode] | None = None
 
     async def initial_observation(self) -> tuple[Any, list[int]]:
         """Begin the episode; return its first prompt and the ids that end a reply."""
@@ -46,7 +46,7 @@ class RehearsalEnv:
         """Take a turn with the sampled tokens; a StepResult, whose reward comes at the end. Raises
         UnjudgedError for an episode without a reward."""
         finish = str((extra or {}).get("stop_reason") or "stop")
-        self._actions.put_nowait(Generated(action, [0.0] * len(action), finish))
+        self._actions.put_nowait(GeneratedTokens(action, [0.0] * len(action), finish))
         prompt = await self._next_prompt()
         if prompt is not None:
             shown = self._types.ModelInput.from_ints(prompt)
@@ -70,7 +70,7 @@ class RehearsalEnv:
     def _stops(self) -> list[int]:
         return list(self._player.chat.end_ids)
 
-    async def _generate(self, prompt_ids: list[int], _sampling: Sampling) -> Generated:
+    async def _generate(self, prompt_ids: list[int], _sampling: Sampling) -> GeneratedTokens:
         self._prompts.put_nowait(prompt_ids)
         return await self._actions.get()
 

@@ -23,10 +23,10 @@ from rehearsal_room.harness.dialects.awm import CALL_TOOL, LIST_TOOLS
 _TYPES = {"integer": int, "number": float, "string": str, "boolean": bool, "object": dict}
 _IN_HINT = {"type", "description", "default", "enum", "title", "anyOf", "additionalProperties"}
 _RESERVED = {"reset", "get_reward"}  # TRL calls these itself
-Call = Callable[[Any, str, dict[str, Any]], str]  # environment, tool, arguments -> text
+CallTool = Callable[[Any, str, dict[str, Any]], str]  # environment, tool, arguments -> text
 
 
-def method_of(tool: ToolSpec, call: Call) -> Callable[..., str]:
+def method_of(tool: ToolSpec, call: CallTool) -> Callable[..., str]:
     """A method that calls the tool. Raises SettingsError for a name that TRL would not show."""
     if tool.name in _RESERVED or tool.name.startswith("_") or not tool.name.isidentifier():
         raise SettingsError(

@@ -18,9 +18,9 @@ from uuid import uuid4
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import Episode, sole_segment
+from rehearsal_room.bridges.trainers.segments import TrainerEpisode, sole_segment
 from rehearsal_room.bridges.trainers.windows import require_windows
-from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 Register = Callable[[str], Callable[[type], type]]
 
@@ -74,7 +74,7 @@ def asking(server_manager: Any, params: dict[str, Any]) -> Generate:
     has their common beginning cached."""
     request_id = uuid4().hex
 
-    async def ask(prompt_ids: list[int], sampling: Sampling) -> Generated:
+    async def ask(prompt_ids: list[int], sampling: Sampling) -> GeneratedTokens:
         output = await server_manager.generate(
             request_id=request_id,
             prompt_ids=prompt_ids,
@@ -83,12 +83,12 @@ def asking(server_manager: Any, params: dict[str, Any]) -> Generate:
         if output.log_probs is None:
             raise RuntimeError("verl's server returned no log-probabilities")
         cut = len(output.token_ids) >= (sampling.max_tokens or 0)
-        return Generated(output.token_ids, output.log_probs, "length" if cut else "stop")
+        return GeneratedTokens(output.token_ids, output.log_probs, "length" if cut else "stop")
 
     return ask
 
 
-def output_of(episode: Episode, response_length: int) -> dict[str, Any]:
+def output_of(episode: TrainerEpisode, response_length: int) -> dict[str, Any]:
     """The fields of an AgentLoopOutput. Raises ValueError for an episode of several sequences."""
     one = sole_segment(episode, trainer="verl")
     return {

@@ -1,4 +1,4 @@
-"""Whether a trainer can carry the windows of a history policy, and the refusal where it cannot.
+"""Whether a trainer can carry the windows of a history window, and the refusal where it cannot.
 
 With windows (any history but `full`) the prompts of an episode do not continue each other, so that
 an episode is several sequences. A trainer that takes one sequence an episode would train on prompts
@@ -6,7 +6,7 @@ that the model never saw.
 """
 
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.base import HistoryWindow
 
 CARRIES = {
     "slime": "slime takes a list of samples an episode, so it carries every history window.",
@@ -27,7 +27,7 @@ REFUSES = {
 }
 
 
-def require_windows(trainer: str, history: HistoryPolicy) -> None:
+def require_windows(trainer: str, history: HistoryWindow) -> None:
     """Raise SettingsError for a windowed history that the trainer cannot carry."""
     if trainer in CARRIES or history.spec == "full":
         return

@@ -26,7 +26,7 @@ _TYPES: tuple[tuple[type, Any], ...] = (
 )
 
 
-class Words(click.Choice[str]):
+class WordChoice(click.Choice[str]):
     """The words that a setting may be; `hint` suggests what to do about another one."""
 
     def __init__(self, words: Sequence[str], hint: str = "") -> None:
@@ -134,7 +134,7 @@ def _flags(field: Field) -> list[str]:
 def _type_of(field: Field, words: Sequence[str]) -> Any:
     """The type of a flag as click has it; None: text."""
     if words:
-        return Words(words, field.extra.get("hint", ""))
+        return WordChoice(words, field.extra.get("hint", ""))
     literal = next((one for one in field.types if isinstance(one, inspect.LiteralType)), None)
     if literal is not None:
         return NumberOrWord(tuple(map(str, literal.values)))

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-_SHOWS_ALL = "rehearsal_room.cli.shows_all"  # a key of click's Context.meta
+_SHOWS_ALL = f"{__name__}.shows_all"  # a key of click's Context.meta
 
 
 class SettingOption(click.Option):

@@ -94,7 +94,8 @@ def export_command(
             count = write_spans(folder, reader, path, rows, content=content)
         else:
             count, path = write_export(
-                *(reader, output),
+                reader,
+                output,
                 to=to,
                 dumps=dumps,
                 labels=chosen_labels,

@@ -17,13 +17,13 @@ from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened,
 from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.interop.imports.atif import read_atif
 from rehearsal_room.interop.imports.chat import read_chats
-from rehearsal_room.interop.imports.conversations import Conversation
+from rehearsal_room.interop.imports.conversations import ImportedConversation
 from rehearsal_room.interop.imports.session import ImportedRun, import_conversations
 from rehearsal_room.interop.imports.worlds import WorldFinder
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
 from rehearsal_room.judge.verdicts.opener import judge_opener
 
-Read = Callable[[Path], Iterator[Conversation]]
+Read = Callable[[Path], Iterator[ImportedConversation]]
 _MAX_SHOWN = 10  # episodes of unknown worlds
 _PATH = click.argument("path", type=click.Path(path_type=Path))
 _SCENARIO = click.option(
@@ -88,7 +88,9 @@ def _import(
     write_json(imported, json_file)
 
 
-async def _play(folder: Path, conversations: list[Conversation], scenario: str) -> ImportedRun:
+async def _play(
+    folder: Path, conversations: list[ImportedConversation], scenario: str
+) -> ImportedRun:
     settings = Settings()
     worlds = WorldFinder(world_source(settings.worlds).find, scenario)
     async with pool_of(settings) as pool:

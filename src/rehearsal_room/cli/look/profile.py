@@ -14,7 +14,7 @@ from rehearsal_room.harness.logged_runs.logged_run import log_folder
 from rehearsal_room.harness.profile.chrome_trace import ChromeTrace
 from rehearsal_room.harness.profile.report import ProfileReport
 from rehearsal_room.harness.profile.stages import Totals, add_run
-from rehearsal_room.harness.profile.timeline import Part
+from rehearsal_room.harness.profile.timeline import TimelineSpan
 from rehearsal_room.harness.profile.view import render_profiles
 
 
@@ -49,7 +49,7 @@ def profile_command(
     write_json(report, json_file)
 
 
-OnPart = Callable[[str, Part], None]
+OnPart = Callable[[str, TimelineSpan], None]
 
 
 def _profiled(runs: dict[str, Path], on_part: OnPart) -> ProfileReport:
@@ -74,5 +74,5 @@ def _traced(runs: dict[str, Path], trace_file: Path) -> ProfileReport:
     return report
 
 
-def _ignore(_run: str, _part: Part) -> None:
+def _ignore(_run: str, _part: TimelineSpan) -> None:
     """No trace was requested."""

@@ -12,8 +12,8 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.viewer.export import answers_of, write_export
-from rehearsal_room.viewer.reading.open_runs import OpenRun, Runs, check_readable, checked
-from rehearsal_room.viewer.server.serve import ServeSettings, serve
+from rehearsal_room.viewer.reading.open_runs import ShownRun, ShownRuns, check_readable, checked
+from rehearsal_room.viewer.server.serve import ViewerSettings, serve
 
 _BASE = Path("runs")
 
@@ -73,11 +73,11 @@ def view_command(
         return
     worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
     found = checked([folder for folder in folders if folder not in worlds])
-    check_readable([OpenRun(folder) for folder in found])
+    check_readable([ShownRun(folder) for folder in found])
     if exported is not None:
         _export(found, exported, episodes)
         return
-    settings = ServeSettings(found, None if folders else _BASE, port, worlds=worlds)
+    settings = ViewerSettings(found, None if folders else _BASE, port, worlds=worlds)
     _serve(settings, no_open=no_open)
 
 
@@ -92,11 +92,11 @@ def _view_published(
     if exported is not None:
         raise SettingsError("--export: a run on a broker cannot be exported; leave --export out")
     published = [str(name) for name in names]
-    settings = ServeSettings((), None, port, bus=bus, published=published)
+    settings = ViewerSettings((), None, port, bus=bus, published=published)
     _serve(settings, no_open=no_open)
 
 
-def _serve(settings: ServeSettings, *, no_open: bool) -> None:
+def _serve(settings: ViewerSettings, *, no_open: bool) -> None:
     def ready(url: str) -> None:
         Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
         if not no_open:
@@ -111,7 +111,7 @@ def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:
         raise SettingsError("--export: name the run to write into the file")
     if not path.absolute().parent.is_dir():
         raise SettingsError(f"--export: {path}: its folder does not exist")
-    with closing(Runs(folders)) as runs:
+    with closing(ShownRuns(folders)) as runs:
         answers = run(partial(answers_of, runs.all(), episodes=episodes))
         size = write_export(path, answers)
     click.echo(f"{path}: {size / 1e6:.1f} MB")

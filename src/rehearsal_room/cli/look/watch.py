@@ -10,7 +10,7 @@ from rehearsal_room.cli.core.interruption import continued_by, same_command
 from rehearsal_room.cli.look.spans import CONTENT, log_id, send_spans
 from rehearsal_room.harness.bus.log_follower import LogFollower
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.bus.mqtt_wire import START, State, Status
+from rehearsal_room.harness.bus.mqtt_wire import START, RunState, RunStatus
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import open_reader
@@ -61,14 +61,14 @@ def watch_command(
 
 
 async def _watch(folder: Path, events: bool) -> None:
-    began = Status(folder.name, "live", log_id(folder), START, episodes=num_planned(folder))
+    began = RunStatus(folder.name, "live", log_id(folder), START, episodes=num_planned(folder))
     with open_reader(folder) as reader:
         follower = LogFollower(folder, reader)
 
-        def status() -> Status:
+        def status() -> RunStatus:
             if has_writer(folder):
                 return began
-            state: State = "ended" if is_complete(folder, reader) else "lost"
+            state: RunState = "ended" if is_complete(folder, reader) else "lost"
             return msgspec.structs.replace(began, state=state)
 
         await watch_run(follower, Terminal(), events=events, status=status)

@@ -17,7 +17,7 @@ from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.policies.human import Exchange, HumanPolicy, Surface
+from rehearsal_room.harness.policies.human import HumanExchange, HumanPolicy, Surface
 from rehearsal_room.harness.reports.episode_view import render_episode
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.settings.run import Settings, resolve
@@ -63,7 +63,7 @@ def play_command(
     """
     settings = _settings(task, flags)
     console = console_of(json_file)
-    exchange = Exchange(dialect_of(settings.dialect))
+    exchange = HumanExchange(dialect_of(settings.dialect))
     policy = HumanPolicy(exchange, _surface(task, port, console))
     folder = fresh_folder(settings) if output is None else output
 

@@ -11,7 +11,7 @@ from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.schema import Schema, run_schema, schema_of
 from rehearsal_room.judge.experiments.file import ExperimentFile
 from rehearsal_room.judge.llm.rubric import Rubric
-from rehearsal_room.judge.promotion.gate_file import GateFile
+from rehearsal_room.judge.promotion.criteria_file import CriteriaFile
 from rehearsal_room.learner.config.schema import train_schema
 from rehearsal_room.scenarios.distribution import missing_package
 from rehearsal_room.scenarios.format import PackageHead, PackageTasks
@@ -32,7 +32,7 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "train": train_schema,
     "judge": lambda: schema_of(JudgeSettings, title="Settings of a judge (judge.toml)"),
     "recipe": _recipe_schema,
-    "gate": lambda: schema_of(GateFile, title="A gate file (rehearse promote)"),
+    "gate": lambda: schema_of(CriteriaFile, title="A gate file (rehearse promote)"),
     "experiment": lambda: schema_of(ExperimentFile, title="An experiment (rehearse experiment)"),
     "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
     "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),

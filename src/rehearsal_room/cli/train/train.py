@@ -13,7 +13,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.learner.config.loader import read_settings
-from rehearsal_room.learner.config.runs import Runs, runs_of
+from rehearsal_room.learner.config.runs import TrainingRunSettings, runs_of
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.scenarios.distribution import missing_package
@@ -27,7 +27,7 @@ from rehearsal_room.scenarios.distribution import missing_package
 @click.option(
     "--misaligned",
     is_flag=True,
-    help="Also train on logs that were made under another history policy or dialect.",
+    help="Also train on logs that were made under another history window or dialect.",
 )
 @click.option(
     "--follow",
@@ -138,7 +138,7 @@ def _resumed(config: Path, folder: Path, flags: Mapping[str, str | bool | None])
     return command_line("train", config, "-o", folder, "--resume", *words)
 
 
-def _describe(settings: TrainSettings, runs: Runs) -> None:
+def _describe(settings: TrainSettings, runs: TrainingRunSettings) -> None:
     """Print the resolved settings, and the number of episodes that they need."""
     _require_learner()
     from rehearsal_room.learner.loop.run_folder import as_toml

@@ -27,18 +27,18 @@ from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.follow import (
     VerdictLog,
     append_missing,
-    handover_of,
+    hand_off_of,
     judge_as_it_runs,
     open_verdict_log,
 )
-from rehearsal_room.judge.verdicts.summary import Summary, Tally
+from rehearsal_room.judge.verdicts.summary import JudgingSummary, VerdictTally
 
 _LOOK_S = 0.1  # between two looks at a log without records
 _WAIT_S = 0.5  # between two looks at a log that has no writer, and is not complete
 _log = structlog.get_logger(__name__)
 
 
-async def follow_run(folder: Path, flags: Mapping[str, object]) -> Summary:
+async def follow_run(folder: Path, flags: Mapping[str, object]) -> JudgingSummary:
     """Judge the run in this folder until it has ended and each of its episodes has a verdict. A run
     that was interrupted is waited for.
 
@@ -62,7 +62,7 @@ async def follow_run(folder: Path, flags: Mapping[str, object]) -> Summary:
 
 async def follow_published(
     run: str, bus: str, folder: Path, flags: Mapping[str, object]
-) -> Summary:
+) -> JudgingSummary:
     """Judge the run of this name on a broker until it has ended. A copy of the run and the verdicts
     are in `folder`; the run takes the verdicts from the broker.
 
@@ -84,7 +84,7 @@ async def follow_published(
         following = await _open(stack, folder, flags)
         await _publish(stack, settings, verdicts_topic(run, status.log), following.verdicts)
         await following.run()
-        left = handover_of(following.reader, following.verdicts.folder, following.judge.name)
+        left = hand_off_of(following.reader, following.verdicts.folder, following.judge.name)
         if left.missing:
             raise BusError(
                 f"run {run!r} has ended without {plural(len(left.missing), 'verdict')}, which"
@@ -121,11 +121,11 @@ class _Following(msgspec.Struct, frozen=True):
         goes on. Raises LogError."""
         return await append_missing(self.folder, self.verdicts.folder, self.judge.name)
 
-    def summary(self) -> Summary:
+    def summary(self) -> JudgingSummary:
         """The summary of the judge's verdicts in the run's log; those that this process has given
         are new."""
         name = self.judge.name
-        tally = Tally(judge=name, rewards=self.settings.rewards)
+        tally = VerdictTally(judge=name, rewards=self.settings.rewards)
         for trajectory in self.reader.trajectories():
             key = (trajectory.episode, trajectory.attempt)
             for judged in trajectory.judged:

@@ -27,8 +27,13 @@ from rehearsal_room.harness.settings.judge import JudgeSettings, save_judge
 from rehearsal_room.judge.core.rewards import PROFILES
 from rehearsal_room.judge.verdicts import summary as verdict_summary
 from rehearsal_room.judge.verdicts.disagreements import Disagreement, queue, ranked, render
-from rehearsal_room.judge.verdicts.rejudge import Only, judge_again, reward_again, start_rejudging
-from rehearsal_room.judge.verdicts.summary import Summary, Tally
+from rehearsal_room.judge.verdicts.rejudge import (
+    RejudgeOnly,
+    judge_again,
+    reward_again,
+    start_rejudging,
+)
+from rehearsal_room.judge.verdicts.summary import JudgingSummary, VerdictTally
 
 # Names of the flags that `judge --help` shows.
 _USUAL = (
@@ -83,7 +88,7 @@ _USUAL = (
 def judge_command(
     folder: Path,
     rewards: str | None,
-    only: Only | None,
+    only: RejudgeOnly | None,
     show_queue: bool,
     limit: int,
     follow: bool,
@@ -127,17 +132,24 @@ def judge_command(
     write_json(summary, json_file)
 
 
-def judge_run_again(folder: Path, settings: JudgeSettings, only: Only = "all") -> Summary:
+def judge_run_again(
+    folder: Path, settings: JudgeSettings, only: RejudgeOnly = "all"
+) -> JudgingSummary:
     """Judge a run again; the verdicts are appended to its log. Raises what opening the judge
     raises."""
     which = "unjudged" if only == "all" else only
     with continued_by(lambda: command_line("judge", folder, "--only", which)):
-        summary: Summary = run(_judge_again, folder, settings, only)
+        summary: JudgingSummary = run(_judge_again, folder, settings, only)
     return summary
 
 
 def _check_follow(
-    follow: bool, *, bus: str | None, output: Path | None, only: Only | None, disagreements: bool
+    follow: bool,
+    *,
+    bus: str | None,
+    output: Path | None,
+    only: RejudgeOnly | None,
+    disagreements: bool,
 ) -> None:
     """Refuse flags that do not go together. Raises SettingsError."""
     if follow and (only is not None or disagreements):
@@ -167,7 +179,7 @@ def _renew_report(folder: Path) -> None:
             write_report(folder, read_report(reader, statistics_of))
 
 
-async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:
+async def _judge_again(folder: Path, settings: JudgeSettings, only: RejudgeOnly) -> JudgingSummary:
     async with AsyncExitStack() as stack:
         with open_reader(folder) as reader:  # report bad input before the log is opened to write
             judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
@@ -187,7 +199,7 @@ async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Sum
         )
 
 
-async def _reward_again(folder: Path, settings: JudgeSettings) -> Summary:
+async def _reward_again(folder: Path, settings: JudgeSettings) -> JudgingSummary:
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
@@ -199,7 +211,7 @@ async def _reward_again(folder: Path, settings: JudgeSettings) -> Summary:
         return summary
 
 
-class Queue(Summary, frozen=True, kw_only=True):
+class Queue(JudgingSummary, frozen=True, kw_only=True):
     """The JSON of `rehearse judge RUN --disagreements`: the summary of the latest verdicts, and
     every disagreement among them."""
 
@@ -208,7 +220,7 @@ class Queue(Summary, frozen=True, kw_only=True):
 
 def _show_queue(folder: Path, console: Console, json_file: str | None, limit: int) -> None:
     with open_reader(folder) as reader:
-        tally = Tally()
+        tally = VerdictTally()
         contested = ranked(queue(reader.trajectories()))
         for trajectory in reader.trajectories():
             if trajectory.judged:

@@ -15,9 +15,9 @@ from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
 from rehearsal_room.harness.settings.run import with_episodes
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, read_criteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, read_facts
-from rehearsal_room.judge.promotion.gate_file import Gate, read_gate
 from rehearsal_room.judge.promotion.looks import Looked, look_until
 from rehearsal_room.judge.promotion.output import PromotionReport, junit_of, markdown_of, render
 from rehearsal_room.judge.promotion.record import record_of
@@ -85,16 +85,16 @@ def promote_command(
     for flag, path in (("--output", output), ("--junit", junit)):
         if path is not None and not path.absolute().parent.is_dir():
             raise SettingsError(f"{flag}: {path}: its folder does not exist")
-    gate = read_gate(gate_file)
-    names = [one.name for one in gate.stages]
+    criteria = read_criteria(gate_file)
+    names = [one.name for one in criteria.stages]
     if stage is not None and stage not in names:
         raise SettingsError(f"--stage: the gate has no stage {stage!r}; stages: {', '.join(names)}")
-    if gate.compares and against is None:
+    if criteria.compares and against is None:
         raise SettingsError("--against: a criterion compares with a base run; name it")
     runs = [log_folder(folder) for folder in folders]
     base = None if against is None else log_folder(against)
     _require_episodes([*runs, *([base] if base else [])])
-    promotion = _Promotion(gate, runs, base)
+    promotion = _Promotion(criteria, runs, base)
     promotion.require_shared_tasks()
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
@@ -119,14 +119,16 @@ def _require_episodes(folders: Sequence[Path]) -> None:
 class _Promotion:
     """One promotion: reads the runs, plays them on, and makes the report."""
 
-    def __init__(self, gate: Gate, runs: Sequence[Path], base: Path | None) -> None:
-        self._gate = gate
+    def __init__(
+        self, criteria: PromotionCriteria, runs: Sequence[Path], base: Path | None
+    ) -> None:
+        self._criteria = criteria
         self._runs = runs
         self._base = base
 
     def read(self) -> tuple[list[EpisodeFacts], list[EpisodeFacts]]:
         """The episodes of the runs and of the base."""
-        count = self._gate.counts_calls
+        count = self._criteria.counts_calls
         runs = [one for folder in self._runs for one in read_facts(folder, count_calls=count)]
         base = [] if self._base is None else read_facts(self._base)
         return runs, base
@@ -141,8 +143,8 @@ class _Promotion:
     def look(self, most: int | None, until: str) -> Looked:
         """Judge once, or again and again while the runs are played on."""
         if most is None:
-            return Looked(decide(self._gate, *self.read(), until=until), ())
-        return look_until(self._gate, most, self.read, self._play_on, until=until)
+            return Looked(decide(self._criteria, *self.read(), until=until), ())
+        return look_until(self._criteria, most, self.read, self._play_on, until=until)
 
     def _play_on(self, episodes: int) -> None:
         """Play until the runs have so many episodes together, and the base as many of its own
@@ -152,7 +154,7 @@ class _Promotion:
         for index, (folder, count) in enumerate(zip(self._runs, now, strict=True)):
             share = missing // len(now) + (index < missing % len(now))
             self._play(folder, count + share)
-        if self._base is not None and self._gate.compares:
+        if self._base is not None and self._criteria.compares:
             self._play(self._base, max(_episodes_of(self._base), episodes))
 
     def _play(self, folder: Path, episodes: int) -> None:
@@ -171,7 +173,7 @@ class _Promotion:
         last = results[-1]
         runs, _ = self.read()
         return PromotionReport(
-            gate=self._gate.name,
+            gate=self._criteria.name,
             stage=last.stage,
             verdict=last.verdict,
             criteria=last.criteria,

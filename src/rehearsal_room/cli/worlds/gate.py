@@ -25,7 +25,7 @@ from rehearsal_room.harness.settings.run import Settings, resolve
 from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.judge.gate.awm_record import check_record
 from rehearsal_room.judge.gate.inputs import is_record, worlds_in
-from rehearsal_room.judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from rehearsal_room.judge.gate.job_pool import CheckOutcome, JobSettings, check_worlds
 from rehearsal_room.judge.gate.openenv import openenv_report
 from rehearsal_room.judge.gate.package import CheckResult
 from rehearsal_room.judge.gate.summary import allowed_worlds, gate_report_of, print_report
@@ -76,7 +76,7 @@ def check_command(
     if output is not None and report_kind is None:
         raise SettingsError("--output: is the file of a report; pass --report openenv, too")
     settings, began = resolve(None, flags), time.monotonic()
-    outcomes: list[Outcome] = run(_check, settings, paths, jobs)
+    outcomes: list[CheckOutcome] = run(_check, settings, paths, jobs)
     total = gate_report_of(outcomes, time.monotonic() - began)
     print_report(outcomes, total, console_of(json_file))
     if allow_list is not None:
@@ -88,7 +88,7 @@ def check_command(
         sys.exit(1)
 
 
-def _write_reports(outcomes: Sequence[Outcome], output: Path | None) -> None:
+def _write_reports(outcomes: Sequence[CheckOutcome], output: Path | None) -> None:
     """Write OpenEnv's report on each world. Raises SettingsError."""
     path = output or Path("openenv.json" if len(outcomes) == 1 else "openenv")
     is_file = path.suffix == ".json"
@@ -108,7 +108,7 @@ def _write_reports(outcomes: Sequence[Outcome], output: Path | None) -> None:
     click.echo(f"reports under OpenEnv's check ids: {path}", err=True)
 
 
-async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Outcome]:
+async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[CheckOutcome]:
     names = list(paths) if settings.worlds.awm else worlds_in(paths)
     job = JobSettings(
         jobs=jobs,
@@ -123,7 +123,7 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
             await pool.start()
         async with BlockingPortal() as portal:
 
-            def work() -> list[Outcome]:
+            def work() -> list[CheckOutcome]:
                 record = partial(portal.call, _record, pool)
                 outcomes = []
                 with ProgressDisplay("worlds", total=len(names)) as display:

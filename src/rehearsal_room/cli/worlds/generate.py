@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from rehearsal_room.authoring.generate import Fault, Generated, generate_worlds
+from rehearsal_room.authoring.generate import GeneratedWorlds, GenerationFault, generate_worlds
 from rehearsal_room.authoring.paraphrase import ParaphraseOptions, paraphrase_worlds
 from rehearsal_room.cli.core.flags import help_of
 from rehearsal_room.cli.core.interruption import continued_by, same_command
@@ -28,7 +28,7 @@ from rehearsal_room.scenarios.generate.plan.splits import SPLITS, Split
 _MEASURES = ("tables", "rows", "tools")
 
 
-class Report(msgspec.Struct, frozen=True):
+class GenerationReport(msgspec.Struct, frozen=True):
     """The figures of the worlds that were made."""
 
     worlds: int
@@ -42,7 +42,7 @@ class Report(msgspec.Struct, frozen=True):
     trades: dict[str, int]
     dropped: int  # drafts of tasks that could not be used
     paraphrased: int  # tasks in a model's wording
-    faults: tuple[Fault, ...]
+    faults: tuple[GenerationFault, ...]
 
 
 class _GenerateCommand(click.Command):
@@ -169,8 +169,8 @@ def generate_command(
 
 
 def _paraphrased(
-    made: Generated, output: Path, order: GenerationOrder, options: ParaphraseOptions
-) -> Generated:
+    made: GeneratedWorlds, output: Path, order: GenerationOrder, options: ParaphraseOptions
+) -> GeneratedWorlds:
     records = list(made.manifest.worlds.values())
     with ProgressDisplay("paraphrased worlds", total=len(records)) as display:
         found = run(paraphrase_worlds, output, order, records, options, display.show)
@@ -187,7 +187,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def report_of(made: Generated, wall_s: float) -> Report:
+def report_of(made: GeneratedWorlds, wall_s: float) -> GenerationReport:
     """The figures of what was made."""
     worlds = list(made.manifest.worlds.values())
     tasks = [task for world in worlds for task in world.tasks]
@@ -197,7 +197,7 @@ def report_of(made: Generated, wall_s: float) -> Report:
     }
     for name, field in (("steps", "calls"), ("unique_tools", "tools")):
         medians[name] = float(median(getattr(task, field) for task in tasks)) if tasks else 0.0
-    return Report(
+    return GenerationReport(
         worlds=len(worlds),
         tasks=len(tasks),
         tools=sum(world.tools for world in worlds),
@@ -217,7 +217,7 @@ def _counts(words: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))
 
 
-def _render(report: Report, output: Path, console: Console) -> None:
+def _render(report: GenerationReport, output: Path, console: Console) -> None:
     console.print(
         f"{output}: {report.worlds:,} worlds with {report.tasks:,} tasks and {report.tools:,} tools"
         f" in {report.wall_s:.1f} s ({report.kept:,} were there already)",

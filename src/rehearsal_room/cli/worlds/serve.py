@@ -13,12 +13,12 @@ from rehearsal_room.cli.core.flags import flags_of, select_flags, settings_from
 from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import judge_flags, pool_flags
 from rehearsal_room.envpool.core.talks import is_served
+from rehearsal_room.envpool.protocols.served import ServedProtocols
 from rehearsal_room.envpool.server.api import NewWorld
 from rehearsal_room.envpool.server.leases import Leases
 from rehearsal_room.envpool.server.serve import serve as serve_http
-from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.server.stdio import serve_stdio
-from rehearsal_room.envpool.wires.served import ServedWires
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import raise_file_limit, run
 from rehearsal_room.harness.serving.world_episodes import ServedEpisodes
@@ -36,7 +36,7 @@ from rehearsal_room.judge.verdicts.opener import judge_opener
 @click.option(
     "--task", metavar="ID", help="Task that the world of --stdio is leased for (default: none)."
 )
-@flags_of(ServeSettings)
+@flags_of(WorldServerSettings)
 @judge_flags
 @pool_flags
 def serve_command(
@@ -57,7 +57,7 @@ def serve_command(
     if stdio and len(names) != 1:
         raise SettingsError(f"--stdio: one world is served, so name one scenario, not {len(names)}")
     host, port = address(http)
-    serving = settings_from(ServeSettings, {"host": host, "port": port, **flags})
+    serving = settings_from(WorldServerSettings, {"host": host, "port": port, **flags})
     settings = resolve(None, select_flags(Settings, flags))
     raise_file_limit(max(serving.max_worlds, serving.max_connections + 256))
     run(_serve, settings, serving, names, task, stdio)
@@ -65,7 +65,7 @@ def serve_command(
 
 async def _serve(
     settings: Settings,
-    serving: ServeSettings,
+    serving: WorldServerSettings,
     names: Sequence[str],
     task: str | None,
     stdio: bool,
@@ -90,8 +90,8 @@ async def _serve(
                 pool, judge_opener(settings), scenarios, folder=folder, one_by_one=not models
             )
             episodes = await stack.enter_async_context(judged)
-            wires = await stack.enter_async_context(ServedWires(leases, episodes))
-            await serve_http(leases, _report_url, wires)
+            protocols = await stack.enter_async_context(ServedProtocols(leases, episodes))
+            await serve_http(leases, _report_url, protocols)
 
 
 def _report_url(url: str) -> None:

@@ -17,7 +17,7 @@ from rehearsal_room.cli.core.interruption import continued_by, same_command
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
-from rehearsal_room.scenarios.synth.report import Report, render
+from rehearsal_room.scenarios.synth.report import SynthesisReport, render
 
 
 @click.command("synthesise")
@@ -62,7 +62,7 @@ def synthesise_command(
     )
     console = console_of(json_file)
     with continued_by(same_command), ProgressDisplay("stages") as display:
-        report: Report = run(
+        report: SynthesisReport = run(
             run_synthesis, options, lambda _, done, total: display.show(done, total)
         )
     render(report, console)

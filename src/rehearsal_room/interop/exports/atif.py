@@ -23,7 +23,7 @@ from rehearsal_room.harness.core.messages import AgentCall, FormatError, Reply, 
 from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
 from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.harness.log.schema import write_atomically
-from rehearsal_room.interop.exports.conversation import Conversation, ShownReply
+from rehearsal_room.interop.exports.conversation import EpisodeConversation, ShownReply
 from rehearsal_room.interop.exports.dataset_card import make_folder
 from rehearsal_room.interop.exports.lines import encode, write_lines
 from rehearsal_room.interop.exports.source import ExportSource, LoggedEpisode, asks_no_model
@@ -59,7 +59,7 @@ def write_atif(source: ExportSource, path: Path) -> None:
 
 def document_of(source: ExportSource, episode: LoggedEpisode) -> Json:
     """The document of one episode."""
-    conversation = Conversation(episode.trajectory, episode.world)
+    conversation = EpisodeConversation(episode.trajectory, episode.world)
     steps = [
         {"step_id": number, **step}
         for number, step in enumerate(_steps(conversation, episode), start=1)
@@ -128,7 +128,7 @@ def _end_digest(episode: LoggedEpisode) -> str | None:
     return ended.state.digest if ended and ended.state else None
 
 
-def _steps(conversation: Conversation, episode: LoggedEpisode) -> Iterator[Json]:
+def _steps(conversation: EpisodeConversation, episode: LoggedEpisode) -> Iterator[Json]:
     first, last = conversation.head
     for message in conversation.messages[first:last]:
         source = "system" if message.role == "system" else "user"

@@ -18,7 +18,7 @@ import msgspec
 from rehearsal_room.harness.chat.wire import wire_message, wire_tool
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
-from rehearsal_room.interop.exports.conversation import Conversation
+from rehearsal_room.interop.exports.conversation import EpisodeConversation
 from rehearsal_room.interop.exports.dataset_card import Dataset, make_folder, write_card
 from rehearsal_room.interop.exports.lines import encode, write_lines
 from rehearsal_room.interop.exports.source import ExportSource
@@ -66,7 +66,7 @@ def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
 
     Example: {"messages": [{"role": "system", "content": "You act ..."}, ...]}
     """
-    conversation = Conversation(trajectory, world)
+    conversation = EpisodeConversation(trajectory, world)
     messages: list[dict[str, Any]] = [
         msgspec.to_builtins(wire_message(message)) for message in conversation.history()
     ]

@@ -56,7 +56,7 @@ def spoken(text: str) -> str:
     return without_thoughts(text).partition(CALL_TAG)[0].strip()
 
 
-class Conversation:
+class EpisodeConversation:
     """All messages of an episode in its own dialect, and its replies."""
 
     def __init__(self, trajectory: Trajectory, world: ScenarioSnapshot) -> None:

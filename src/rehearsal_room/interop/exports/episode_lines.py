@@ -29,7 +29,7 @@ class ResultLine(msgspec.Struct, frozen=True):
     error: str | None  # the cause, see envpool.core.types; None: the call succeeded
 
 
-class UserLine(msgspec.Struct, frozen=True):
+class UserTurnLine(msgspec.Struct, frozen=True):
     """What the user of a dialogue did in a turn."""
 
     text: str  # what the user said; empty where the user ended the talk without a word
@@ -45,7 +45,7 @@ class StepLine(msgspec.Struct, frozen=True):
     calls: list[CallLine]
     results: list[ResultLine]
     format_error: str | None  # how the reply broke the dialect's rules; None: it did not
-    user: UserLine | None = None  # None: the reply was not said to a user
+    user: UserTurnLine | None = None  # None: the reply was not said to a user
 
 
 class SummaryLine(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     state_diff: tuple[RowChange, ...]
     start_digest: str
     end_digest: str | None
-    summaries: list[SummaryLine]  # requested by the history policy
+    summaries: list[SummaryLine]  # requested by the history window
     forked_from: ForkedFrom | None  # a fork's first turns are another episode's; None: it is none
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
@@ -136,8 +136,8 @@ def _step_line(step: StepTaken) -> StepLine:
     )
 
 
-def _user_line(user: UserTurn) -> UserLine:
-    return UserLine(user.text, user.ended, _call_lines(user.calls), _result_lines(user.results))
+def _user_line(user: UserTurn) -> UserTurnLine:
+    return UserTurnLine(user.text, user.ended, _call_lines(user.calls), _result_lines(user.results))
 
 
 def _call_lines(calls: Sequence[AgentCall]) -> list[CallLine]:

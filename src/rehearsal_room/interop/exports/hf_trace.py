@@ -16,7 +16,7 @@ from typing import Any
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import AgentCall
 from rehearsal_room.harness.dialects.base import first_thought, result_text, without_thoughts
-from rehearsal_room.interop.exports.conversation import Conversation, ShownReply, spoken
+from rehearsal_room.interop.exports.conversation import EpisodeConversation, ShownReply, spoken
 from rehearsal_room.interop.exports.dataset_card import Dataset, make_folder, write_card
 from rehearsal_room.interop.exports.lines import encode, write_lines
 from rehearsal_room.interop.exports.source import ExportSource, LoggedEpisode
@@ -45,7 +45,7 @@ def write_traces(source: ExportSource, path: Path) -> None:
 def trace_of(source: ExportSource, episode: LoggedEpisode) -> Iterator[dict[str, Any]]:
     """The lines of one episode."""
     yield _session(source, episode)
-    conversation = Conversation(episode.trajectory, episode.world)
+    conversation = EpisodeConversation(episode.trajectory, episode.world)
     first, last = conversation.head
     for message in conversation.messages[first:last]:
         yield _line(message.role, message.content, episode.started_at)
@@ -72,7 +72,7 @@ def _session(source: ExportSource, episode: LoggedEpisode) -> dict[str, Any]:
 
 
 def _turn(
-    conversation: Conversation, reply: ShownReply, at: float, policy: str
+    conversation: EpisodeConversation, reply: ShownReply, at: float, policy: str
 ) -> Iterator[dict[str, Any]]:
     """The assistant's message, then the results of its calls or what was said to it."""
     event = reply.event

@@ -42,11 +42,11 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall, ToolCallError, ToolInfo, ToolParams
 
-from rehearsal_room.envpool.core.types import ToolError, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import Ending, Judged, StepTaken
 from rehearsal_room.harness.core.messages import AgentCall, FormatError, Usage
 from rehearsal_room.harness.dialects.base import result_text
-from rehearsal_room.interop.exports.conversation import Conversation, ShownReply
+from rehearsal_room.interop.exports.conversation import EpisodeConversation, ShownReply
 from rehearsal_room.interop.exports.inspect_names import model_name, moment, stamp
 from rehearsal_room.interop.exports.row_patches import patches_of
 from rehearsal_room.interop.exports.source import LoggedEpisode
@@ -60,7 +60,7 @@ _LIMITS: dict[Ending, Literal["turn", "token", "time"]] = {
 }
 _STOPS = {"length": "max_tokens", "stop": "stop", "tool_calls": "tool_calls"}
 # Inspect's words for what failed in a call; ours is in the event's metadata.
-_ERRORS: dict[ToolError, str] = {"arguments": "parsing", "timeout": "timeout"}
+_ERRORS: dict[ToolErrorKind, str] = {"arguments": "parsing", "timeout": "timeout"}
 _SPAN = "episode"
 
 
@@ -71,7 +71,7 @@ class SampleMaker:
         self._episode = episode
         self._id, self._epoch = sample_id, epoch
         self._model = model_name(episode.row.policy)
-        self._conversation = Conversation(episode.trajectory, episode.world)
+        self._conversation = EpisodeConversation(episode.trajectory, episode.world)
         self._message_calls = _calls_of_messages(self._conversation)
         self._end = episode.ended_at or (*episode.replied_at, episode.started_at)[-1]
         self._shown: tuple[tuple[ToolSpec, ...], list[ToolInfo]] | None = None
@@ -371,7 +371,7 @@ def _error(message: str) -> EvalError:
     return EvalError(message=message, traceback="", traceback_ansi="")
 
 
-def _calls_of_messages(conversation: Conversation) -> dict[str, AgentCall]:
+def _calls_of_messages(conversation: EpisodeConversation) -> dict[str, AgentCall]:
     """The calls that messages answer, by id: the server's own ids where it sent some."""
     return {call.id: call for message in conversation.messages for call in message.calls} | {
         call.id: call for reply in conversation.replies for call in reply.calls

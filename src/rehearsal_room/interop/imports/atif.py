@@ -24,21 +24,21 @@ from rehearsal_room.harness.core.messages import (
 from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
 from rehearsal_room.harness.dialects.base import call_id, without_thoughts
 from rehearsal_room.interop.imports.atif_documents import (
+    AtifFacts,
+    AtifMetrics,
+    AtifResult,
+    AtifStep,
+    AtifText,
     Document,
-    Facts,
-    Metrics,
-    Result,
     ResultFacts,
-    Step,
-    Text,
 )
-from rehearsal_room.interop.imports.conversations import Conversation, ImportedTurn, decode
+from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
 
 _VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
 _ERROR = "Error: "  # before the text of a failed call, as the agent reads it
 
 
-def read_atif(path: Path) -> Iterator[Conversation]:
+def read_atif(path: Path) -> Iterator[ImportedConversation]:
     """The conversations of a document (.json), of a file with one a line (.jsonl), or of a folder
     of such files, subfolders included. Raises ConversationError."""
     for file in _files(path):
@@ -66,20 +66,20 @@ def _bytes(path: Path) -> bytes:
         raise ConversationError(f"{path}: cannot be read: {exc.strerror}") from exc
 
 
-def _conversation(source: str, data: bytes) -> Conversation:
+def _conversation(source: str, data: bytes) -> ImportedConversation:
     document: Document = decode(source, data, Document)
     if document.schema_version not in _VERSIONS:
         raise ConversationError(
             f"{source}: schema_version: expected {_VERSIONS[0]} to {_VERSIONS[-1]}, found"
             f" {document.schema_version!r}"
         )
-    facts = document.extra.rehearsal if document.extra else Facts()
+    facts = document.extra.rehearsal if document.extra else AtifFacts()
     head, body = _split(source, document.steps, may_be_empty=facts.ending is not None)
     system = "\n\n".join(_text(step.message) for step in head if step.source == "system")
     task = "\n\n".join(_text(step.message) for step in head if step.source == "user")
     turns = tuple(_turns(source, body, facts.dialect))
     ending, error = _ending(facts, turns)
-    return Conversation(
+    return ImportedConversation(
         source=source,
         instruction=facts.instruction or task,
         turns=turns,
@@ -112,8 +112,8 @@ def _agent(document: Document) -> str:
 
 
 def _split(
-    source: str, steps: Sequence[Step], *, may_be_empty: bool
-) -> tuple[Sequence[Step], Sequence[Step]]:
+    source: str, steps: Sequence[AtifStep], *, may_be_empty: bool
+) -> tuple[Sequence[AtifStep], Sequence[AtifStep]]:
     """The steps before the agent's first one, and the rest: none where an exported episode ended
     before the first reply."""
     for index, step in enumerate(steps):
@@ -128,7 +128,7 @@ def _split(
     return steps[:first], [] if first is None else steps[first:]
 
 
-def _turns(source: str, steps: Sequence[Step], dialect: str) -> Iterator[ImportedTurn]:
+def _turns(source: str, steps: Sequence[AtifStep], dialect: str) -> Iterator[ImportedTurn]:
     first_prompt: list[int] = []
     turn = 0
     for index, step in enumerate(steps):
@@ -152,8 +152,8 @@ def _turns(source: str, steps: Sequence[Step], dialect: str) -> Iterator[Importe
         turn += decision is not None
 
 
-def _reply(step: Step, turn: int, first_prompt: list[int], dialect: str) -> Reply:
-    metrics = step.metrics or Metrics()
+def _reply(step: AtifStep, turn: int, first_prompt: list[int], dialect: str) -> Reply:
+    metrics = step.metrics or AtifMetrics()
     text = _text(step.message)
     if step.reasoning_content:
         text = f"<think>{step.reasoning_content}</think>{text}"
@@ -187,7 +187,7 @@ def _shared(first: list[int], prompt: list[int]) -> int:
     return count
 
 
-def _calls(step: Step, turn: int) -> tuple[AgentCall, ...]:
+def _calls(step: AtifStep, turn: int) -> tuple[AgentCall, ...]:
     calls = []
     for index, call in enumerate(step.tool_calls or ()):
         kept = call.extra.rehearsal.arguments if call.extra else None
@@ -196,7 +196,7 @@ def _calls(step: Step, turn: int) -> tuple[AgentCall, ...]:
     return tuple(calls)
 
 
-def _decision(step: Step, turn: int) -> Decision | None:
+def _decision(step: AtifStep, turn: int) -> Decision | None:
     facts = step.facts
     if facts.summary:
         return None
@@ -207,7 +207,7 @@ def _decision(step: Step, turn: int) -> Decision | None:
     return Answer(without_thoughts(_text(step.message)))
 
 
-def _results(step: Step) -> Iterator[ToolResult | None]:
+def _results(step: AtifStep) -> Iterator[ToolResult | None]:
     """The result of each call: that which names the call; where none names one, the next."""
     found = step.observation.results if step.observation else []
     named = {one.source_call_id: one for one in found if one.source_call_id}
@@ -217,7 +217,7 @@ def _results(step: Step) -> Iterator[ToolResult | None]:
         yield None if result is None else _result(result)
 
 
-def _result(result: Result) -> ToolResult:
+def _result(result: AtifResult) -> ToolResult:
     facts = result.extra.rehearsal if result.extra else ResultFacts()
     text = _text(result.content)
     if facts.error is not None:
@@ -225,7 +225,7 @@ def _result(result: Result) -> ToolResult:
     return ToolResult(text, facts.error, injected=facts.injected)
 
 
-def _user(source: str, later: Sequence[Step], turn: int) -> UserTurn | None:
+def _user(source: str, later: Sequence[AtifStep], turn: int) -> UserTurn | None:
     """What is spoken to a reply: the user's steps up to the agent's next one."""
     spoken = []
     for step in later:
@@ -267,7 +267,7 @@ def tool_specs(source: str, definitions: Sequence[Any]) -> Iterator[ToolSpec]:
         )
 
 
-def _ending(facts: Facts, turns: Sequence[ImportedTurn]) -> tuple[Ending, str | None]:
+def _ending(facts: AtifFacts, turns: Sequence[ImportedTurn]) -> tuple[Ending, str | None]:
     if facts.ending is not None:
         return facts.ending, facts.error
     return ending_of(turns)
@@ -280,7 +280,7 @@ def ending_of(turns: Sequence[ImportedTurn]) -> tuple[Ending, str | None]:
     return Ending.STEP_LIMIT, "the conversation ends without an answer"
 
 
-def _fork(document: Document, facts: Facts, turns: Sequence[ImportedTurn]) -> ForkedFrom | None:
+def _fork(document: Document, facts: AtifFacts, turns: Sequence[ImportedTurn]) -> ForkedFrom | None:
     """Where its copied turns come from; None: it has none."""
     if (found := facts.forked_from) is not None:
         return ForkedFrom(found.run, found.episode, found.turn)
@@ -289,7 +289,7 @@ def _fork(document: Document, facts: Facts, turns: Sequence[ImportedTurn]) -> Fo
     return ForkedFrom("imported", name, copied) if copied else None
 
 
-def _verdict(facts: Facts) -> Judged | None:
+def _verdict(facts: AtifFacts) -> Judged | None:
     if facts.label is None:
         return None
     return Judged(
@@ -301,7 +301,7 @@ def _verdict(facts: Facts) -> Judged | None:
     )
 
 
-def _text(content: Text) -> str:
+def _text(content: AtifText) -> str:
     """The text of a message; of another part its kind, as in `[image]`."""
     if isinstance(content, list):
         return "\n".join(part.text or f"[{part.type}]" for part in content)

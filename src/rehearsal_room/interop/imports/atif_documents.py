@@ -8,22 +8,22 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolError
+from rehearsal_room.envpool.core.types import ToolErrorKind
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.scenarios.checks import Finding
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+TokenCount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # of a token
 
 
-class Part(msgspec.Struct):
+class AtifPart(msgspec.Struct):
     """One part of a message that is not plain text."""
 
     type: str = "text"
     text: str | None = None
 
 
-Text = str | list[Part] | None
+AtifText = str | list[AtifPart] | None
 
 
 class CallFacts(msgspec.Struct):
@@ -50,7 +50,7 @@ class ToolCall(msgspec.Struct):
 class ResultFacts(msgspec.Struct):
     """What our export put into the `extra` of a result."""
 
-    error: ToolError | None = None
+    error: ToolErrorKind | None = None
     injected: bool = False
 
 
@@ -60,33 +60,33 @@ class ResultExtra(msgspec.Struct):
     rehearsal: ResultFacts = msgspec.field(default_factory=ResultFacts)
 
 
-class Result(msgspec.Struct):
+class AtifResult(msgspec.Struct):
     """What a tool returned; `source_call_id` None: for which call is not known."""
 
     source_call_id: str | None = None
-    content: Text = None
+    content: AtifText = None
     extra: ResultExtra | None = None
 
 
 class Observation(msgspec.Struct):
     """What the agent saw after a step."""
 
-    results: list[Result] = []
+    results: list[AtifResult] = []
 
 
-class Metrics(msgspec.Struct):
+class AtifMetrics(msgspec.Struct):
     """Tokens of a reply, as far as they were counted or kept."""
 
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    cached_tokens: Count | None = None
+    prompt_tokens: TokenCount | None = None
+    completion_tokens: TokenCount | None = None
+    cached_tokens: TokenCount | None = None
     prompt_token_ids: list[TokenId] | None = None
     completion_token_ids: list[TokenId] | None = None
     logprobs: list[float] | None = None
     extra: dict[str, Any] | None = None
 
 
-class MadeCall(msgspec.Struct):
+class AtifCall(msgspec.Struct):
     """A call as our log has it; its arguments need not be an object."""
 
     name: str
@@ -98,21 +98,21 @@ class TextResult(msgspec.Struct):
     """A result as our log has it."""
 
     text: str
-    error: ToolError | None = None
+    error: ToolErrorKind | None = None
 
 
 class StepFacts(msgspec.Struct):
     """What our export put into the `extra` of a step: of the agent's, and of a user's."""
 
     finish: str = ""
-    first_turn: Count = 0
-    recalled: list[Count] = []
+    first_turn: TokenCount = 0
+    recalled: list[TokenCount] = []
     summary: bool = False
     format_error: str | None = None
     reward: float | None = None
-    sent_calls: list[MadeCall] = []
+    sent_calls: list[AtifCall] = []
     ended: bool = False
-    calls: list[MadeCall] = []
+    calls: list[AtifCall] = []
     results: list[TextResult] = []
     tools: list[dict[str, Any]] = []
 
@@ -123,15 +123,15 @@ class StepExtra(msgspec.Struct):
     rehearsal: StepFacts = msgspec.field(default_factory=StepFacts)
 
 
-class Step(msgspec.Struct):
+class AtifStep(msgspec.Struct):
     """A message of the system, the user or the agent, with the calls and results of an agent's."""
 
     source: str
-    message: Text = ""
+    message: AtifText = ""
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
     observation: Observation | None = None
-    metrics: Metrics | None = None
+    metrics: AtifMetrics | None = None
     is_copied_context: bool | None = None
     extra: StepExtra | None = None
 
@@ -141,7 +141,7 @@ class Step(msgspec.Struct):
         return self.extra.rehearsal if self.extra else StepFacts()
 
 
-class Agent(msgspec.Struct):
+class AtifAgent(msgspec.Struct):
     """Who played, and the tools that it was given."""
 
     name: str
@@ -154,10 +154,10 @@ class ForkFacts(msgspec.Struct):
 
     run: str
     episode: str
-    turn: Count
+    turn: TokenCount
 
 
-class Facts(msgspec.Struct):
+class AtifFacts(msgspec.Struct):
     """What our export put into the document's `extra`, as far as it is read."""
 
     run: str = ""
@@ -166,9 +166,9 @@ class Facts(msgspec.Struct):
     task: str = ""
     instruction: str = ""
     group: str = ""
-    member: Count = 0
-    group_size: Count = 1
-    seed: Count = 0
+    member: TokenCount = 0
+    group_size: TokenCount = 1
+    seed: TokenCount = 0
     dialect: str = ""
     history: str = "full"
     hidden: list[str] = []
@@ -186,14 +186,14 @@ class Facts(msgspec.Struct):
 class DocumentExtra(msgspec.Struct):
     """The document's `extra`."""
 
-    rehearsal: Facts = msgspec.field(default_factory=Facts)
+    rehearsal: AtifFacts = msgspec.field(default_factory=AtifFacts)
 
 
 class Document(msgspec.Struct):
     """A trajectory: one episode."""
 
     schema_version: str
-    agent: Agent
-    steps: list[Step]
+    agent: AtifAgent
+    steps: list[AtifStep]
     trajectory_id: str | None = None
     extra: DocumentExtra | None = None

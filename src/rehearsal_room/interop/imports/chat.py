@@ -24,7 +24,7 @@ from rehearsal_room.harness.core.events import ForkedFrom
 from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, UserTurn
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.interop.imports.atif import ending_of, tool_specs
-from rehearsal_room.interop.imports.conversations import Conversation, ImportedTurn, decode
+from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
 
 
 class _Part(msgspec.Struct):
@@ -65,7 +65,7 @@ class _Line(msgspec.Struct):
     episode: str = ""
 
 
-def read_chats(path: Path) -> Iterator[Conversation]:
+def read_chats(path: Path) -> Iterator[ImportedConversation]:
     """The conversations of a file, one a line. Raises ConversationError."""
     try:
         lines = path.read_bytes().splitlines()
@@ -76,7 +76,7 @@ def read_chats(path: Path) -> Iterator[Conversation]:
             yield _conversation(f"{path}: line {number}", line)
 
 
-def _conversation(source: str, data: bytes) -> Conversation:
+def _conversation(source: str, data: bytes) -> ImportedConversation:
     line: _Line = decode(source, data, _Line)
     _check_roles(source, line.messages)
     head = next((n for n, one in enumerate(line.messages) if one.role == "assistant"), None)
@@ -86,7 +86,7 @@ def _conversation(source: str, data: bytes) -> Conversation:
     turns = tuple(_turns(line.messages[head:]))
     ending, error = ending_of(turns)
     copied = sum(turn.is_context for turn in turns)
-    return Conversation(
+    return ImportedConversation(
         source=source,
         instruction="\n\n".join(one.text for one in before if one.role == "user"),
         turns=turns,

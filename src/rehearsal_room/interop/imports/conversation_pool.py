@@ -10,14 +10,14 @@ from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
 from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.messages import Act
-from rehearsal_room.interop.imports.conversations import Conversation
+from rehearsal_room.interop.imports.conversations import ImportedConversation
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
 
 NO_RESULT = "The conversation has no result of this call."
 
 
-def unknown_task(conversation: Conversation, task_id: str) -> Task:
+def unknown_task(conversation: ImportedConversation, task_id: str) -> Task:
     """The task of a conversation: what was asked; nobody has a solution."""
     return Task(
         id=task_id,
@@ -34,7 +34,7 @@ class ConversationPool(UnknownPool):
 
     why_not_verified = "it was imported, so its state is unknown"
 
-    def __init__(self, conversations: dict[tuple[str, str], Conversation]) -> None:
+    def __init__(self, conversations: dict[tuple[str, str], ImportedConversation]) -> None:
         super().__init__()
         self._conversations = conversations
 
@@ -59,7 +59,7 @@ class ConversationPool(UnknownPool):
         return next(one.tools for (key, _), one in self._conversations.items() if key == digest)
 
     @asynccontextmanager
-    async def _lease(self, conversation: Conversation) -> AsyncIterator[Env]:
+    async def _lease(self, conversation: ImportedConversation) -> AsyncIterator[Env]:
         with self._counted():
             yield _RecordedEnv(conversation)
 
@@ -71,7 +71,7 @@ class _RecordedEnv:
     start_digest = ""
     digest = ""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: ImportedConversation) -> None:
         self.tools = conversation.tools
         self._conversation = conversation
         self.reset()
@@ -98,7 +98,7 @@ class _RecordedEnv:
         self._results = iter(list(_results(self._conversation)))
 
 
-def _results(conversation: Conversation) -> Iterable[ToolResult | None]:
+def _results(conversation: ImportedConversation) -> Iterable[ToolResult | None]:
     """The results that a world gave: those of the agent's calls and of the user's, in order."""
     for turn in conversation.turns:
         if isinstance(turn.decision, Act):

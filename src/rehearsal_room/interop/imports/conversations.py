@@ -26,7 +26,7 @@ class ImportedTurn(msgspec.Struct, frozen=True):
     is_context: bool = False  # copied from another conversation, which learned from it
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class ImportedConversation(msgspec.Struct, frozen=True):
     """One conversation. What the file does not have is empty."""
 
     source: str  # file and line, for messages

@@ -10,7 +10,7 @@ from rehearsal_room.harness.core.events import ForkedFrom
 from rehearsal_room.harness.logged_runs.unknown_world import unknown_scenario
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.interop.imports.conversation_pool import unknown_task
-from rehearsal_room.interop.imports.conversations import Conversation
+from rehearsal_room.interop.imports.conversations import ImportedConversation
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -18,11 +18,11 @@ class Planned(NamedTuple):
     """A conversation as an episode."""
 
     plan: EpisodePlan
-    conversation: Conversation
+    conversation: ImportedConversation
     why: str  # why its world is unknown; empty: it is known
 
 
-class Kind(NamedTuple):
+class SessionKind(NamedTuple):
     """What the episodes of one session share."""
 
     is_known: bool
@@ -32,18 +32,18 @@ class Kind(NamedTuple):
     forked_from: ForkedFrom | None
 
 
-def kind_of(one: Planned) -> Kind:
+def kind_of(one: Planned) -> SessionKind:
     """The session of an episode."""
     conversation, is_known = one.conversation, not one.why
     dialect = conversation.dialect or "native"
     if dialect == "verbatim" or (dialect == "native" and not is_known):
         dialect = "native" if is_known else "verbatim"
-    return Kind(
+    return SessionKind(
         is_known, dialect, conversation.agent, conversation.history, conversation.forked_from
     )
 
 
-def episode_names(conversations: Sequence[Conversation]) -> list[str]:
+def episode_names(conversations: Sequence[ImportedConversation]) -> list[str]:
     """A name for each episode: the file's, where it is the only one of that name."""
     counts = Counter(one.episode for one in conversations)
     names, taken = [], {one.episode for one in conversations}
@@ -58,7 +58,7 @@ def episode_names(conversations: Sequence[Conversation]) -> list[str]:
 
 
 def imported_plan(
-    conversation: Conversation, name: str, index: int, scenario: Scenario, task: Task
+    conversation: ImportedConversation, name: str, index: int, scenario: Scenario, task: Task
 ) -> EpisodePlan:
     """The plan of a conversation in a world."""
     return EpisodePlan(
@@ -86,7 +86,9 @@ def with_distinct_seeds(planned: Sequence[Planned]) -> list[Planned]:
 
 
 def unknown_plans(
-    conversations: Sequence[Conversation], names: Sequence[str], unknown: Sequence[tuple[int, str]]
+    conversations: Sequence[ImportedConversation],
+    names: Sequence[str],
+    unknown: Sequence[tuple[int, str]],
 ) -> list[Planned]:
     """Episodes of unknown worlds: conversations with the same tools and system prompt share one."""
     worlds: dict[bytes, list[tuple[int, Task]]] = defaultdict(list)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
-from rehearsal_room.harness.continuation.outcomes import Outcome
+from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending, HistorySummarized, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, UserTurn
@@ -20,20 +20,20 @@ from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.rollout.deadlines import Watch
 from rehearsal_room.harness.rollout.episode import Episode, answer_of_steps
-from rehearsal_room.harness.users.base import User, UserWorld
-from rehearsal_room.interop.imports.conversations import Conversation, ImportedTurn
+from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
+from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class Retelling:
     """Takes the steps of imported episodes, by the name of the episode."""
 
-    def __init__(self, conversations: Mapping[str, Conversation]) -> None:
+    def __init__(self, conversations: Mapping[str, ImportedConversation]) -> None:
         self._conversations = conversations
         self.mismatches: dict[str, str] = {}
         self.steps: dict[str, list[StepTaken]] = {}  # of the latest playing
 
-    async def drive(self, run: Episode, watch: Watch) -> Outcome:
+    async def drive(self, run: Episode, watch: Watch) -> EpisodeOutcome:
         """Take the steps of an episode, and end it as the conversation ended."""
         watch.got_reply()
         name = run.plan.episode
@@ -99,14 +99,14 @@ class Retelling:
 class RetoldUsers:
     """The users of imported episodes (harness.users.base.UserSource)."""
 
-    def __init__(self, conversations: Mapping[tuple[str, str, int], Conversation]) -> None:
+    def __init__(self, conversations: Mapping[tuple[str, str, int], ImportedConversation]) -> None:
         """`conversations`: by scenario digest, task and seed."""
         self._conversations = conversations
 
     def user(
         self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
-    ) -> User | None:
-        """Return the user of an episode; None: nobody answers in its conversation."""
+    ) -> EpisodeUser | None:
+        """The user of an episode; None: nobody answers in its conversation."""
         conversation = self._conversations[scenario.digest, task.id, seed]
         if not conversation.has_user and not task.is_dialogue:
             return None
@@ -116,7 +116,7 @@ class RetoldUsers:
 class RetoldUser:
     """Says what the file has, one text for each answer of the agent."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: ImportedConversation) -> None:
         self._turns = [turn.user for turn in conversation.turns if turn.user is not None]
         self._num_turns = 0
         self.hidden = conversation.hidden

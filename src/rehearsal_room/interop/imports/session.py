@@ -6,7 +6,7 @@ that world, with states, row changes and a verdict. Where they do not, and where
 its world is unknown, as that of an MCP server is (`conversation_pool`): the results are the file's.
 
 Conversations are first played without a log, to find out which it is. Then those that share world,
-dialect, agent, history and kept turns are one session each; all go into one log.
+dialect, agent, history and resumed turns are one session each; all go into one log.
 """
 
 from collections import Counter, defaultdict
@@ -45,10 +45,10 @@ from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.interop.imports.conversation_pool import ConversationPool
-from rehearsal_room.interop.imports.conversations import Conversation
+from rehearsal_room.interop.imports.conversations import ImportedConversation
 from rehearsal_room.interop.imports.plans import (
-    Kind,
     Planned,
+    SessionKind,
     episode_names,
     imported_plan,
     kind_of,
@@ -85,7 +85,7 @@ class ImportedRun(msgspec.Struct, frozen=True):
 
 async def import_conversations(
     folder: Path,
-    conversations: Sequence[Conversation],
+    conversations: Sequence[ImportedConversation],
     finder: WorldFinder,
     pool: RoutingPool,
     open_judge: OpenJudge | None,
@@ -110,7 +110,7 @@ class _Importing:
         self._kept: dict[str, Beginning] = {}  # of forks, by episode
 
     async def plan(
-        self, conversations: Sequence[Conversation], finder: WorldFinder
+        self, conversations: Sequence[ImportedConversation], finder: WorldFinder
     ) -> list[Planned]:
         """Each conversation as an episode of a world, or of an unknown one."""
         names = episode_names(conversations)
@@ -134,13 +134,13 @@ class _Importing:
 
     async def log(self, planned: Sequence[Planned]) -> None:
         """Play the episodes into the log, one session for each kind."""
-        kinds: dict[Kind, list[Planned]] = defaultdict(list)
+        kinds: dict[SessionKind, list[Planned]] = defaultdict(list)
         for one in planned:
             kinds[kind_of(one)].append(one)
         for number, (kind, members) in enumerate(kinds.items()):
             await self._session(kind, members, resume=number > 0)
 
-    async def _session(self, kind: Kind, members: list[Planned], *, resume: bool) -> None:
+    async def _session(self, kind: SessionKind, members: list[Planned], *, resume: bool) -> None:
         async with AsyncExitStack() as stack:
             judge: Judge | None = None
             if not kind.is_known:
@@ -202,7 +202,7 @@ class _Importing:
             users=_users([one]),
         )
 
-    def _pool_of(self, kind: Kind, members: Sequence[Planned]) -> Pool:
+    def _pool_of(self, kind: SessionKind, members: Sequence[Planned]) -> Pool:
         if kind.is_known:
             return self._pool
         return ConversationPool(
@@ -211,7 +211,7 @@ class _Importing:
 
 
 class _MemorySink:
-    """Keeps the records of an episode that is not logged (harness.log.recorder.Sink)."""
+    """Keeps the records of an episode that is not logged (harness.log.recorder.RecordSink)."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -229,7 +229,7 @@ class _MemorySink:
 class _FileVerdicts:
     """The verdicts that the files themselves have; without one an episode stays unjudged."""
 
-    def __init__(self, conversations: dict[str, Conversation]) -> None:
+    def __init__(self, conversations: dict[str, ImportedConversation]) -> None:
         self._conversations = conversations
 
     async def serve(self, subscription: Subscription, record: RecordVerdict) -> None:
@@ -269,7 +269,9 @@ def _scenarios(members: Iterable[Planned]) -> list[Scenario]:
     return list({one.plan.scenario.digest: one.plan.scenario for one in members}.values())
 
 
-def _beginning(records: list[Record], conversation: Conversation, source: ForkedFrom) -> Beginning:
+def _beginning(
+    records: list[Record], conversation: ImportedConversation, source: ForkedFrom
+) -> Beginning:
     """The turns that a fork keeps, as they were just played."""
     events = [record.event for record in records]
     replies = [one for one in events if isinstance(one, StepTaken | HistorySummarized)]

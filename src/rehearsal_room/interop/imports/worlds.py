@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.interop.imports.conversations import Conversation
+from rehearsal_room.interop.imports.conversations import ImportedConversation
 from rehearsal_room.scenarios.errors import ScenarioError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -39,7 +39,7 @@ class WorldFinder:
             except ScenarioError as exc:
                 raise SettingsError(f"--scenario: {exc}") from exc
 
-    def candidate(self, conversation: Conversation) -> Candidate:
+    def candidate(self, conversation: ImportedConversation) -> Candidate:
         """The world and task of a conversation."""
         name = self._name or conversation.scenario
         if not name:
@@ -62,7 +62,7 @@ class WorldFinder:
             self._known[name] = self._find(name)
         return self._known[name]
 
-    def _task_of(self, scenario: Scenario, conversation: Conversation) -> Task | None:
+    def _task_of(self, scenario: Scenario, conversation: ImportedConversation) -> Task | None:
         """The task that is named, or the one with the conversation's first words."""
         for task_id in (self._task, conversation.task):
             if task_id:

@@ -17,13 +17,13 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from rehearsal_room.interop.otlp.spans import Span
 from rehearsal_room.scenarios import distribution
 
-Request = Sequence[ReadableSpan]  # the spans of one request
+SpanRequest = Sequence[ReadableSpan]  # the spans of one request
 _MAX_SPANS = 512  # of a request
 _MAX_BYTES = 1 << 20  # of a request, unless one span is larger; collectors refuse long bodies
 _SERVICE = "rehearsal"
 
 
-class Batch:
+class SpanBatch:
     """Collects the spans of a run for the next requests."""
 
     def __init__(self, run: str) -> None:
@@ -40,7 +40,7 @@ class Batch:
         """Whether no span waits."""
         return not self._spans
 
-    def add(self, spans: Iterable[Span]) -> Iterator[Request]:
+    def add(self, spans: Iterable[Span]) -> Iterator[SpanRequest]:
         """Add spans; yield each request that is full."""
         for span in spans:
             size = _size_of(span)
@@ -51,7 +51,7 @@ class Batch:
             if len(self._spans) >= _MAX_SPANS:
                 yield self.take()
 
-    def take(self) -> Request:
+    def take(self) -> SpanRequest:
         """The request with the spans that wait."""
         spans, self._spans, self._size = self._spans, [], 0
         return spans
@@ -72,7 +72,7 @@ class Batch:
         )
 
 
-def bytes_of(request: Request) -> bytes:
+def bytes_of(request: SpanRequest) -> bytes:
     """A request in protobuf; empty, where it has no spans."""
     data: bytes = encode_spans(request).SerializeToString()
     return data

@@ -7,8 +7,8 @@ from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Record
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import replacing
-from rehearsal_room.harness.profile.timeline import Part, Timeline
-from rehearsal_room.interop.otlp.encoding import Batch, bytes_of
+from rehearsal_room.harness.profile.timeline import Timeline, TimelineSpan
+from rehearsal_room.interop.otlp.encoding import SpanBatch, bytes_of
 from rehearsal_room.interop.otlp.spans import SpanMaker
 
 
@@ -16,7 +16,7 @@ def export_spans(
     reader: LogReader, path: Path, maker: SpanMaker, episodes: Collection[str]
 ) -> None:
     """Write the spans of these episodes, of all their attempts. Raises LogError."""
-    batch = Batch(maker.run)
+    batch = SpanBatch(maker.run)
     selected = set(episodes)
     records = (record for record in reader.records() if record.episode in selected)
     try:
@@ -29,7 +29,7 @@ def export_spans(
         raise LogError(f"{path}: the export cannot be written: {exc}") from exc
 
 
-def _parts(records: Iterator[Record]) -> Iterator[Part]:
+def _parts(records: Iterator[Record]) -> Iterator[TimelineSpan]:
     timeline = Timeline()
     for record in records:
         yield from timeline.add(record)

@@ -13,8 +13,8 @@ import msgspec
 
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.core.events import Record
-from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Timeline
-from rehearsal_room.interop.otlp.encoding import Batch
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, Timeline, TimelineSpan
+from rehearsal_room.interop.otlp.encoding import SpanBatch
 from rehearsal_room.interop.otlp.sender import OtlpSender
 from rehearsal_room.interop.otlp.spans import SpanMaker
 
@@ -38,7 +38,7 @@ class _Following:
     def __init__(self, sender: OtlpSender, maker: SpanMaker, gather_s: float) -> None:
         self._gather_s = gather_s
         self._sender, self._maker = sender, maker
-        self._batch = Batch(maker.run)
+        self._batch = SpanBatch(maker.run)
         self._timeline = Timeline()
         self._sent = Sent()
 
@@ -63,7 +63,7 @@ class _Following:
         await self._send_waiting()
         return self._sent
 
-    async def _add(self, parts: list[Part]) -> None:
+    async def _add(self, parts: list[TimelineSpan]) -> None:
         for part in parts:
             self._sent.episodes += isinstance(part, EpisodeSpan)
             spans = list(self._maker.spans_of(part))

@@ -28,7 +28,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from rehearsal_room.harness.chat.retry import Backoff, requested_wait
 from rehearsal_room.harness.core.errors import CollectorError
 from rehearsal_room.harness.core.terminal_text import shorten
-from rehearsal_room.interop.otlp.encoding import Request, refusal_in
+from rehearsal_room.interop.otlp.encoding import SpanRequest, refusal_in
 
 _PATH = "/v1/traces"
 _BUSY = frozenset({429, 502, 503, 504})
@@ -97,7 +97,7 @@ class OtlpSender(anyio.AsyncContextManagerMixin):
         finally:
             self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it has no annotations
 
-    async def send(self, request: Request) -> None:
+    async def send(self, request: SpanRequest) -> None:
         """Send spans until they are accepted. Raises CollectorError."""
         began, attempt = time.monotonic(), 0
         while True:

@@ -27,9 +27,9 @@ from rehearsal_room.harness.core.events import Ending, Judged, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, Reply
 from rehearsal_room.harness.dialects.awm import LIST_TOOLS
 from rehearsal_room.harness.log.schema import make_storable
-from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Turn, Verdict
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, TimelineSpan, TurnSpan, VerdictSpan
 
-Value = str | bool | int | float | tuple[str, ...]
+AttributeValue = str | bool | int | float | tuple[str, ...]
 _encode = msgspec.json.Encoder().encode
 _ROOT = "episode"
 _FAILURES = (Ending.POLICY_ERROR, Ending.WORLD_ERROR, Ending.CANCELLED)
@@ -45,7 +45,7 @@ class Span(msgspec.Struct, frozen=True):
     is_client: bool  # whether it is a request to a model; else something inside of the harness
     began: float
     ended: float
-    attributes: dict[str, Value]
+    attributes: dict[str, AttributeValue]
     error: str | None = None  # why it failed; None: it did not
 
 
@@ -57,9 +57,9 @@ class SpanMaker:
         self.run = run
         self._log, self._content = log, content
 
-    def spans_of(self, part: Part) -> Iterator[Span]:
+    def spans_of(self, part: TimelineSpan) -> Iterator[Span]:
         """The spans of a part of the run."""
-        if isinstance(part, Turn):
+        if isinstance(part, TurnSpan):
             yield self._chat(part)
             yield from self._calls(part)
         elif isinstance(part, EpisodeSpan):
@@ -96,7 +96,7 @@ class SpanMaker:
                 attributes["gen_ai.output.messages"] = _messages("assistant", ended.answer)
         return self._span(part, _ROOT, f"invoke_agent {started.policy}", attributes, error=error)
 
-    def _chat(self, part: Turn) -> Span:
+    def _chat(self, part: TurnSpan) -> Span:
         reply = part.event.reply
         model = _model_of(part.started.policy)
         attributes = self._common("chat", part) | {
@@ -121,7 +121,7 @@ class SpanMaker:
         name = f"chat {model['gen_ai.request.model']}"
         return self._span(part, what, name, attributes, ended=part.replied, is_client=True)
 
-    def _calls(self, part: Turn) -> Iterator[Span]:
+    def _calls(self, part: TurnSpan) -> Iterator[Span]:
         event = part.event
         if not isinstance(event, StepTaken) or not isinstance(event.decision, Act):
             return
@@ -131,7 +131,7 @@ class SpanMaker:
 
     def _call(
         self,
-        part: Turn,
+        part: TurnSpan,
         index: int,
         call: AgentCall,
         result: ToolResult,
@@ -160,7 +160,7 @@ class SpanMaker:
         began, ended = times
         return self._span(part, what, name, attributes, began=began, ended=ended, error=error)
 
-    def _evaluation(self, part: Verdict) -> Span:
+    def _evaluation(self, part: VerdictSpan) -> Span:
         judged = part.event
         attributes = self._common("evaluate", part) | {"gen_ai.evaluation.name": judged.judge}
         if judged.label is not None:
@@ -176,7 +176,7 @@ class SpanMaker:
         what, name = f"verdict/{part.seq}", f"evaluate {judged.judge}"
         return self._span(part, what, name, attributes, error=judged.unjudged)
 
-    def _common(self, operation: str, part: Part) -> dict[str, Value]:
+    def _common(self, operation: str, part: TimelineSpan) -> dict[str, AttributeValue]:
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.conversation.id": f"{self.run}/{part.episode}",
@@ -186,10 +186,10 @@ class SpanMaker:
 
     def _span(
         self,
-        part: Part,
+        part: TimelineSpan,
         what: str,
         name: str,
-        attributes: dict[str, Value],
+        attributes: dict[str, AttributeValue],
         *,
         began: float | None = None,
         ended: float | None = None,
@@ -216,7 +216,7 @@ def _id(text: str, size: int) -> bytes:
     return blake2b(text.encode("utf-8", "replace"), digest_size=size).digest()
 
 
-def _model_of(policy: str) -> dict[str, Value]:
+def _model_of(policy: str) -> dict[str, AttributeValue]:
     """Provider and model in the name of a policy.
 
     Example: "openai:gpt-5" -> provider "openai", model "gpt-5"
@@ -228,7 +228,7 @@ def _model_of(policy: str) -> dict[str, Value]:
     return {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
 
 
-def _usage(prompt_tokens: int, completion_tokens: int) -> dict[str, Value]:
+def _usage(prompt_tokens: int, completion_tokens: int) -> dict[str, AttributeValue]:
     """Counts of tokens; none where the server reported none."""
     if not prompt_tokens and not completion_tokens:
         return {}

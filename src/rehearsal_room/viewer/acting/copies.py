@@ -16,7 +16,7 @@ import structlog
 
 from rehearsal_room.harness.bus.mqtt_runs import status_of
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.bus.mqtt_wire import Status
+from rehearsal_room.harness.bus.mqtt_wire import RunStatus
 from rehearsal_room.harness.core.errors import HarnessError
 from rehearsal_room.harness.following.run_copy import open_copy
 
@@ -44,7 +44,11 @@ async def copies_of(url: str, names: Sequence[str]) -> AsyncIterator[list[Path]]
 
 
 async def _copy(
-    settings: MqttSettings, status: Status, folder: Path, *, task_status: anyio.abc.TaskStatus[Any]
+    settings: MqttSettings,
+    status: RunStatus,
+    folder: Path,
+    *,
+    task_status: anyio.abc.TaskStatus[Any],
 ) -> None:
     """Copy one run until it ends or this task is cancelled."""
     is_open = False

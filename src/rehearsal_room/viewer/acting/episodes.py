@@ -24,7 +24,7 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
-from rehearsal_room.harness.policies.human import Exchange, HumanPolicy
+from rehearsal_room.harness.policies.human import HumanExchange, HumanPolicy
 from rehearsal_room.harness.settings.run import Settings, resolve
 from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.harness.setup.run_folder import fresh_folder
@@ -53,13 +53,13 @@ def solution(name: str) -> tuple[Trajectory, list[float], ScenarioSnapshot]:
             return trajectory, times, reader.scenarios()[trajectory.started.scenario_digest]
 
 
-class Play:
+class BrowserPlay:
     """One task that a person plays in the browser."""
 
     def __init__(self, name: str, settings: Settings, folder: Path) -> None:
         self.name, self.folder = name, folder
         self._settings = settings
-        self._exchange: Exchange | None = None
+        self._exchange: HumanExchange | None = None
         self._portal: anyio.from_thread.BlockingPortal | None = None
         self._briefing: Briefing | None = None
         self._began = threading.Event()
@@ -132,7 +132,7 @@ class Play:
 
     def _launch(self, open_judge: OpenJudge | None) -> None:
         settings = self._settings
-        exchange = Exchange(dialect_of(settings.dialect))
+        exchange = HumanExchange(dialect_of(settings.dialect))
         policy = HumanPolicy(exchange, self._surface)
 
         async def finish(pool: Any, meters: Any) -> None:
@@ -148,7 +148,7 @@ class Play:
             progress=False,
         )
 
-    async def _surface(self, exchange: Exchange) -> None:
+    async def _surface(self, exchange: HumanExchange) -> None:
         async with anyio.from_thread.BlockingPortal() as portal:
             self._exchange = exchange
             self._briefing = await exchange.started()
@@ -162,20 +162,20 @@ class Plays:
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:
         self._group = group
-        self._plays: dict[str, Play] = {}
+        self._plays: dict[str, BrowserPlay] = {}
 
     def start(self, source: str, task: str) -> str:
         """Begin to play a task; returns its id. Raises SettingsError."""
         name = f"{source}:{task}"
         settings = human_settings(name)
         folder = fresh_folder(settings).absolute()
-        play = Play(name, settings, folder)
+        play = BrowserPlay(name, settings, folder)
         key = f"{folder.name}-{len(self._plays)}"
         self._plays[key] = play
         self._group.start_soon(play.run, judge_opener(settings))
         return key
 
-    def get(self, name: str) -> Play:
+    def get(self, name: str) -> BrowserPlay:
         """The play of an id. Raises NotHereError."""
         if name not in self._plays:
             raise NotHereError(f"there is no play {name!r} here")

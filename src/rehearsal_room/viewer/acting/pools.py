@@ -85,7 +85,7 @@ class OwnedPool:
                 return orders
 
 
-class Pools:
+class OpenPools:
     """The open pools, one for each way of hosting; those that were used last stay open."""
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:

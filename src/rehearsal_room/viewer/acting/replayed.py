@@ -7,17 +7,17 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.replay.episode import (
-    Difference,
     EpisodeReplay,
     FormatCache,
+    ReplayDifference,
     StateVerifier,
 )
-from rehearsal_room.viewer.acting.pools import Pools
-from rehearsal_room.viewer.acting.scratch import Origin
+from rehearsal_room.viewer.acting.pools import OpenPools
+from rehearsal_room.viewer.acting.scratch import ScratchOrigin
 from rehearsal_room.viewer.reading.plain import plain
 
 
-class Divergence(msgspec.Struct, frozen=True):
+class FirstDivergence(msgspec.Struct, frozen=True):
     """Where a replay first differs from the log."""
 
     what: str  # see harness.replay.episode.DifferenceKind
@@ -27,14 +27,14 @@ class Divergence(msgspec.Struct, frozen=True):
     found: str
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayFindings(msgspec.Struct, frozen=True):
     """What a replay found."""
 
     calls: int  # that were made again
-    divergence: Divergence | None  # None: everything is equal
+    divergence: FirstDivergence | None  # None: everything is equal
 
 
-async def replayed(pools: Pools, origin: Origin) -> Replayed:
+async def replayed(pools: OpenPools, origin: ScratchOrigin) -> ReplayFindings:
     """Replay the episode of an origin. Raises SettingsError where it cannot be replayed."""
     trajectory = _replayable(origin)
     assert trajectory.ended is not None
@@ -45,10 +45,10 @@ async def replayed(pools: Pools, origin: Origin) -> Replayed:
     ):
         replay = EpisodeReplay(trajectory, pool.hosted(origin.scenario), env, formats)
         difference = await replay.compare(trajectory.ended, StateVerifier())
-    return Replayed(replay.num_calls, None if difference is None else _shown(difference))
+    return ReplayFindings(replay.num_calls, None if difference is None else _shown(difference))
 
 
-def _replayable(origin: Origin) -> Trajectory:
+def _replayable(origin: ScratchOrigin) -> Trajectory:
     trajectory, scenario = origin.trajectory, origin.scenario
     assert trajectory is not None
     if trajectory.ended is None:
@@ -60,8 +60,8 @@ def _replayable(origin: Origin) -> Trajectory:
     return trajectory
 
 
-def _shown(difference: Difference) -> Divergence:
-    return Divergence(
+def _shown(difference: ReplayDifference) -> FirstDivergence:
+    return FirstDivergence(
         difference.what,
         difference.step,
         difference.call_index,

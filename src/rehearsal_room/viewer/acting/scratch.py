@@ -43,7 +43,7 @@ from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.judge.verdicts.factory import open_judge
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.format import Scenario
-from rehearsal_room.viewer.acting.pools import Pools
+from rehearsal_room.viewer.acting.pools import OpenPools
 from rehearsal_room.viewer.reading.episode import changes_of, result_of, tools_of
 from rehearsal_room.viewer.reading.open_runs import NotHereError
 from rehearsal_room.viewer.reading.plain import plain
@@ -53,7 +53,7 @@ _IDLE_S = 30 * 60.0
 _log = structlog.get_logger(__name__)
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ScratchOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a scratch world begins."""
 
     settings: Settings
@@ -70,7 +70,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Scratch:
     """One scratch world."""
 
-    def __init__(self, origin: Origin, env: Env, states: States) -> None:
+    def __init__(self, origin: ScratchOrigin, env: Env, states: States) -> None:
         self.id = secrets.token_urlsafe(9)
         self.origin = origin
         self.states = states
@@ -120,7 +120,7 @@ class Scratch:
         }
 
     def trajectory(self, answer: str) -> Trajectory:
-        """The kept turns, the calls and an answer as an episode that is over."""
+        """The resumed turns, the calls and an answer as an episode that is over."""
         steps = (*self.kept, *self.steps, StepTaken(Reply(answer), Answer(answer)))
         ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), self._env.state())
         return Trajectory(f"scratch-{self.id}", 1, self._started(), steps, ended)
@@ -195,11 +195,11 @@ class Scratch:
 class Scratches:
     """The open scratch worlds, by their ids."""
 
-    def __init__(self, group: anyio.abc.TaskGroup, pools: Pools) -> None:
+    def __init__(self, group: anyio.abc.TaskGroup, pools: OpenPools) -> None:
         self._group, self._pools = group, pools
         self._open: dict[str, Scratch] = {}
 
-    async def open(self, origin: Origin) -> Scratch:
+    async def open(self, origin: ScratchOrigin) -> Scratch:
         """Open a world; one that was idle for long, or the oldest of too many, is closed. Raises
         SettingsError, PoolError and LogError."""
         self._close_some()
@@ -234,7 +234,7 @@ class Scratches:
             if len(by_age) - number >= MOST or now - one.used_at > _IDLE_S:
                 self.close(one.id)
 
-    async def _hold(self, origin: Origin, *, task_status: anyio.abc.TaskStatus[Any]) -> None:
+    async def _hold(self, origin: ScratchOrigin, *, task_status: anyio.abc.TaskStatus[Any]) -> None:
         is_open = False
         try:
             async with _leased(self._pools, origin) as scratch:
@@ -253,7 +253,7 @@ class Scratches:
 
 
 @asynccontextmanager
-async def _leased(pools: Pools, origin: Origin) -> AsyncIterator[Scratch]:
+async def _leased(pools: OpenPools, origin: ScratchOrigin) -> AsyncIterator[Scratch]:
     scenario = origin.scenario
     task = scenario.task(origin.task) if origin.task else None
     async with pools.open(origin.settings, scenario) as pool, pool.lease(scenario, task) as env:
@@ -261,7 +261,7 @@ async def _leased(pools: Pools, origin: Origin) -> AsyncIterator[Scratch]:
         yield Scratch(origin, env, pool.hosted(scenario))
 
 
-async def _bring(env: Env, origin: Origin) -> None:
+async def _bring(env: Env, origin: ScratchOrigin) -> None:
     """Bring a fresh world to the turn where it begins. Raises SettingsError."""
     logged = origin.trajectory
     if logged is None:

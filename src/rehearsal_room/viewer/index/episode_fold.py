@@ -9,11 +9,11 @@ from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
 from rehearsal_room.viewer.index.facts import (
     NO_USAGE,
     Ended,
-    Judged,
+    JudgedFact,
     Started,
-    Step,
-    Summary,
-    Usage,
+    StepFact,
+    SummaryFact,
+    UsageFact,
     findings_of,
 )
 from rehearsal_room.viewer.index.moments import CALLS_S, POLICY_S, STEPS, WAITED_S, Moments
@@ -113,7 +113,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
         sets = map(ids.__getitem__, values[_NAMES])
         return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -1])
 
-    def add_turns(self, steps: list[tuple[float, Step]], moments: Moments) -> None:
+    def add_turns(self, steps: list[tuple[float, StepFact]], moments: Moments) -> None:
         """Add turns that follow each other, with their times. Nearly all of a log is turns, so sums
         are taken in variables: an attribute costs twice as much."""
         words, arguments = self.words, []
@@ -125,7 +125,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
             calls, results = decision.calls, step.results
             counts = moments[int(at * MOMENTS_PER_SECOND)]
             counts[STEPS] += 1
-            if turns >= kept:  # the seconds of a kept turn passed in another episode
+            if turns >= kept:  # the seconds of a resumed turn passed in another episode
                 counts[POLICY_S] += step.policy_s
                 counts[CALLS_S] += step.calls_s
                 waited = at - last_at - step.policy_s - step.calls_s - step.user_s
@@ -168,7 +168,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
         self.policy_s, self.calls_s = policy_s, calls_s
         self.tools, self.changed, self.end_digest = tools, changed, end_digest
 
-    def add_summary(self, summary: Summary) -> None:
+    def add_summary(self, summary: SummaryFact) -> None:
         """Add a summary of earlier turns."""
         self.words.append(summary.reply.text)
         self._add_usage(summary.reply.usage)
@@ -187,7 +187,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
         if ended.error:
             self.words.append(ended.error)
 
-    def judge_by(self, judged: Judged) -> None:
+    def judge_by(self, judged: JudgedFact) -> None:
         """Add a verdict, which replaces the one before."""
         self.judge, self.label, self.reward = judged.judge, judged.label, judged.reward
         self.unjudged = judged.unjudged or ""
@@ -215,7 +215,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
             text = text.encode("utf-8", "replace").decode()  # without lone surrogates
         return text
 
-    def _add_usage(self, usage: Usage) -> None:
+    def _add_usage(self, usage: UsageFact) -> None:
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
         self.completion_tokens += usage.completion_tokens

@@ -12,36 +12,36 @@ from rehearsal_room.harness.core.events import ForkedFrom
 from rehearsal_room.scenarios.checks import Finding
 
 
-class Call(msgspec.Struct, gc=False):
+class ToolCallFact(msgspec.Struct, gc=False):
     """A call of the agent or of a user."""
 
     name: str
     arguments: Any = None
 
 
-class Change(msgspec.Struct, gc=False):
+class ChangeFact(msgspec.Struct, gc=False):
     """A changed row."""
 
     table: str
 
 
-class Result(msgspec.Struct, gc=False):
+class ResultFact(msgspec.Struct, gc=False):
     """The result of a call."""
 
     text: str = ""
     error: str | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ChangeFact, ...] = ()
     digest: str = ""
 
 
-class Decision(msgspec.Struct, gc=False):
+class DecisionFact(msgspec.Struct, gc=False):
     """How the reply was read: one of three decisions, which share no field."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCallFact, ...] = ()
     reason: str | None = None  # of a format error
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
+class UsageFact(msgspec.Struct, frozen=True, gc=False):
     """Counts of tokens."""
 
     prompt_tokens: int = 0
@@ -49,41 +49,41 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int = 0
 
 
-NO_USAGE = Usage()  # of every reply that logged none
+NO_USAGE = UsageFact()  # of every reply that logged none
 
 
-class Reply(msgspec.Struct, gc=False):
+class ReplyFact(msgspec.Struct, gc=False):
     """The policy's answer."""
 
     text: str = ""
-    usage: Usage = NO_USAGE
+    usage: UsageFact = NO_USAGE
     weights: str = ""
 
 
-class User(msgspec.Struct, gc=False):
+class UserFact(msgspec.Struct, gc=False):
     """The user's part of a turn."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
-    results: tuple[Result, ...] = ()
+    calls: tuple[ToolCallFact, ...] = ()
+    results: tuple[ResultFact, ...] = ()
 
 
-class Step(msgspec.Struct, gc=False):
+class StepFact(msgspec.Struct, gc=False):
     """A turn."""
 
-    reply: Reply
-    decision: Decision
-    results: tuple[Result, ...] = ()
+    reply: ReplyFact
+    decision: DecisionFact
+    results: tuple[ResultFact, ...] = ()
     policy_s: float = 0.0
     calls_s: float = 0.0
-    user: User | None = None
+    user: UserFact | None = None
     user_s: float = 0.0
 
 
-class Summary(msgspec.Struct, gc=False):
+class SummaryFact(msgspec.Struct, gc=False):
     """A summary of earlier turns."""
 
-    reply: Reply
+    reply: ReplyFact
     policy_s: float = 0.0
 
 
@@ -125,7 +125,7 @@ class Judgement(msgspec.Struct, gc=False):
     cost_usd: float | None = 0.0
 
 
-class Judged(msgspec.Struct, gc=False):
+class JudgedFact(msgspec.Struct, gc=False):
     """A verdict."""
 
     judge: str
@@ -137,9 +137,9 @@ class Judged(msgspec.Struct, gc=False):
     judgements: tuple[Judgement, ...] = ()
 
 
-step_of = msgspec.msgpack.Decoder(Step).decode
-summary_of = msgspec.msgpack.Decoder(Summary).decode
+step_of = msgspec.msgpack.Decoder(StepFact).decode
+summary_of = msgspec.msgpack.Decoder(SummaryFact).decode
 started_of = msgspec.msgpack.Decoder(Started).decode
 ended_of = msgspec.msgpack.Decoder(Ended).decode
-judged_of = msgspec.msgpack.Decoder(Judged).decode
+judged_of = msgspec.msgpack.Decoder(JudgedFact).decode
 findings_of = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode

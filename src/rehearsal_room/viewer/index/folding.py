@@ -58,7 +58,7 @@ class Folding:
     def _add_to_one(self, records: list[StoredRecord]) -> None:
         """Add records of one episode."""
         page, fold = self._page, self._known.get(records[0][1])
-        turns: list[tuple[float, facts.Step]] = []  # those that are not in `fold` yet
+        turns: list[tuple[float, facts.StepFact]] = []  # those that are not in `fold` yet
         position = 0
         try:
             for record in records:

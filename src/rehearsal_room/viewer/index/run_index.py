@@ -96,7 +96,7 @@ class RunIndex:
         return num_records, last
 
     def rows(self, sql: str, *params: Any) -> list[Any]:
-        """Return the rows that a query gives. Raises LogError."""
+        """The rows that a query gives. Raises LogError."""
         with self._reading_lock:
             try:
                 return self._views.execute(sql, params).fetchall()

@@ -8,11 +8,11 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.outcomes import read_outcomes
 from rehearsal_room.viewer.index.run_index import RunIndex
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.plain import built
 
 _MAX_EPISODES = 16  # of a task that are named
-Tasks = dict[tuple[str, str], "TaskScore"]
+TaskScores = dict[tuple[str, str], "TaskScore"]
 
 
 class TaskScore(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class TaskPair(msgspec.Struct, frozen=True):
     episodes_b: list[str]
 
 
-def compared(first: OpenRun, second: OpenRun) -> dict[str, Any]:
+def compared(first: ShownRun, second: ShownRun) -> dict[str, Any]:
     """The comparison, as `rehearse compare --json` has it, with rows. Raises SettingsError."""
     found = compare(read_outcomes(first.log_folder), read_outcomes(second.log_folder))
     if found is None:
@@ -62,7 +62,7 @@ def task_pairs(first: RunIndex, second: RunIndex) -> list[TaskPair]:
     return rows
 
 
-def _tasks(index: RunIndex) -> Tasks:
+def _tasks(index: RunIndex) -> TaskScores:
     rows = index.rows(
         "SELECT scenario, task, count(*), coalesce(sum(label = 'completed'), 0),"
         " sum(label = 'completed') * 1.0 / count(nullif(label, 'environment_error'))"

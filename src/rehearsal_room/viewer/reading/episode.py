@@ -18,7 +18,7 @@ from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.viewer.reading.lines import EpisodeLine
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine
 from rehearsal_room.viewer.reading.plain import built, plain
 from rehearsal_room.viewer.reading.result_rows import rows_of
 
@@ -27,7 +27,7 @@ TextOf = Callable[[Sequence[int]], str]  # of token ids
 
 
 def episode_page(
-    line: EpisodeLine | None,
+    line: EpisodeTableLine | None,
     trajectory: Trajectory,
     times: Mapping[int, float],
     world: ScenarioSnapshot | None,

@@ -7,7 +7,7 @@ import msgspec
 
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.filters import Query, order_of, where_of
-from rehearsal_room.viewer.reading.lines import LINE_COLUMNS, EpisodeLine, episode_line
+from rehearsal_room.viewer.reading.lines import LINE_COLUMNS, EpisodeTableLine, episode_line
 from rehearsal_room.viewer.reading.open_runs import NotHereError
 
 MAX_ROWS = 1_000
@@ -17,10 +17,10 @@ class EpisodeTable(msgspec.Struct, frozen=True):
     """Some of the episodes that a filter finds."""
 
     total: int
-    rows: list[EpisodeLine]
+    rows: list[EpisodeTableLine]
 
 
-class Cell(msgspec.Struct, frozen=True):
+class GridCell(msgspec.Struct, frozen=True):
     """An episode in the grid."""
 
     episode: str
@@ -44,7 +44,7 @@ class Grid(msgspec.Struct, frozen=True):
 
     tasks: list[GridTask]
     members: int
-    cells: list[list[Cell | None]]
+    cells: list[list[GridCell | None]]
 
 
 def episode_table(index: RunIndex, query: Query) -> EpisodeTable:
@@ -58,7 +58,7 @@ def episode_table(index: RunIndex, query: Query) -> EpisodeTable:
     return EpisodeTable(total, lines_of(index, numbers))
 
 
-def lines_of(index: RunIndex, numbers: Sequence[int]) -> list[EpisodeLine]:
+def lines_of(index: RunIndex, numbers: Sequence[int]) -> list[EpisodeTableLine]:
     """The lines of episodes by their numbers, in this order."""
     marks = ", ".join("?" * len(numbers))
     rows = index.rows(f"SELECT {LINE_COLUMNS} FROM episodes WHERE number IN ({marks})", *numbers)
@@ -67,7 +67,7 @@ def lines_of(index: RunIndex, numbers: Sequence[int]) -> list[EpisodeLine]:
     return [found[number] for number in numbers if number in found]
 
 
-def line_of(index: RunIndex, episode: str) -> EpisodeLine:
+def line_of(index: RunIndex, episode: str) -> EpisodeTableLine:
     """The line of an episode. Raises NotHereError where the run does not have it."""
     rows = index.rows(f"SELECT {LINE_COLUMNS} FROM episodes WHERE episode = ?", episode)
     if not rows:
@@ -75,7 +75,7 @@ def line_of(index: RunIndex, episode: str) -> EpisodeLine:
     return episode_line(rows[0], names_of(index))
 
 
-def group_lines(index: RunIndex, group: str) -> list[EpisodeLine]:
+def group_lines(index: RunIndex, group: str) -> list[EpisodeTableLine]:
     """The members of a group. Raises NotHereError where the run does not have it."""
     sql = "SELECT number FROM episodes WHERE grp = ? ORDER BY member, number"
     numbers = [number for (number,) in index.rows(sql, group)]
@@ -90,9 +90,9 @@ def grid(index: RunIndex) -> Grid:
         "SELECT scenario, task, grp, member, episode, label, reward, ending, end_digest"
         " FROM episodes ORDER BY scenario, task, grp, member"
     )
-    tasks: dict[tuple[str, str, str], dict[int, Cell]] = {}
+    tasks: dict[tuple[str, str, str], dict[int, GridCell]] = {}
     for scenario, task, group, member, episode, label, reward, ending, digest in rows:
-        cell = Cell(episode, label, reward, ending, digest, group)
+        cell = GridCell(episode, label, reward, ending, digest, group)
         tasks.setdefault((scenario, task, group), {})[member] = cell
     members = 1 + max((member for found in tasks.values() for member in found), default=-1)
     return Grid(

@@ -8,13 +8,13 @@ import msgspec
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.viewer.index.tables import COLUMNS
-from rehearsal_room.viewer.reading.open_runs import Kind, OpenRun
+from rehearsal_room.viewer.reading.open_runs import RunKind, ShownRun
 from rehearsal_room.viewer.reading.shares import completed_share
 
 LINE_COLUMNS = ", ".join(COLUMNS)
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenTotals(msgspec.Struct, frozen=True):
     """Tokens of the policy's model."""
 
     prompt: int = 0
@@ -28,7 +28,7 @@ class RunLine(msgspec.Struct, frozen=True):
     id: str
     name: str
     folder: str
-    kind: Kind
+    kind: RunKind
     status: str  # live, finished, cut off; empty: it cannot be read
     scenarios: Sequence[str] = ()
     policy: str = ""
@@ -46,13 +46,13 @@ class RunLine(msgspec.Struct, frozen=True):
     completed: Interval[float] | None = None
     mean_reward: float | None = None
     cost_usd: float | None = None  # of judging; None: no model was asked, or a price is unknown
-    tokens: Tokens = Tokens()
+    tokens: TokenTotals = TokenTotals()
     steps: int = 0
     folded: float = 1.0  # share of the log that is in the index
     error: str | None = None  # why the run cannot be read
 
 
-class EpisodeLine(msgspec.Struct, frozen=True):
+class EpisodeTableLine(msgspec.Struct, frozen=True):
     """An episode in the table of episodes."""
 
     episode: str
@@ -75,7 +75,7 @@ class EpisodeLine(msgspec.Struct, frozen=True):
     seconds: float
     policy_s: float
     calls_s: float
-    tokens: Tokens
+    tokens: TokenTotals
     cost_usd: float | None
     tags: Sequence[str]
     judge: str | None
@@ -89,12 +89,12 @@ class EpisodeLine(msgspec.Struct, frozen=True):
     kept: int
 
 
-def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> EpisodeLine:
+def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> EpisodeTableLine:
     """The line of a row of the index, with the sets of names by their ids."""
     one = dict(zip(COLUMNS, row, strict=True))
     forked = one["forked_from"]
     is_over = one["ending"] is not None
-    return EpisodeLine(
+    return EpisodeTableLine(
         episode=one["episode"],
         attempt=one["attempt"],
         scenario=one["scenario"],
@@ -115,7 +115,7 @@ def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> Epis
         seconds=one["seconds"] if is_over else one["last_at"] - one["started_at"],
         policy_s=one["policy_s"],
         calls_s=one["calls_s"],
-        tokens=Tokens(one["prompt_tokens"], one["cached_tokens"], one["completion_tokens"]),
+        tokens=TokenTotals(one["prompt_tokens"], one["cached_tokens"], one["completion_tokens"]),
         cost_usd=one["cost_usd"],
         tags=names[one["tags"]],
         judge=one["judge"],
@@ -138,7 +138,7 @@ _BY_TASK = """SELECT scenario, task, sum(label = 'completed'), count(*) FROM epi
     WHERE label IS NOT NULL AND label <> 'environment_error' GROUP BY scenario, task"""
 
 
-def run_line(run: OpenRun) -> RunLine:
+def run_line(run: ShownRun) -> RunLine:
     """The line of a run, from what is folded so far; one with an error where it cannot be read."""
     try:
         return _run_line(run)
@@ -152,7 +152,7 @@ def run_line(run: OpenRun) -> RunLine:
         )
 
 
-def _run_line(run: OpenRun) -> RunLine:
+def _run_line(run: ShownRun) -> RunLine:
     index = run.index()
     ((total, *sums),) = index.rows(_TOTALS)
     ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
@@ -187,7 +187,7 @@ def _run_line(run: OpenRun) -> RunLine:
         completed=completed_share({(s, t): (hits, n) for s, t, hits, n in index.rows(_BY_TASK)}),
         mean_reward=reward,
         cost_usd=cost if requests and not unpriced else None,
-        tokens=Tokens(prompt, cached, completion),
+        tokens=TokenTotals(prompt, cached, completion),
         steps=steps,
         folded=1.0 if not length else min(1.0, index.position / length),
     )

@@ -6,10 +6,10 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.viewer.reading.episode import episode_page
 from rehearsal_room.viewer.reading.episode_rows import line_of
-from rehearsal_room.viewer.reading.open_runs import NotHereError, OpenRun
+from rehearsal_room.viewer.reading.open_runs import NotHereError, ShownRun
 
 
-def logged_episode(run: OpenRun, episode: str) -> tuple[Trajectory, ScenarioSnapshot | None]:
+def logged_episode(run: ShownRun, episode: str) -> tuple[Trajectory, ScenarioSnapshot | None]:
     """An episode of a log, and its scenario (None: the log does not have it). Raises LogError and
     NotHereError."""
     with run.reading() as reader:
@@ -19,7 +19,7 @@ def logged_episode(run: OpenRun, episode: str) -> tuple[Trajectory, ScenarioSnap
     return trajectory, run.snapshots().get(trajectory.started.scenario_digest)
 
 
-def read_episode(run: OpenRun, episode: str) -> dict[str, Any]:
+def read_episode(run: ShownRun, episode: str) -> dict[str, Any]:
     """An episode as its page shows it. Raises HarnessError."""
     trajectory, world = logged_episode(run, episode)
     with run.reading() as reader:

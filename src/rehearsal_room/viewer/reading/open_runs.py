@@ -21,7 +21,7 @@ from rehearsal_room.viewer.index.run_index import RunIndex, index_path
 from rehearsal_room.viewer.reading.token_texts import TextOf, token_reader
 
 TRAINING_FILE = "train.toml"
-Kind = Literal["run", "training"]
+RunKind = Literal["run", "training"]
 _LATELY_S = 15.0
 
 
@@ -35,14 +35,14 @@ class _Report(msgspec.Struct):
     episodes: int
 
 
-class OpenRun:
+class ShownRun:
     """One run folder or training folder. Its log is opened when it is first asked for; threads may
     use it at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.id = run_id(folder)
-        self.kind: Kind = "training" if (folder / TRAINING_FILE).exists() else "run"
+        self.kind: RunKind = "training" if (folder / TRAINING_FILE).exists() else "run"
         self._lock = RLock()
         self._stack = ExitStack()
         self._reader: LogReader | None = None
@@ -135,26 +135,26 @@ class OpenRun:
             self._reader = self._index = None
 
 
-class Runs:
+class ShownRuns:
     """The runs by their ids. `base` is a folder whose runs are shown, too, as they come."""
 
     def __init__(self, folders: Sequence[Path], base: Path | None = None) -> None:
         self._base = base
-        self._runs: dict[str, OpenRun] = {}
+        self._runs: dict[str, ShownRun] = {}
         self._lock = RLock()
         for folder in folders:
             self.add(folder)
 
-    def add(self, folder: Path) -> OpenRun:
+    def add(self, folder: Path) -> ShownRun:
         """Show a folder; returns its run."""
         with self._lock:
             run = self._runs.get(run_id(folder))
             if run is None:
-                run = OpenRun(folder)
+                run = ShownRun(folder)
                 self._runs[run.id] = run
             return run
 
-    def all(self) -> list[OpenRun]:
+    def all(self) -> list[ShownRun]:
         """All runs, those of the base folder after the named ones."""
         with self._lock:
             if self._base is not None:
@@ -162,7 +162,7 @@ class Runs:
                     self.add(folder)
             return list(self._runs.values())
 
-    def get(self, run: str) -> OpenRun:
+    def get(self, run: str) -> ShownRun:
         """The run of an id. Raises NotHereError."""
         with self._lock:
             if run not in self._runs and self._base is not None:
@@ -221,7 +221,7 @@ def checked(folders: Iterable[Path]) -> list[Path]:
     return found
 
 
-def check_readable(runs: Sequence[OpenRun]) -> None:
+def check_readable(runs: Sequence[ShownRun]) -> None:
     """Raise the error of the first run where none of them can be read."""
     faults: list[HarnessError] = []
     for run in runs:

@@ -8,7 +8,7 @@ _LARGEST = 2**53  # integers up to here are exact in JavaScript
 
 
 def plain(value: Any) -> Any:
-    """Return builtin data with bytes as "0x…" and integers beyond 2**53 as their digits.
+    """Builtin data with bytes as "0x…" and integers beyond 2**53 as their digits.
 
     Example: {"id": 2**60, "blob": b"\\x01"} -> {"id": "1152921504606846976", "blob": "0x01"}
     """

@@ -15,13 +15,13 @@ from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.index.tables import MOMENTS_PER_SECOND
 from rehearsal_room.viewer.reading.episode_rows import names_of
 from rehearsal_room.viewer.reading.lines import RunLine, run_line
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.plain import built
 
 _BUCKETS = 300
 
 
-class Example(msgspec.Struct, frozen=True):
+class ErrorExample(msgspec.Struct, frozen=True):
     """An episode, and the turn of its first error."""
 
     episode: str
@@ -33,7 +33,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     cause: str
     n: int
-    example: Example
+    example: ErrorExample
 
 
 class Curves(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class RunPage(msgspec.Struct, frozen=True):
     forked_from: str | None
 
 
-def run_page(run: OpenRun) -> RunPage:
+def run_page(run: ShownRun) -> RunPage:
     """The page, from what is folded so far. Raises LogError and SettingsError."""
     index = run.index()
     settings = run.settings()
@@ -123,11 +123,11 @@ def _counts(index: RunIndex, what: str) -> dict[str, int]:
 
 def _having(index: RunIndex, names: Mapping[int, Sequence[str]], column: str) -> list[Cause]:
     """How many episodes have each name of a set, the most frequent first."""
-    found: dict[str, tuple[int, Example]] = {}
+    found: dict[str, tuple[int, ErrorExample]] = {}
     sql = f"SELECT {column}, count(*), min(episode), first_error_turn FROM episodes GROUP BY 1"
     for number, count, *example in index.rows(sql):
         for cause in names[number]:
-            before, first = found.get(cause, (0, Example(*example)))
+            before, first = found.get(cause, (0, ErrorExample(*example)))
             found[cause] = before + count, first
     causes = [Cause(cause, *counted) for cause, counted in found.items()]
     return sorted(causes, key=lambda one: (-one.n, one.cause))

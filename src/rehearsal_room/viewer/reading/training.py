@@ -14,7 +14,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.scenarios.files import read_toml
 from rehearsal_room.viewer.index.run_index import RunIndex
-from rehearsal_room.viewer.reading.open_runs import OpenRun, run_id
+from rehearsal_room.viewer.reading.open_runs import ShownRun, run_id
 from rehearsal_room.viewer.reading.plain import plain
 
 _METRICS, _EVALUATIONS, _VERSIONS = "metrics.jsonl", "evaluations", "versions"
@@ -77,7 +77,7 @@ class BatchSample(msgspec.Struct, frozen=True):
     weights: str  # the version that sampled it
 
 
-def training(run: OpenRun, add: Callable[[Path], Any]) -> dict[str, Any]:
+def training(run: ShownRun, add: Callable[[Path], Any]) -> dict[str, Any]:
     """The curves of a training run, its evaluations and weights. `add` makes an evaluation's run
     known. Raises SettingsError for a folder that is not a training run's."""
     folder = run.folder
@@ -98,7 +98,7 @@ def training(run: OpenRun, add: Callable[[Path], Any]) -> dict[str, Any]:
     }
 
 
-def batch(run: OpenRun, step: int) -> dict[str, Any]:
+def batch(run: ShownRun, step: int) -> dict[str, Any]:
     """The episodes of a batch, with their advantages. Batch k takes the groups k * size to
     (k + 1) * size - 1 of the plan (learner.data.batch_queue); step 1 trains batch 0."""
     settings = _settings(run.folder)
@@ -219,7 +219,7 @@ def _weights(folder: Path) -> list[Weights]:
     return sorted(found, key=lambda one: (one.step or 0, one.version))
 
 
-def _sampled(run: OpenRun) -> list[dict[str, Any]]:
+def _sampled(run: ShownRun) -> list[dict[str, Any]]:
     """The versions that played the rollouts, with their episodes; none without rollouts."""
     try:
         index: RunIndex = run.index()

@@ -16,7 +16,7 @@ from rehearsal_room.viewer.acting.catalogue import tasks_of
 from rehearsal_room.viewer.acting.episodes import solution
 from rehearsal_room.viewer.acting.gate import gate_failures
 from rehearsal_room.viewer.acting.replayed import replayed
-from rehearsal_room.viewer.acting.scratch import Origin, Scratch
+from rehearsal_room.viewer.acting.scratch import Scratch, ScratchOrigin
 from rehearsal_room.viewer.reading.episode import episode_page, tools_of, verdict_of
 from rehearsal_room.viewer.reading.logged_episodes import logged_episode
 from rehearsal_room.viewer.reading.open_runs import NotHereError
@@ -227,7 +227,7 @@ class ActingRoutes:
     def _get(self, request: Request) -> Scratch:
         return self._viewer.scratches.get(request.path_params["id"])
 
-    async def _fork(self, asked: ScratchRequest) -> Origin:
+    async def _fork(self, asked: ScratchRequest) -> ScratchOrigin:
         run = await self._viewer.run_of(asked.run)
         folder = run.log_folder
         trajectory, snapshot = await in_thread(logged_episode, run, asked.episode)
@@ -238,7 +238,7 @@ class ActingRoutes:
             return found, run_settings(folder)
 
         scenario, settings = await in_thread(package)
-        return Origin(
+        return ScratchOrigin(
             settings=settings,
             scenario=scenario,
             source=str(scenario.path),
@@ -250,14 +250,14 @@ class ActingRoutes:
             snapshot=snapshot,
         )
 
-    async def _begin(self, asked: ScratchRequest) -> Origin:
+    async def _begin(self, asked: ScratchRequest) -> ScratchOrigin:
         catalogue = self._viewer.catalogue
         scenario = await in_thread(catalogue.find, asked.scenario)
         task = asked.task or ""
         if task:
             scenario.task(task)
         source = catalogue.source(asked.scenario)
-        return Origin(settings=Settings(), scenario=scenario, source=source, task=task)
+        return ScratchOrigin(settings=Settings(), scenario=scenario, source=source, task=task)
 
     async def _result(self, folder: Any) -> dict[str, Any] | None:
         """The line of the episode that a person has played."""

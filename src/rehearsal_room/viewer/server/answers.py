@@ -12,14 +12,14 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.viewer.reading.open_runs import NotHereError
-from rehearsal_room.viewer.worlds.world_tables import Only
+from rehearsal_room.viewer.worlds.world_tables import ShownMoment
 
-Handler = Callable[[Request], Awaitable[Any]]
+PageHandler = Callable[[Request], Awaitable[Any]]
 _encoder = msgspec.json.Encoder()
 _log = structlog.get_logger(__name__)
 
 
-def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def answering(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
     """A handler whose result is sent as JSON; a Response is sent as it is."""
 
     async def answer(request: Request) -> Response:
@@ -68,7 +68,7 @@ def number_of(request: Request, name: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default
 
 
-def only_of(request: Request) -> Only:
+def only_of(request: Request) -> ShownMoment:
     """The parameter `only`. Raises SettingsError."""
     text = request.query_params.get("only", "all")
     match text:

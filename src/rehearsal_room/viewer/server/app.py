@@ -15,13 +15,13 @@ from rehearsal_room.viewer.server.events import EventRoutes
 from rehearsal_room.viewer.server.judge_routes import JudgeRoutes
 from rehearsal_room.viewer.server.page import page_routes
 from rehearsal_room.viewer.server.run_routes import RunRoutes
-from rehearsal_room.viewer.server.security import App, Guard
+from rehearsal_room.viewer.server.security import AsgiApp, Guard
 from rehearsal_room.viewer.server.updates import POLL_S
 from rehearsal_room.viewer.server.viewer import Viewer
 from rehearsal_room.viewer.server.world_routes import WorldRoutes
 
 
-def viewer_app(viewer: Viewer, *, token: str, port: int) -> App:
+def viewer_app(viewer: Viewer, *, token: str, port: int) -> AsgiApp:
     """The application, which answers requests with this token and for this port."""
     routes = [
         *page_routes(),

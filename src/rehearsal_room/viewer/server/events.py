@@ -9,8 +9,8 @@ from starlette.routing import Route
 
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.episode_rows import lines_of
-from rehearsal_room.viewer.reading.lines import EpisodeLine, run_line
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine, run_line
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.server.answers import answering
 from rehearsal_room.viewer.server.viewer import Viewer, in_thread
 
@@ -33,7 +33,7 @@ class EventRoutes:
         run = await self._viewer.run_of(request.path_params["run"])
         return StreamingResponse(self._stream(run), media_type="text/event-stream")
 
-    async def _stream(self, run: OpenRun) -> AsyncIterator[bytes]:
+    async def _stream(self, run: ShownRun) -> AsyncIterator[bytes]:
         viewer = self._viewer
         position = -1  # the first event has no rows: the page reads them itself
         async with viewer.updates.watching(run):
@@ -50,7 +50,7 @@ class EventRoutes:
                 yield await in_thread(self._folded, run, position, index.position)
         yield _event("finished", {})
 
-    def _folded(self, run: OpenRun, before: int, position: int) -> bytes:
+    def _folded(self, run: ShownRun, before: int, position: int) -> bytes:
         line = run_line(run)
         rows, more = _changed(run.index(), before) if before >= 0 else ([], False)
         return _event(
@@ -68,7 +68,7 @@ class EventRoutes:
         )
 
 
-def _changed(index: RunIndex, position: int) -> tuple[list[EpisodeLine], bool]:
+def _changed(index: RunIndex, position: int) -> tuple[list[EpisodeTableLine], bool]:
     """The episodes that have records after a position, the latest first."""
     sql = "SELECT number FROM episodes WHERE position > ? ORDER BY position DESC LIMIT ?"
     numbers = [number for (number,) in index.rows(sql, position, _MAX_ROWS + 1)]

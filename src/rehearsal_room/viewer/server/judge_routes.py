@@ -12,7 +12,7 @@ from rehearsal_room.judge.verdicts.disagreements import queue, ranked
 from rehearsal_room.viewer.acting.labels import add_label, labeller, labels_in
 from rehearsal_room.viewer.reading.evidence import evidence_of
 from rehearsal_room.viewer.reading.logged_episodes import logged_episode
-from rehearsal_room.viewer.reading.open_runs import NotHereError, OpenRun
+from rehearsal_room.viewer.reading.open_runs import NotHereError, ShownRun
 from rehearsal_room.viewer.reading.plain import built, plain
 from rehearsal_room.viewer.reading.training import batch, training
 from rehearsal_room.viewer.server.answers import answering, body_of, number_of
@@ -73,7 +73,7 @@ class JudgeRoutes:
         run = await self._viewer.run_of(request.path_params["run"])
         return await in_thread(batch, run, max(1, number_of(request, "step", 1)))
 
-    def _queue(self, run: OpenRun) -> dict[str, Any]:
+    def _queue(self, run: ShownRun) -> dict[str, Any]:
         """Contested verdicts first, then episodes that no judge could judge."""
         index = run.index()
         contested = index.rows(
@@ -106,13 +106,13 @@ class JudgeRoutes:
             item["evidence"] = self._evidence(run, item["episode"])
         return {"labeller": labeller(), "items": found[:_MAX_ITEMS]}
 
-    def _evidence(self, run: OpenRun, episode: str) -> list[Mapping[str, str]]:
+    def _evidence(self, run: ShownRun, episode: str) -> list[Mapping[str, str]]:
         trajectory, world = logged_episode(run, episode)
         if world is None:
             return []
         return [plain(one) for one in evidence_of(trajectory, world)]
 
-    def _add(self, run: OpenRun, asked: LabelRequest) -> None:
+    def _add(self, run: ShownRun, asked: LabelRequest) -> None:
         trajectory, _ = logged_episode(run, asked.episode)
         if trajectory.ended is None:
             raise NotHereError(f"episode {asked.episode!r} is not over, so it has no label yet")

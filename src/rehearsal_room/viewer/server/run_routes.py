@@ -8,7 +8,7 @@ from rehearsal_room.judge.failures.reading import diagnose_one
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
 from rehearsal_room.viewer.reading.lines import RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.run_page import run_page
 from rehearsal_room.viewer.server.answers import answering, query_of
 from rehearsal_room.viewer.server.viewer import Viewer, in_thread
@@ -40,7 +40,7 @@ class RunRoutes:
         runs = await in_thread(viewer.runs.all)
         lines: dict[str, RunLine] = {}
 
-        async def fold(run: OpenRun) -> None:
+        async def fold(run: ShownRun) -> None:
             try:
                 await viewer.updates.look(run, wait_s=_LIST_WAIT_S)
             except Exception:

@@ -18,7 +18,7 @@ import msgspec
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -37,7 +37,7 @@ MAX_BODY = 2**20  # bytes
 class Guard:
     """Lets requests pass that have the right host and token, and adds the headers."""
 
-    def __init__(self, app: App, *, token: str, port: int) -> None:
+    def __init__(self, app: AsgiApp, *, token: str, port: int) -> None:
         self._app = app
         self._token = token.encode()
         self._hosts = {f"127.0.0.1:{port}".encode(), f"localhost:{port}".encode()}

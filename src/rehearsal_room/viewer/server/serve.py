@@ -16,9 +16,9 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.copies import copies_of
 from rehearsal_room.viewer.acting.episodes import Plays
-from rehearsal_room.viewer.acting.pools import Pools
+from rehearsal_room.viewer.acting.pools import OpenPools
 from rehearsal_room.viewer.acting.scratch import Scratches
-from rehearsal_room.viewer.reading.open_runs import Runs
+from rehearsal_room.viewer.reading.open_runs import ShownRuns
 from rehearsal_room.viewer.server.app import viewer_app
 from rehearsal_room.viewer.server.updates import open_updates
 from rehearsal_room.viewer.server.viewer import Viewer
@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 _DRAIN_S = 1.0
 
 
-class ServeSettings(msgspec.Struct, frozen=True):
+class ViewerSettings(msgspec.Struct, frozen=True):
     """What is shown, and where."""
 
     folders: Sequence[Path]
@@ -39,17 +39,17 @@ class ServeSettings(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_viewer(settings: ServeSettings) -> AsyncIterator[Viewer]:
+async def open_viewer(settings: ViewerSettings) -> AsyncIterator[Viewer]:
     """What the handlers share, for a block."""
     async with AsyncExitStack() as stack:
         folders = list(settings.folders)
         if settings.bus:
             copies = copies_of(settings.bus, settings.published)
             folders += await stack.enter_async_context(copies)
-        runs = stack.enter_context(closing(Runs(folders, settings.base)))
+        runs = stack.enter_context(closing(ShownRuns(folders, settings.base)))
         updates = await stack.enter_async_context(open_updates())
         async with anyio.create_task_group() as group:
-            pools = Pools(group)
+            pools = OpenPools(group)
             viewer = Viewer(
                 runs=runs,
                 updates=updates,
@@ -68,7 +68,7 @@ async def open_viewer(settings: ServeSettings) -> AsyncIterator[Viewer]:
                 group.cancel_scope.cancel()
 
 
-async def serve(settings: ServeSettings, ready: Callable[[str], None]) -> None:
+async def serve(settings: ViewerSettings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` gets the address. Raises SettingsError where the port
     is not free, and HarnessError where none of the folders can be read."""
     token = secrets.token_urlsafe(24)

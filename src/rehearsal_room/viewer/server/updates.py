@@ -14,7 +14,7 @@ import anyio.to_thread
 import structlog
 
 from rehearsal_room.harness.core.errors import HarnessError
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 
 POLL_S = 0.5  # between two looks at the log of a live run, at least
 _SHARE = 9  # times as long as a look took, the next one waits
@@ -41,7 +41,7 @@ class IndexUpdates:
         self._updated: dict[str, _Updated] = {}
         self._core = anyio.CapacityLimiter(1)  # one core for all of them
 
-    async def look(self, run: OpenRun, *, wait_s: float = 1.0) -> None:
+    async def look(self, run: ShownRun, *, wait_s: float = 1.0) -> None:
         """Bring the index of a run up to date, or as far as it comes in so many seconds; then in
         the background. Raises HarnessError where the run cannot be read."""
         await anyio.to_thread.run_sync(run.index)
@@ -55,7 +55,7 @@ class IndexUpdates:
             updated.changed.set()
             updated.changed = anyio.Event()
 
-    async def next_change(self, run: OpenRun, timeout_s: float) -> bool:
+    async def next_change(self, run: ShownRun, timeout_s: float) -> bool:
         """Wait until more of a run is folded, or so many seconds; whether the run may still
         change."""
         updated = self._updated.get(run.id)
@@ -66,7 +66,7 @@ class IndexUpdates:
         return run.id in self._updated
 
     @asynccontextmanager
-    async def watching(self, run: OpenRun) -> AsyncIterator[None]:
+    async def watching(self, run: ShownRun) -> AsyncIterator[None]:
         """A block in which somebody looks at a run all the time."""
         await self.look(run)
         updated = self._update(run)
@@ -76,7 +76,7 @@ class IndexUpdates:
         finally:
             updated.watchers -= 1
 
-    def _update(self, run: OpenRun) -> _Updated:
+    def _update(self, run: ShownRun) -> _Updated:
         updated = self._updated.get(run.id)
         if updated is None:
             updated = self._updated[run.id] = _Updated()
@@ -84,7 +84,7 @@ class IndexUpdates:
         updated.looked_at = anyio.current_time()
         return updated
 
-    async def _fold(self, run: OpenRun, updated: _Updated) -> None:
+    async def _fold(self, run: ShownRun, updated: _Updated) -> None:
         try:
             while True:
                 before = anyio.current_time()
@@ -108,12 +108,12 @@ class IndexUpdates:
             updated.caught_up.set()
             updated.changed.set()
 
-    async def _is_live_again(self, run: OpenRun) -> bool:
+    async def _is_live_again(self, run: ShownRun) -> bool:
         """Whether a run that nobody wrote a moment ago is written now."""
         await anyio.sleep(_AGAIN_S)
         return await anyio.to_thread.run_sync(run.is_live)
 
-    async def _fold_all(self, run: OpenRun, updated: _Updated) -> bool:
+    async def _fold_all(self, run: ShownRun, updated: _Updated) -> bool:
         """Fold what the log has; whether it had anything new."""
         index = run.index()
         num_records = 0

@@ -10,11 +10,11 @@ import msgspec
 
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.episodes import Plays
-from rehearsal_room.viewer.acting.pools import Pools
+from rehearsal_room.viewer.acting.pools import OpenPools
 from rehearsal_room.viewer.acting.scratch import Scratches
 from rehearsal_room.viewer.reading.episode_rows import episode_table
-from rehearsal_room.viewer.reading.lines import EpisodeLine
-from rehearsal_room.viewer.reading.open_runs import NotHereError, OpenRun, Runs
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine
+from rehearsal_room.viewer.reading.open_runs import NotHereError, ShownRun, ShownRuns
 from rehearsal_room.viewer.server.updates import IndexUpdates
 
 T = TypeVar("T")
@@ -23,10 +23,10 @@ T = TypeVar("T")
 class Viewer(msgspec.Struct, frozen=True):
     """The runs that are shown, and what works on them."""
 
-    runs: Runs
+    runs: ShownRuns
     updates: IndexUpdates
     catalogue: Catalogue
-    pools: Pools
+    pools: OpenPools
     scratches: Scratches
     plays: Plays
     closing: anyio.Event  # set when the server ends, so that event streams end
@@ -36,14 +36,14 @@ class Viewer(msgspec.Struct, frozen=True):
         """Unix seconds."""
         return time.time()
 
-    def first_line(self, run: OpenRun) -> EpisodeLine:
+    def first_line(self, run: ShownRun) -> EpisodeTableLine:
         """The line of the first episode of a run. Raises NotHereError where there is none yet."""
         rows = episode_table(run.index(), {"limit": ["1"]}).rows
         if not rows:
             raise NotHereError(f"{run.folder}: no episode has begun")
         return rows[0]
 
-    async def run_of(self, name: str) -> OpenRun:
+    async def run_of(self, name: str) -> ShownRun:
         """The run of an id, its index folded as far as it came. Raises NotHereError and
         HarnessError."""
         run = await in_thread(self.runs.get, name)

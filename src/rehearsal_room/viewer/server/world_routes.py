@@ -10,12 +10,12 @@ from starlette.routing import Route
 from rehearsal_room.viewer.reading.compared import compared
 from rehearsal_room.viewer.reading.episode_rows import group_lines, line_of
 from rehearsal_room.viewer.reading.logged_episodes import logged_episode
-from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.server.answers import answering, body_of, number_of, only_of
 from rehearsal_room.viewer.server.viewer import Viewer, in_thread
 from rehearsal_room.viewer.worlds.group_graph import GroupGraph, group_graph
 from rehearsal_room.viewer.worlds.logged_world import logged_world
-from rehearsal_room.viewer.worlds.pair import Pair, pair_of
+from rehearsal_room.viewer.worlds.pair import EpisodePair, pair_of
 from rehearsal_room.viewer.worlds.sql_box import SqlRows, query
 from rehearsal_room.viewer.worlds.world_tables import TablePage, WorldAt, table_at, world_at
 
@@ -94,23 +94,23 @@ class WorldRoutes:
         return await in_thread(compared, *runs)
 
 
-def read_world(run: OpenRun, episode: str, turn: int) -> WorldAt:
+def read_world(run: ShownRun, episode: str, turn: int) -> WorldAt:
     """The world of an episode after so many turns. Raises HarnessError."""
     return world_at(*logged_episode(run, episode), turn)
 
 
-def _read_table(run: OpenRun, episode: str, table: str, *, turn: int, **rows: Any) -> TablePage:
+def _read_table(run: ShownRun, episode: str, table: str, *, turn: int, **rows: Any) -> TablePage:
     return table_at(*logged_episode(run, episode), turn, table, **rows)
 
 
-def _query(run: OpenRun, episode: str, asked: SqlRequest) -> SqlRows:
+def _query(run: ShownRun, episode: str, asked: SqlRequest) -> SqlRows:
     trajectory, world = logged_episode(run, episode)
     turn = max(0, min(asked.turn, len(trajectory.steps)))
     with logged_world(trajectory, world, turn) as (database, _):
         return query(database, asked.sql)
 
 
-def read_group(run: OpenRun, group: str) -> GroupGraph:
+def read_group(run: ShownRun, group: str) -> GroupGraph:
     """A group as a graph. Raises HarnessError."""
     lines = group_lines(run.index(), group)[:MAX_MEMBERS]
     with run.reading() as reader:
@@ -118,7 +118,7 @@ def read_group(run: OpenRun, group: str) -> GroupGraph:
     return group_graph(lines, trajectories)
 
 
-def _read_pair(run: OpenRun, a: str, b: str) -> Pair:
+def _read_pair(run: ShownRun, a: str, b: str) -> EpisodePair:
     first, _ = logged_episode(run, a)
     second, _ = logged_episode(run, b)
     index = run.index()

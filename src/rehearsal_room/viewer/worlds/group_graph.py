@@ -13,7 +13,7 @@ import msgspec
 from rehearsal_room.harness.core.messages import Act
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.scenarios.core.short_text import shortened
-from rehearsal_room.viewer.reading.lines import EpisodeLine
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine
 from rehearsal_room.viewer.reading.plain import plain
 
 _MAX_ARGUMENTS = 200  # characters of a call's arguments
@@ -56,12 +56,14 @@ class GroupGraph(msgspec.Struct, frozen=True):
     scenario: str
     task: str
     instruction: str
-    members: Sequence[EpisodeLine]
+    members: Sequence[EpisodeTableLine]
     nodes: list[Node]
     edges: list[dict[str, Any]]
 
 
-def group_graph(lines: Sequence[EpisodeLine], trajectories: Sequence[Trajectory]) -> GroupGraph:
+def group_graph(
+    lines: Sequence[EpisodeTableLine], trajectories: Sequence[Trajectory]
+) -> GroupGraph:
     """The graph of the members of a group, given by their lines and trajectories. The worlds of an
     MCP server have no digests; then there are no nodes."""
     nodes: dict[str, Node] = {}
@@ -88,7 +90,7 @@ def group_graph(lines: Sequence[EpisodeLine], trajectories: Sequence[Trajectory]
 def _add(
     nodes: dict[str, Node],
     edges: dict[tuple[str, str, str], Edge],
-    line: EpisodeLine,
+    line: EpisodeTableLine,
     trajectory: Trajectory,
 ) -> None:
     here, depth = trajectory.started.start_digest, 0
@@ -118,7 +120,7 @@ def _add(
         node.ends[label] = node.ends.get(label, 0) + 1
 
 
-def _visit(nodes: dict[str, Node], digest: str, depth: int, line: EpisodeLine) -> Node:
+def _visit(nodes: dict[str, Node], digest: str, depth: int, line: EpisodeTableLine) -> Node:
     node = nodes.get(digest)
     if node is None:
         node = nodes[digest] = Node(digest, depth, [], ends={})

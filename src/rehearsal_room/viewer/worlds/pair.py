@@ -12,7 +12,7 @@ import msgspec
 from rehearsal_room.harness.core.messages import Answer
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.viewer.reading.lines import EpisodeLine
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine
 from rehearsal_room.viewer.reading.plain import plain
 from rehearsal_room.viewer.worlds.logged_world import changes_until, digest_at
 
@@ -29,7 +29,7 @@ class Aligned(msgspec.Struct, frozen=True):
     same: Same
 
 
-class Difference(msgspec.Struct, frozen=True):
+class RowDifference(msgspec.Struct, frozen=True):
     """A row that differs between the two worlds (None: the world does not have it)."""
 
     table: str
@@ -38,18 +38,20 @@ class Difference(msgspec.Struct, frozen=True):
     b: dict[str, Any] | None
 
 
-class Pair(msgspec.Struct, frozen=True):
+class EpisodePair(msgspec.Struct, frozen=True):
     """Two episodes compared."""
 
-    a: EpisodeLine
-    b: EpisodeLine
+    a: EpisodeTableLine
+    b: EpisodeTableLine
     aligned: list[Aligned]
     parts_at: dict[str, int] | None  # the turns in which they part; None: they do not
-    world_difference: list[Difference]  # after those turns
-    end_difference: list[Difference]
+    world_difference: list[RowDifference]  # after those turns
+    end_difference: list[RowDifference]
 
 
-def pair_of(lines: tuple[EpisodeLine, EpisodeLine], a: Trajectory, b: Trajectory) -> Pair:
+def pair_of(
+    lines: tuple[EpisodeTableLine, EpisodeTableLine], a: Trajectory, b: Trajectory
+) -> EpisodePair:
     """Compare two episodes of one task."""
     aligned = _aligned(a, b)
     parting = next((one for one in aligned if one.same in ("digest", "none")), None)
@@ -60,7 +62,7 @@ def pair_of(lines: tuple[EpisodeLine, EpisodeLine], a: Trajectory, b: Trajectory
             "a": ends[0] if parting.a is None else parting.a,
             "b": ends[1] if parting.b is None else parting.b,
         }
-    return Pair(
+    return EpisodePair(
         *lines,
         aligned,
         at,
@@ -141,7 +143,7 @@ def _sameness(
     return "digest" if has_digest else "none"
 
 
-def _difference(a: Trajectory, b: Trajectory, turn_a: int, turn_b: int) -> list[Difference]:
+def _difference(a: Trajectory, b: Trajectory, turn_a: int, turn_b: int) -> list[RowDifference]:
     """The rows that differ after so many turns of each; both began in the same state."""
     changes_a = _by_row(changes_until(a, turn_a))
     changes_b = _by_row(changes_until(b, turn_b))
@@ -152,7 +154,9 @@ def _difference(a: Trajectory, b: Trajectory, turn_a: int, turn_b: int) -> list[
         assert known is not None
         rows = [known.before if one is None else one.after for one in (in_a, in_b)]
         if repr(rows[0]) != repr(rows[1]):
-            found.append(Difference(known.table, plain(known.key), plain(rows[0]), plain(rows[1])))
+            found.append(
+                RowDifference(known.table, plain(known.key), plain(rows[0]), plain(rows[1]))
+            )
     return sorted(found, key=lambda one: (one.table, repr(one.key)))
 
 

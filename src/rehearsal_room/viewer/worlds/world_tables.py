@@ -23,11 +23,11 @@ from rehearsal_room.viewer.worlds.logged_world import (
 )
 
 Word = Literal["same", "new", "changed", "deleted"]
-Only = Literal["all", "start", "before"]
+ShownMoment = Literal["all", "start", "before"]
 MAX_ROWS = 1_000
 
 
-class Column(msgspec.Struct, frozen=True):
+class ShownColumn(msgspec.Struct, frozen=True):
     """A column of a table."""
 
     name: str
@@ -48,7 +48,7 @@ class WorldTable(msgspec.Struct, frozen=True):
     """A table of a world, counted."""
 
     name: str
-    columns: list[Column]
+    columns: list[ShownColumn]
     rows: int
     from_start: Counts
     from_before: Counts
@@ -77,7 +77,7 @@ class TableRow(msgspec.Struct, frozen=True):
 class TablePage(msgspec.Struct, frozen=True):
     """Some rows of a table."""
 
-    columns: list[Column]
+    columns: list[ShownColumn]
     total: int
     rows: list[TableRow]
 
@@ -98,7 +98,7 @@ def table_at(
     turn: int,
     table: str,
     *,
-    only: Only,
+    only: ShownMoment,
     offset: int,
     limit: int,
 ) -> TablePage:
@@ -129,7 +129,7 @@ def table_page(
     start: Iterable[RowChange],
     before: Iterable[RowChange],
     *,
-    only: Only,
+    only: ShownMoment,
     offset: int,
     limit: int,
 ) -> TablePage:
@@ -152,12 +152,12 @@ def table_page(
     return TablePage(columns_of(shape), len(rows), rows[offset : offset + limit])
 
 
-def columns_of(shape: TableShape) -> list[Column]:
+def columns_of(shape: TableShape) -> list[ShownColumn]:
     """The columns of a table."""
     keys = set(shape.key)
     listed = zip(shape.columns, shape.types, shape.references, strict=True)
     return [
-        Column(name, kind, position in keys, references)
+        ShownColumn(name, kind, position in keys, references)
         for position, (name, kind, references) in enumerate(listed)
     ]
 

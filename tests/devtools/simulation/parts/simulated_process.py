@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rehearsal_room.harness.log.writer import Database
+from rehearsal_room.harness.log.writer import LogConnection
 from tests.devtools.simulation.parts.choices import Choices
 from tests.devtools.simulation.parts.crash_disk import CrashDisk
 from tests.devtools.simulation.parts.log_database import SimulatedDatabase
@@ -62,7 +62,7 @@ class SimulatedProcess:
         """Whether it was killed; nothing that it does now happened."""
         return self._disk.is_dead
 
-    async def open_database(self, path: Path) -> Database:
+    async def open_database(self, path: Path) -> LogConnection:
         """Open the log's database on this process's disk."""
         return SimulatedDatabase(self._disk, path, self._choices)
 

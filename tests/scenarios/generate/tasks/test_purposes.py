@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rehearsal_room.scenarios.format import Call
-from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.generate.core.world_host import HostedOutcome
 from rehearsal_room.scenarios.generate.tasks.purposes import Purposes, purposes_of
 
 Step = tuple[str, dict[str, Any], Any, bool]  # tool, arguments, result, whether it wrote
@@ -16,7 +16,7 @@ def counted(instruction: str, *steps: Step) -> Purposes:
     """The purposes of an oracle of these steps."""
     calls = [Call(name, arguments) for name, arguments, _, _ in steps]
     outcomes = [
-        CallOutcome(msgspec.json.encode(result).decode(), False, wrote)
+        HostedOutcome(msgspec.json.encode(result).decode(), False, wrote)
         for _, _, result, wrote in steps
     ]
     return purposes_of(instruction, calls, outcomes)

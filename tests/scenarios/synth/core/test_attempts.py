@@ -11,7 +11,7 @@ from rehearsal_room.scenarios.synth.core.attempts import (
     ask_until_valid,
     summarize_faults,
 )
-from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, RequestPurpose
 
 
 def test_similar_faults_are_listed_once() -> None:
@@ -27,7 +27,7 @@ def test_similar_faults_are_listed_once() -> None:
 class Scripted:
     """An author with scripted answers, and a stage: each x in an answer is a fault."""
 
-    purpose = Purpose("tasks", "w")
+    purpose = RequestPurpose("tasks", "w")
 
     def __init__(self, *answers: str, tolerable: int = 0) -> None:
         self.answers = list(answers)
@@ -35,13 +35,13 @@ class Scripted:
         self.tolerable = tolerable
 
     async def answer(
-        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+        self, messages: Sequence[PromptMessage], purpose: RequestPurpose, *, seed: int
     ) -> ModelAnswer:
         self.asked.append(tuple(message.text for message in messages))
         text = self.answers[len(self.asked) - 1]
         return ModelAnswer("", "the answer is empty") if not text else ModelAnswer(text)
 
-    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: RequestPurpose) -> list[list[float]]:
         raise AssertionError("no stage here asks for vectors")
 
     def prompt(self) -> tuple[PromptMessage, ...]:

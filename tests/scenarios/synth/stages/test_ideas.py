@@ -9,7 +9,7 @@ import pytest
 
 from rehearsal_room.scenarios.errors import OutOfBudget
 from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
-from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, RequestPurpose
 from rehearsal_room.scenarios.synth.core.world_drafts import SeedScenario
 from rehearsal_room.scenarios.synth.stages.ideas import IdeaGatherer, IdeaPool, IdeaSettings
 from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
@@ -30,7 +30,7 @@ class Model:
         self.classified: list[str] = []
 
     async def answer(
-        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+        self, messages: Sequence[PromptMessage], purpose: RequestPurpose, *, seed: int
     ) -> ModelAnswer:
         if self.budget == 0:
             raise OutOfBudget("budget exhausted")
@@ -43,7 +43,7 @@ class Model:
         self.classified.append(name)
         return ModelAnswer(json.dumps({"score": 8, "categories": [name[0]]}))
 
-    async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: RequestPurpose) -> list[list[float]]:
         angles = [math.radians(float(text.split()[1])) for text in texts]
         return [[math.cos(angle), math.sin(angle)] for angle in angles]
 
@@ -52,7 +52,7 @@ class Killed(Model):
     """A model that kills the synthesis at its 17th request."""
 
     async def answer(
-        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+        self, messages: Sequence[PromptMessage], purpose: RequestPurpose, *, seed: int
     ) -> ModelAnswer:
         if len(self.classified) == 16:
             raise RuntimeError("killed")

@@ -1,3 +1,0 @@
-#!/usr/bin/env bash
-# See tests/doors/ors/check.py. The argument is the Python of this door's environment.
-exec .venv/bin/python -m tests.doors.ors.check "$@"

@@ -1,0 +1,159 @@
+"""NeMo Gym's resources-server contract at /gym/<world>."""
+
+from typing import Any
+
+import pytest
+
+from rehearsal_room.envpool.protocols.gym import COOKIE, answer_in
+from rehearsal_room.envpool.server.settings import WorldServerSettings
+from rehearsal_room.scenarios.catalogue import find
+from tests.support.protocols import ProtocolClient, served_protocols, until
+
+SHOP = find("shop_support")
+BASE = "/gym/shop_support"
+TASK = SHOP.tasks[0]
+ROW = {"scenario": "shop_support", "task": TASK.id, "mine": [1]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def response(text: str) -> dict[str, Any]:
+    """A response of the Responses API that ends with a message."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    call = {"type": "function_call", "name": "x", "arguments": "{}", "call_id": "1"}
+    return {"output": [call, {"type": "message", "role": "assistant", "content": content}]}
+
+
+async def seeded(client: ProtocolClient, row: Any = ROW) -> str:
+    """The cookie of a new session."""
+    async with client.http.post(f"{client.url}{BASE}/seed_session", json=row) as answer:
+        assert (answer.status, await answer.json()) == (200, {})
+        return answer.cookies[COOKIE].OutputString().partition(";")[0]
+
+
+async def test_an_oracle_gets_one_and_its_session_is_gone() -> None:
+    """/verify returns the row with the response, the reward, and numbers for metrics."""
+    async with served_protocols(SHOP) as client:
+        client.http.cookie_jar.clear()
+        cookie = await seeded(client)
+        for call in TASK.oracle:
+            status, text = await client.ask(
+                "POST", f"{BASE}/{call.name}", call.arguments, Cookie=cookie
+            )
+            assert status == 200, text
+        row = {**ROW, "response": response(TASK.answer)}
+        status, verified = await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie)
+        assert status == 200
+        assert verified == {
+            **row,
+            "reward": 1.0,
+            "completed": True,
+            "num_calls": len(TASK.oracle),
+            "label": "completed",
+            "judge": "code",
+            "failed": [],
+        }
+        assert client.is_empty()
+        status, body = await client.ask("POST", f"{BASE}/get_order", {}, Cookie=cookie)
+        assert (status, "it was verified" in body["detail"]) == (410, True)
+
+
+async def test_doing_nothing_gets_nothing() -> None:
+    """The reward is 0, and the failed goals are named."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client, {"task_idx": 0})
+        row = {**ROW, "response": response("Done.")}
+        _, verified = await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie)
+        assert (verified["reward"], verified["completed"]) == (0.0, False)
+        assert verified["failed"]
+
+
+async def test_each_response_sets_the_cookie() -> None:
+    """A client that keeps only the cookies of the last response stays in its session."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client)
+        for path, body in (("get_order", {"order_id": 4101}), ("no_such_tool", {})):
+            sent = client.http.post(
+                f"{client.url}{BASE}/{path}", json=body, headers={"Cookie": cookie}
+            )
+            async with sent as answer:
+                assert answer.cookies[COOKIE].value in cookie
+        again = await client.ask("POST", f"{BASE}/seed_session", ROW, Cookie=cookie)
+        assert again == (200, {})
+        assert client.leases.num_live == len(client.protocols.sessions) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "why"),
+    [
+        ("POST", "/gym/no/seed_session", ROW, 404, "there is no world 'no' here"),
+        ("GET", f"{BASE}/seed_session", None, 405, "GET is not served here"),
+        ("POST", f"{BASE}/seed_session", {"task": "no"}, 422, "has no task 'no'"),
+        ("POST", f"{BASE}/seed_session", {}, 422, "a task is named by"),
+        ("POST", f"{BASE}/seed_session", b"[", 422, "the body is not JSON"),
+        ("POST", f"{BASE}/seed_session", {"scenario": "x", "task": "y"}, 422, "is of world 'x'"),
+        ("POST", f"{BASE}/get_order", {}, 422, "call seed_session first"),
+        ("POST", f"{BASE}/verify", {}, 422, "call seed_session first"),
+        ("POST", f"{BASE}/a/b", {}, 404, "there is nothing at"),
+    ],
+)
+async def test_wrong_requests(method: str, path: str, body: Any, status: int, why: str) -> None:
+    """They get a status and `detail`, and nothing is left of them."""
+    async with served_protocols(SHOP) as client:
+        found, answer = await client.ask(method, path, body)
+        assert (found, list(answer)) == (status, ["detail"])
+        assert why in answer["detail"]
+        assert client.is_empty()
+
+
+async def test_failed_calls_have_a_status() -> None:
+    """An unknown tool, wrong arguments and a refusal have another status than a result."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client)
+        found = [
+            (await client.ask("POST", f"{BASE}/{name}", body, Cookie=cookie))[0]
+            for name, body in (
+                ("no_such_tool", {}),
+                ("get_order", {"order": 1}),
+                ("get_order", [1]),
+                ("get_order", {"order_id": 1}),
+                ("get_order", {"order_id": 4101}),
+            )
+        ]
+        assert found == [404, 422, 422, 400, 200]
+
+
+async def test_a_session_that_is_left_is_closed() -> None:
+    """After its time to live it is gone, and its world with it."""
+    async with served_protocols(SHOP, settings=WorldServerSettings(port=0, idle_s=0.2)) as client:
+        cookie = await seeded(client)
+        await until(client.is_empty)
+        status, _ = await client.ask("POST", f"{BASE}/get_order", {}, Cookie=cookie)
+        assert status == 410
+
+
+async def test_an_episode_without_a_verdict_has_no_reward() -> None:
+    """A row without a response is refused, and the session stays; a server error is not a 0."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client)
+        assert (await client.ask("POST", f"{BASE}/verify", ROW, Cookie=cookie))[0] == 422
+        assert client.leases.num_live == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        ([{"type": "message", "content": "plain"}], "plain"),
+        ([{"type": "message", "content": [{"text": "a"}, {"text": "b"}, {}]}], "ab"),
+        ([{"type": "message", "content": "x"}, {"type": "function_call"}], ""),
+        ([], ""),
+        (None, ""),
+        (["x"], ""),
+    ],
+)
+def test_the_answer_is_the_last_message(output: Any, answer: str) -> None:
+    """Where a call comes last, the agent was cut off, and there is no answer."""
+    assert answer_in({"output": output}) == answer

@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+# See tests/integrations/openenv/check.py. The argument is the Python of this door's environment.
+exec .venv/bin/python -m tests.integrations.openenv.check "$@"

@@ -34,12 +34,13 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
-from rehearsal_room.harness.dialects.base import argument_fault, call_id
+from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.last_turns import FullWindow

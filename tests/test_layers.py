@@ -94,7 +94,6 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.openenv.client",
         "envpool.openenv.pool",
         "harness.chat.transport_aiohttp",
-        "rehearsal_room.interop.otlp.sender",
         "rehearsal_room.play.http_api",
     },
     "aiomqtt": {"harness.bus.mqtt_client"},
@@ -160,7 +159,10 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.process",
     },
     "openai": {"harness.chat.transport_openai"},
-    "opentelemetry": {"rehearsal_room.interop.otlp.encoding"},
+    "opentelemetry": {
+        "rehearsal_room.interop.otlp.encoding",
+        "rehearsal_room.interop.otlp.sender",
+    },
     "paho": {"harness.bus.mqtt_client"},
     "psutil": {
         "envpool.mcp.process",
@@ -180,6 +182,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.cluster.node",
         "harness.cluster.ray_worker",
     },
+    "requests": {"rehearsal_room.interop.otlp.sender"},
     "sqlalchemy": {
         "envpool.hosting.dbapi.hooks",
         "envpool.hosting.determinism.state_discovery",

@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.errors import ToolsetError
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.inprocess.world_imports import world_builtins
@@ -23,8 +24,7 @@ from rehearsal_room.scenarios.api import Db
 from rehearsal_room.scenarios.files import compiled
 from rehearsal_room.scenarios.format import Scenario
 
-_LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
-_DEPTH = 50
+_SMALL = 2**63  # integers below it, with either sign, have 64 bits
 _STEP = re.compile(r"\.(\w+)|\[")  # a step of a msgspec path such as `.lines[0].sku`
 
 
@@ -107,30 +107,25 @@ def _unloggable(arguments: Mapping[str, Any]) -> str | None:
             if value.isascii() or _is_text(value):
                 continue
         elif kind is int:
-            if _SMALLEST <= value <= _LARGEST:
+            if -_SMALL < value < _SMALL:
                 continue
         elif value is None or kind is bool:
             continue
-        if fault := _fault(value, _DEPTH):
+        if fault := argument_fault({name: value}) or _fault(value):
             return f"argument {name!r}: {fault}"
     return None
 
 
-def _fault(value: Any, depth: int) -> str | None:
-    if depth == 0:
-        return f"it is nested deeper than {_DEPTH} levels"
+def _fault(value: Any) -> str | None:
+    """Why JSON has no form for a value whose depth is bounded; None: it has one."""
     if isinstance(value, str):
         return None if _is_text(value) else "half of a surrogate pair is not Unicode text"
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return None if _SMALLEST <= value <= _LARGEST else "an integer is larger than 64 bits"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{value} is not a JSON number"
     if isinstance(value, Mapping):
         value = (*value, *value.values())
     if isinstance(value, list | tuple):
-        return next((fault for item in value if (fault := _fault(item, depth - 1))), None)
+        return next((fault for item in value if (fault := _fault(item))), None)
     return None
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Usage, Window
-from rehearsal_room.harness.dialects.base import argument_fault
 from rehearsal_room.scenarios.core.short_text import one_line
 
 MAX_CACHED_HEADS = 1024

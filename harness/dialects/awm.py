@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -28,7 +29,6 @@ from rehearsal_room.harness.core.messages import (
 from rehearsal_room.harness.dialects.base import (
     ScenarioText,
     answer_of,
-    argument_fault,
     call_id,
     preamble,
     result_text,

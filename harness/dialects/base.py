@@ -187,30 +187,3 @@ def ends_in_thought(text: str) -> bool:
 def answer_of(text: str) -> Answer:
     """The final answer that a text without calls gives."""
     return Answer(without_thoughts(text))
-
-
-_MAX_DEPTH = 50
-_LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
-
-
-def argument_fault(value: Any) -> str | None:
-    """The reason why decoded JSON cannot be an argument; None when it can.
-
-    The log, SQLite and most servers hold integers of 64 bits, and arguments are nested deeply only
-    to break something.
-    """
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        deeper: list[Any] = []
-        for item in level:
-            kind = type(item)
-            if kind is dict:
-                deeper.extend(item.values())
-            elif kind is list:
-                deeper.extend(item)
-            elif kind is int and not _SMALLEST <= item <= _LARGEST:
-                return "an integer in them is larger than 64 bits"
-        if not deeper:
-            return None
-        level = deeper
-    return f"they are nested deeper than {_MAX_DEPTH} levels"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -18,7 +19,6 @@ from rehearsal_room.harness.core.messages import (
 from rehearsal_room.harness.dialects.base import (
     ScenarioText,
     answer_of,
-    argument_fault,
     call_id,
     ends_in_thought,
     preamble,

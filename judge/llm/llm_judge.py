@@ -38,6 +38,7 @@ from rehearsal_room.judge.core.evidence import (
 from rehearsal_room.judge.core.rewards import RewardProfile, rewards_of
 from rehearsal_room.judge.llm.prompt import prompt_of
 from rehearsal_room.judge.llm.rubric import Rubric
+from rehearsal_room.judge.llm.verdict_cache import VerdictCache
 from rehearsal_room.judge.llm.voting import VoteDecision, decide
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -51,18 +52,6 @@ class Cases(Protocol):
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """The case of an episode that is over; the code's verdict where it cannot be judged."""
-
-
-class JudgementCache(Protocol):
-    """A cache of judgements."""
-
-    async def get(self, digest: str, rubric: str, model: str, mode: str) -> ModelJudgement | None:
-        """The model's stored judgement; None: there is none. Raises JudgeError."""
-
-    async def put(
-        self, digest: str, rubric: str, model: str, mode: str, judgement: ModelJudgement
-    ) -> None:
-        """Store a judgement that has a label. Raises JudgeError."""
 
 
 class LoggedCases:
@@ -91,7 +80,7 @@ class LLMJudge:
         *,
         rubric: Rubric,
         profile: RewardProfile,
-        cache: JudgementCache | None = None,
+        cache: VerdictCache | None = None,
     ) -> None:
         self._cases = cases
         self._models = tuple(models)
@@ -157,7 +146,7 @@ class LLMJudge:
         return prompt_of(case, self._rubric, mode=mode, max_tokens=self._settings.evidence_tokens)
 
     async def _ask_all(
-        self, case: Case, seed: int, cache: JudgementCache | None
+        self, case: Case, seed: int, cache: VerdictCache | None
     ) -> tuple[ModelJudgement, ...]:
         """Every model's judgement, in the models' order. Raises JudgeError for a case of which no
         prompt can be made."""
@@ -220,7 +209,7 @@ class LLMJudge:
 
 
 async def _cached(
-    cache: JudgementCache, keys: Sequence[_CacheKey]
+    cache: VerdictCache, keys: Sequence[_CacheKey]
 ) -> dict[_CacheKey, ModelJudgement]:
     found: dict[_CacheKey, ModelJudgement] = {}
     try:
@@ -232,7 +221,7 @@ async def _cached(
     return found
 
 
-async def _store(cache: JudgementCache, key: _CacheKey, judgement: ModelJudgement) -> None:
+async def _store(cache: VerdictCache, key: _CacheKey, judgement: ModelJudgement) -> None:
     try:
         await cache.put(*key, judgement)
     except JudgeError as exc:  # the verdict is made without the cache

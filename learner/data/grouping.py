@@ -26,7 +26,7 @@ compared (advantage `reward`), as in behaviour cloning.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -36,8 +36,8 @@ from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.learner.config.settings import DataSettings, LossSettings
 from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
+from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.learner.data.trajectory_samples import (
-    PromptIds,
     has_own_replies,
     latest_verdict,
     rollout_of,
@@ -50,19 +50,6 @@ Exclusion = Literal["world", "truncated", "silent"]
 _Unusable = Literal["incomplete", "unjudged", "world", "truncated", "silent"]
 _EQUAL = 1e-6  # rewards that differ by less are equal
 _VERSION = re.compile(r"v(\d+)", re.ASCII)
-
-
-class Aligner(Protocol):
-    """Checks that episodes ran under the windows that are trained (learner.data.alignment)."""
-
-    def use_scenarios(self, scenarios: Mapping[str, ScenarioSnapshot]) -> None:
-        """Set the scenarios of the next episodes, by scenario digest."""
-
-    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> PromptIds | None:
-        """The prompts to train instead of the logged ones; None: train the logged ones.
-
-        Raises AlignmentError.
-        """
 
 
 class DroppedGroup(msgspec.Struct, frozen=True):
@@ -94,7 +81,7 @@ class Grouping:
         settings: DataSettings | None = None,
         *,
         loss: LossSettings | None = None,
-        aligner: Aligner | None = None,
+        aligner: Alignment | None = None,
         vocab: int | None = None,
     ) -> None:
         """`loss` decides which rewards are compared; `vocab` is the number of the model's tokens;

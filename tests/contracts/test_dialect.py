@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import Record, StepTaken, encode
 from rehearsal_room.harness.core.messages import (
@@ -22,7 +23,7 @@ from rehearsal_room.harness.core.messages import (
     Message,
     Reply,
 )
-from rehearsal_room.harness.dialects.base import Dialect, argument_fault
+from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
 from rehearsal_room.scenarios.format import Call
 from tests.support.decoded_records import decode_record

@@ -38,7 +38,7 @@ class Collector:
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
         self.paths: list[str] = []
-        self.headers: list[dict[str, str]] = []
+        self.headers: list[dict[str, str]] = []  # by lower-case name
         self.accepted: list[ExportTraceServiceRequest] = []
         self.port = 0
         self.arrived = threading.Event()  # set with the first spans
@@ -56,7 +56,7 @@ class Collector:
     def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         answer = self.answers.pop(0) if self.answers else OK
         self.paths.append(path)
-        self.headers.append(dict(headers))
+        self.headers.append({name.lower(): value for name, value in headers.items()})
         if answer.status == 200:
             request = ExportTraceServiceRequest.FromString(gzip.decompress(body))
             if request.resource_spans:

@@ -210,7 +210,7 @@ def test_arguments_that_are_nested_deeply(tools: dict[str, Tool]) -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(BadArguments, match="'anything': it is nested deeper than 50 levels"):
+    with pytest.raises(BadArguments, match="'anything': a value is nested deeper than 50 levels"):
         tools["order"].arguments({"how": "cash", "lines": _LINES, "anything": deep})
     while isinstance(deep, list):  # freed level by level, because freeing recurses too
         deep = deep.pop()

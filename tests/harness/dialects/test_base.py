@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from rehearsal_room.harness.dialects.base import argument_fault, first_thought, without_thoughts
+from rehearsal_room.envpool.core.arguments import argument_fault
+from rehearsal_room.harness.dialects.base import first_thought, without_thoughts
 from tests.support.prompts import json_values
 
 

@@ -47,7 +47,9 @@ def anyio_backend() -> str:
 
 
 def sender(url: str) -> OtlpSender:
-    return OtlpSender(url, backoff=Backoff(first_s=0.01, max_wait_s=0.02), environment={})
+    return OtlpSender(
+        url, timeout_s=0.5, backoff=Backoff(first_s=0.01, max_wait_s=0.02), environment={}
+    )
 
 
 async def test_a_live_run_is_followed_on_its_log(tmp_path: Path) -> None:

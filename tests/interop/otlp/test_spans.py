@@ -26,7 +26,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.profile.timeline import Timeline
-from rehearsal_room.interop.otlp.encoding import SpanBatch
+from rehearsal_room.interop.otlp.encoding import SpanBatch, bytes_of
 from rehearsal_room.interop.otlp.export import export_spans
 from rehearsal_room.interop.otlp.spans import SpanMaker
 from tests.support.cli import Rehearse
@@ -394,14 +394,14 @@ def test_requests_have_a_bounded_size() -> None:
     steps = [msgspec.structs.replace(turn(0.5), reply=Reply(text)) for text in [large] * 9 + [huge]]
     story = [(0.0, begin()), *((n + 1.0, step) for n, step in enumerate(steps))]
     requests = [
-        request
+        bytes_of(request)
         for record in records("a", story)
         for part in timeline.add(record)
         for request in batch.add(maker.spans_of(part))
     ]
-    requests.append(batch.take())
+    requests.append(bytes_of(batch.take()))
     assert [len(request) // 300_000 for request in requests] == [3, 3, 3, 10]
     whole = ExportTraceServiceRequest.FromString(b"".join(requests))
     assert len(spans_in(whole)) == 10
     assert batch.is_empty
-    assert batch.take() == b""
+    assert bytes_of(batch.take()) == b""

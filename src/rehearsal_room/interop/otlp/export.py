@@ -8,7 +8,7 @@ from rehearsal_room.harness.core.events import Record
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import replacing
 from rehearsal_room.harness.profile.timeline import Timeline, TimelineSpan
-from rehearsal_room.interop.otlp.encoding import SpanBatch
+from rehearsal_room.interop.otlp.encoding import SpanBatch, bytes_of
 from rehearsal_room.interop.otlp.spans import SpanMaker
 
 
@@ -23,8 +23,8 @@ def export_spans(
         with replacing(path) as file:
             for part in _parts(records):
                 for request in batch.add(maker.spans_of(part)):
-                    file.write(request)
-            file.write(batch.take())
+                    file.write(bytes_of(request))
+            file.write(bytes_of(batch.take()))
     except OSError as exc:
         raise LogError(f"{path}: the export cannot be written: {exc}") from exc
 

@@ -104,7 +104,7 @@ def _unloggable(arguments: Mapping[str, Any]) -> str | None:
     for name, value in arguments.items():
         kind = type(value)
         if kind is str:
-            if value.isascii() or _is_text(value):
+            if "\0" not in value and (value.isascii() or _is_text(value)):
                 continue
         elif kind is int:
             if -_SMALL < value < _SMALL:
@@ -119,6 +119,8 @@ def _unloggable(arguments: Mapping[str, Any]) -> str | None:
 def _fault(value: Any) -> str | None:
     """Why JSON has no form for a value whose depth is bounded; None: it has one."""
     if isinstance(value, str):
+        if "\0" in value:
+            return "a text with the character U+0000 cannot be stored"
         return None if _is_text(value) else "half of a surrogate pair is not Unicode text"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{value} is not a JSON number"

@@ -176,6 +176,10 @@ _MESSAGES: dict[str, tuple[Any, str]] = {
         "argument 'anything': an integer is larger than 64 bits.",
     ),
     "half": ({"note": "a\udc00"}, "argument 'note': half of a surrogate pair is not Unicode text."),
+    "NUL": (
+        {"note": "a\0b"},
+        "argument 'note': a text with the character U+0000 cannot be stored.",
+    ),
     "half in an enum": (
         {"how": "\ud800"},
         "argument 'how': half of a surrogate pair is not Unicode text.",

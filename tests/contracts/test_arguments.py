@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from rehearsal_room.envpool.wires.gym import COOKIE
 
 from rehearsal_room.envpool.core.arguments import MAX_DEPTH, argument_fault
 from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.protocols.gym import COOKIE
 from rehearsal_room.harness.core.messages import AgentCall, FormatError, Reply
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.library import AgentEnv, TaskView
 from rehearsal_room.scenarios.catalogue import find
 from tests.harness.test_library import play
-from tests.support.wires import served_wires
+from tests.support.protocols import served_protocols
 
 SHOP = find("shop_support")
 TASK = SHOP.tasks[0]
@@ -69,7 +69,7 @@ async def test_a_server_refuses_them(reason: str) -> None:
     """Over MCP and over each protocol beside it."""
     arguments = {"order_id": BAD[reason]}
     said = f"get_order: argument 'order_id': {reason}."
-    async with served_wires(SHOP) as client:
+    async with served_protocols(SHOP) as client:
         _, world = await client.ask("POST", "/worlds", {"scenario": "shop_support"})
         call = {"name": "get_order", "arguments": arguments}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}

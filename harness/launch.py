@@ -13,7 +13,7 @@ from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile, read_chaos
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.fleet.coordinated import play_in_workers, worker_spec
-from rehearsal_room.harness.fleet.engine import Engine, forked, require_divisible
+from rehearsal_room.harness.fleet.engine import OpenEngine, forked, require_divisible
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
@@ -23,7 +23,7 @@ from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.launching import After, Launch, Launched, play_here
 from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.harness.setup.planning import planned
-from rehearsal_room.harness.setup.policies import LocalPolicy, open_policy
+from rehearsal_room.harness.setup.policies import OpenLocalPolicy, open_policy
 from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened, require_new
 from rehearsal_room.scenarios.distribution import missing_package
 
@@ -34,11 +34,11 @@ def launch(
     *,
     resume: bool,
     open_judge: OpenJudge | None,
-    local_policy: LocalPolicy | None = None,
+    local_policy: OpenLocalPolicy | None = None,
     policy: OpenPolicy | None = None,
     after: After | None = None,
     progress: bool = True,
-    engine: Engine | None = None,
+    engine: OpenEngine | None = None,
 ) -> Launched:
     """Run the episodes of the settings into a folder. `open_judge` None: the episodes stay
     unjudged. `local_policy` makes policy `local`; `policy` acts in place of the one that the
@@ -80,7 +80,7 @@ def launch(
             return run(partial(play_in_workers, announces=announces), beginning, start)
 
 
-def _engine_of(settings: Settings, policy: OpenPolicy | None) -> Engine | None:
+def _engine_of(settings: Settings, policy: OpenPolicy | None) -> OpenEngine | None:
     """What starts the workers; None: this process plays. Raises SettingsError."""
     if settings.cluster.engine == "ray":
         require_divisible(settings, setting="engine")
@@ -91,7 +91,7 @@ def _engine_of(settings: Settings, policy: OpenPolicy | None) -> Engine | None:
     return forked
 
 
-def _ray_engine(policy: OpenPolicy | None) -> Engine:
+def _ray_engine(policy: OpenPolicy | None) -> OpenEngine:
     """Actors of a Ray cluster. A `policy` is pickled for them."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

@@ -29,7 +29,7 @@ import msgspec
 
 from rehearsal_room.scenarios.api import Row, RowChange, State
 from rehearsal_room.scenarios.core.short_text import one_line
-from rehearsal_room.scenarios.statements import are_equal, only_value, plain, readings
+from rehearsal_room.scenarios.core.statements import are_equal, only_value, plain, readings
 
 Matcher = Callable[[Any], bool]
 FindingKind = Literal["goal", "guard"]

@@ -39,7 +39,7 @@ class LeasedTalk:
         self._state = state
 
     def __repr__(self) -> str:
-        return f"<Talk [{len(self._state.used)} of {len(self._user.lines)} lines]>"
+        return f"<LeasedTalk [{len(self._state.used)} of {len(self._user.lines)} lines]>"
 
     def fork(self) -> "LeasedTalk":
         """A second talk that goes on from here."""

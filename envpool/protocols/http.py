@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.protocols.sessions import NotBegun, SessionError
 from rehearsal_room.envpool.protocols.task_lists import BadTask
-from rehearsal_room.envpool.server.answers import Handler, handlers_with, json, retry
+from rehearsal_room.envpool.server.answers import ErrorHandler, handlers_with, json, retry
 from rehearsal_room.envpool.server.jsonrpc import RpcError, parse_value
 from rehearsal_room.envpool.server.leases import LeaseRefused
 
@@ -65,7 +65,7 @@ class WorldRoute(Route):
         await super().handle(scope, receive, send)
 
 
-def _status(status: int) -> Handler:
+def _status(status: int) -> ErrorHandler:
     async def answer(request: Request, exc: Exception) -> Response:
         return detail(status, str(exc))
 

@@ -15,7 +15,7 @@ from rehearsal_room.envpool.protocols.http import detail
 from rehearsal_room.envpool.protocols.openenv import OpenEnvProtocol
 from rehearsal_room.envpool.protocols.ors import OrsProtocol
 from rehearsal_room.envpool.protocols.sessions import Sessions
-from rehearsal_room.envpool.server.answers import Refusal
+from rehearsal_room.envpool.server.answers import RefusalOf
 from rehearsal_room.envpool.server.guard import Headers, deny, headers_of
 from rehearsal_room.envpool.server.leases import Leases
 
@@ -62,7 +62,7 @@ class ServedProtocols(AsyncContextManagerMixin):
         return first not in _OWN and (b"x-session-id" in headers or b"x-deployment" in headers)
 
     @property
-    def refusal(self) -> Refusal:
+    def refusal(self) -> RefusalOf:
         """The form of the errors of these protocols."""
         return detail
 

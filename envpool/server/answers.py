@@ -13,9 +13,9 @@ from rehearsal_room.envpool.server.api import ErrorBody
 
 JSON = "application/json"
 # An error as a response: its status, a sentence, and headers.
-Refusal = Callable[[int, str, Mapping[str, str] | None], Response]
-Handler = Callable[[Request, Exception], Awaitable[Response]]
-Handlers = dict[Any, Handler]
+RefusalOf = Callable[[int, str, Mapping[str, str] | None], Response]
+ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
+ErrorHandlers = dict[Any, ErrorHandler]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,7 +34,7 @@ def retry(status: int) -> dict[str, str] | None:
     return {"Retry-After": "1"} if status in (429, 503) else None
 
 
-def handlers_with(refusal: Refusal) -> Handlers:
+def handlers_with(refusal: RefusalOf) -> ErrorHandlers:
     """The exception handlers of an application whose errors have this form."""
 
     async def answer(request: Request, exc: Exception) -> Response:

@@ -13,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.server.answers import (
     JSON,
-    Handler,
-    Handlers,
-    Refusal,
+    ErrorHandler,
+    ErrorHandlers,
+    RefusalOf,
     error,
     handlers_with,
     json,
@@ -54,7 +54,7 @@ class Protocols(Protocol):
         """Sessions that are open."""
 
     @property
-    def refusal(self) -> Refusal:
+    def refusal(self) -> RefusalOf:
         """The form of their errors."""
 
     def claims(self, path: str, headers: Headers) -> bool:
@@ -126,7 +126,7 @@ class _LeaseApi:
             Route("/scenarios/{name}/image", self._image),
             Route("/health", self._health),
         ]
-        handlers: Handlers = {
+        handlers: ErrorHandlers = {
             **handlers_with(error),
             LeaseRefused: _lease_refused,
             UnknownScenario: _status(404),
@@ -223,7 +223,7 @@ def _check_json(headers: Headers) -> None:
         raise HTTPException(415, "the Content-Type of a body must be application/json")
 
 
-def _status(status: int) -> Handler:
+def _status(status: int) -> ErrorHandler:
     async def answer(request: Request, exc: Exception) -> Response:
         return error(status, str(exc))
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.server.answers import Refusal, retry
+from rehearsal_room.envpool.server.answers import RefusalOf, retry
 from rehearsal_room.envpool.server.settings import WorldServerSettings
 
 Headers = dict[bytes, bytes]
@@ -142,7 +142,7 @@ class Guard:
         access: AccessCheck,
         *,
         max_body: int,
-        refusal: Refusal,
+        refusal: RefusalOf,
         open_paths: Collection[str] = (),
         in_flight: InFlight | None = None,
     ) -> None:

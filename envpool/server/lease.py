@@ -104,7 +104,7 @@ class ClientLease:
         self._known: SignedState | None = None
 
     def __repr__(self) -> str:
-        return f"<Lease of {self.new.scenario!r} [{self.num_calls} calls]>"
+        return f"<ClientLease of {self.new.scenario!r} [{self.num_calls} calls]>"
 
     def sibling(self, env: Env, client: str) -> "ClientLease":
         """The lease of a fork of this world."""

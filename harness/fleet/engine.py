@@ -16,7 +16,7 @@ from rehearsal_room.harness.fleet.worker import WorkerSpec, work
 from rehearsal_room.harness.settings.run import Settings
 
 # Opens what starts workers; it is closed after the run. No thread or event loop was started before.
-Engine = Callable[[WorkerSpec], AbstractContextManager[StartWorker]]
+OpenEngine = Callable[[WorkerSpec], AbstractContextManager[StartWorker]]
 
 
 def require_divisible(settings: Settings, *, setting: str) -> None:

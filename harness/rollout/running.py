@@ -131,7 +131,7 @@ class Attended(msgspec.Struct, frozen=True):
     helpers: anyio.abc.TaskGroup  # tasks that end with the run
 
 
-class Session(Attended, frozen=True):
+class RunSession(Attended, frozen=True):
     """A run that is open, with its log."""
 
     log: LogWriter
@@ -151,7 +151,7 @@ async def running(
     live: LiveWorlds,
     resume: bool = False,
     console: Console | None = None,
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[RunSession]:
     """The run in this folder, open for the block, in which its episodes are played. The
     module says what is opened and closed when.
 
@@ -195,7 +195,7 @@ async def running(
             helpers.start_soon(show_progress, monitor, console, _limit_of(parts.admission))
         if left is not None and left.unjudged and parts.judge is not None:
             helpers.start_soon(_judge_unjudged, folder, left.unjudged, parts.judge, recorder)
-        yield Session(
+        yield RunSession(
             recorder=recorder,
             watchdog=attendance.watchdog,
             helpers=helpers,

@@ -34,7 +34,7 @@ class Slots:
 
     def __repr__(self) -> str:
         waiting = len(self._waiting)
-        return f"<Slots [{self._free} free, {self.num_paused} parked, {waiting} waiting]>"
+        return f"<Slots [{self._free} free, {self.num_paused} paused, {waiting} waiting]>"
 
     @property
     def has_free(self) -> bool:

@@ -26,11 +26,11 @@ from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.scenarios.distribution import missing_package
 from rehearsal_room.scenarios.format import Scenario, Task
 
-LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
+OpenLocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
 
 
 def open_policy(
-    settings: Settings, plans: Sequence[EpisodePlan], local_policy: LocalPolicy | None
+    settings: Settings, plans: Sequence[EpisodePlan], local_policy: OpenLocalPolicy | None
 ) -> OpenPolicy | None:
     """The policy, if it is one that must be opened; None: the settings name another. Raises
     SettingsError."""

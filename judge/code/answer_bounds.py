@@ -20,8 +20,8 @@ import msgspec
 
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.statements import Reading, are_equal, plain, readings
 from rehearsal_room.scenarios.format import Task
-from rehearsal_room.scenarios.statements import Reading, are_equal, plain, readings
 
 _LEAST_ITEMS = 6
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")

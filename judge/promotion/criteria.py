@@ -38,7 +38,7 @@ from rehearsal_room.judge.statistics.outcomes import TaskKey
 from rehearsal_room.judge.statistics.run_statistics import pass_at, pass_hat
 
 CriterionVerdict = Literal["pass", "fail", "inconclusive"]
-Bound = Literal["value", "lower", "upper"]
+CriterionBound = Literal["value", "lower", "upper"]
 _TEXT = re.compile(r"(?P<metric>.+?)(?:\.(?P<bound>[a-z]+))?\s*(?P<op>>=|<=|>|<)\s*(?P<number>\S+)")
 _PASS = re.compile(r"pass(?P<how>[@^])(?P<k>[1-9]\d*)")
 _PERCENTILE = re.compile(r"p(?P<share>\d{1,2})_(?P<what>calls|steps|seconds)")
@@ -60,7 +60,7 @@ class Criterion(msgspec.Struct, frozen=True):
 
     name: str  # as it is written
     metric: str
-    bound: Bound
+    bound: CriterionBound
     op: str
     number: float
 
@@ -102,7 +102,9 @@ def parse_criterion(text: str) -> Criterion:
     metric, bound = found["metric"], found["bound"]
     if metric == "regression":  # `vs(base)` is not a bound
         raise SettingsError(f"criterion {text!r}: write {_REGRESSION} >= -0.02")
-    chosen: Bound | None = next((one for one in get_args(Bound) if one == bound), None)
+    chosen: CriterionBound | None = next(
+        (one for one in get_args(CriterionBound) if one == bound), None
+    )
     if bound is not None and chosen is None:
         raise SettingsError(f"criterion {text!r}: .{bound} is not lower, upper or value")
     if not is_metric(metric):

@@ -68,7 +68,7 @@ class Gating:
 
     def __repr__(self) -> str:
         return (
-            f"<Admission [version {self._version}, {self._num_live} live,"
+            f"<Gating [version {self._version}, {self._num_live} live,"
             f" {self._num_waiting} waiting]>"
         )
 

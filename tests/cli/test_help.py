@@ -11,7 +11,7 @@ import click
 import pytest
 
 from rehearsal_room.cli.core.help import SectionedCommand
-from rehearsal_room.cli.core.lazy import Family, LazyGroup, Verb, loaded
+from rehearsal_room.cli.core.lazy import CommandFamily, LazyGroup, Verb, loaded
 from rehearsal_room.cli.main import cli
 from rehearsal_room.cli.verbs import HIDDEN, MOVED, SECTIONS
 from tests.support.cli import Rehearse, json_of
@@ -71,7 +71,7 @@ def test_the_table_names_what_exists(path: str) -> None:
     assert first_sentence(command.help) == verb.help
     assert command.hidden == (path in HIDDEN)
     assert isinstance(command, click.Group) == bool(verb.below)
-    assert isinstance(command, Family) == bool(verb.below and verb.place)
+    assert isinstance(command, CommandFamily) == bool(verb.below and verb.place)
 
 
 def loaded_by(*arguments: str, environment: Mapping[str, str] | None = None) -> set[str]:

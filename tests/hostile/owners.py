@@ -65,7 +65,7 @@ def replace_methods_of_the_worker():
 
     def owned(*arguments):
         frame = sys._getframe()
-        while type(frame.f_locals.get("worker")).__name__ != "Worker":
+        while type(frame.f_locals.get("worker")).__name__ != "ToolWorker":
             frame = frame.f_back
         hosts = frame.f_locals["worker"]._hosts
         verified = type(hosts).verify(hosts, *arguments)
@@ -74,7 +74,7 @@ def replace_methods_of_the_worker():
     frame = sys._getframe()
     while frame is not None:
         worker = frame.f_locals.get("worker")
-        if type(worker).__name__ == "Worker":
+        if type(worker).__name__ == "ToolWorker":
             worker._hosts.verify = owned
         frame = frame.f_back
 
@@ -108,7 +108,7 @@ def forge_every_answer():
 
     def owned(request):
         frame = sys._getframe()
-        while type(frame.f_locals.get("worker")).__name__ != "Worker":
+        while type(frame.f_locals.get("worker")).__name__ != "ToolWorker":
             frame = frame.f_back
         worker = frame.f_locals["worker"]
         answer = type(worker)._reply(worker, request)
@@ -120,7 +120,7 @@ def forge_every_answer():
     frame = sys._getframe()
     while frame is not None:
         worker = frame.f_locals.get("worker")
-        if type(worker).__name__ == "Worker":
+        if type(worker).__name__ == "ToolWorker":
             worker._violation = lambda **_: ""
             worker._reply = owned
         frame = frame.f_back

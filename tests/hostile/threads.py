@@ -22,7 +22,7 @@ def hide_a_thread_from_the_count():
             seen.add(id(each))
             found += gc.get_referents(each)
             for name in ("_num_known", "_num_threads"):
-                if type(each).__name__ in ("Worker", "Threads"):
+                if type(each).__name__ in ("ToolWorker", "Threads"):
                     with contextlib.suppress(AttributeError):
                         setattr(each, name, 99)
         elif id(each) not in seen and type(each) is dict:

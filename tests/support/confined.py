@@ -24,12 +24,12 @@ from rehearsal_room.envpool.workers.sandbox import bubblewrap, environment, impo
 _PROGRAM = """
 import json, os, signal, sys
 from rehearsal_room.envpool.workers import confine
-from rehearsal_room.envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers.sandbox import WorkerLimits
 
 level, scratch, decoys, limits, snippets = json.loads(sys.stdin.read())
 readable = (*confine.readable(), os.path.dirname(decoys["library"]))
 confine.readable = lambda: readable
-confinement = confine.Confinement(level, Limits(**limits))  # once, as the fork server does
+confinement = confine.Confinement(level, WorkerLimits(**limits))  # once, as the fork server does
 
 def outcome(snippet):
     read, write = os.pipe()

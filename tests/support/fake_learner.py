@@ -202,8 +202,8 @@ async def open_loop(
         callbacks = LoopCallbacks(
             report=metrics or RecordedMetrics(),
             evaluate=evaluate,
-            version_in_use=rollouts.admission.set_version,
-            throttled_s=rollouts.admission.throttled_s,
+            version_in_use=rollouts.gating.set_version,
+            throttled_s=rollouts.gating.throttled_s,
         )
         yield (
             Loop(

@@ -8,9 +8,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from rehearsal_room.scenarios import checks, statements
+from rehearsal_room.scenarios import checks
 from rehearsal_room.scenarios.api import User
-from rehearsal_room.scenarios.core import short_text
+from rehearsal_room.scenarios.core import short_text, statements
 from rehearsal_room.scenarios.files import read_text
 from rehearsal_room.scenarios.synth.core.code_rules import is_ours
 from rehearsal_room.scenarios.synth.core.package_files import merge_python

@@ -146,7 +146,7 @@ def _publishes_what_is_sent(stack: ExitStack) -> None:
 
         def put_and_publish(message: Any) -> None:
             put(message)
-            if type(message).__name__ == "Batch":
+            if type(message).__name__ == "RecordBatch":
                 self.on_stored(message.number)
 
         self._connection.put = put_and_publish  # type: ignore[method-assign]

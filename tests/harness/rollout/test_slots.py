@@ -156,7 +156,7 @@ async def test_slots_that_are_resized_are_neither_made_nor_lost(seed: int) -> No
         await run_all(planned, work, concurrency=4, slots=slots)
         over.set()
     assert sorted(begun) == [plan.episode for plan in planned]
-    assert repr(slots) == f"<Slots [{number} free, 0 parked, 0 waiting]>"
+    assert repr(slots) == f"<Slots [{number} free, 0 paused, 0 waiting]>"
 
 
 async def test_fewer_slots_pause_episodes_which_go_on_first() -> None:

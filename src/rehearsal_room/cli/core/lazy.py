@@ -21,7 +21,7 @@ class Verb(NamedTuple):
 
     Verb("play.run:run_command", "Run episodes and log them.")   one command
     Verb("", "Worlds.", {"check": Verb(…)})                      a group
-    Verb("trust.judge:judge_command", "…", {"label": Verb(…)})   both: see Family
+    Verb("trust.judge:judge_command", "…", {"label": Verb(…)})   both: see CommandFamily
     """
 
     place: str  # "module:attribute" below rehearsal_room.cli
@@ -120,7 +120,7 @@ class LazyGroup(click.Group):
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-class Family(SectionedCommand, LazyGroup):
+class CommandFamily(SectionedCommand, LazyGroup):
     """A command with more commands below it: `judge RUN`, and `judge label RUN`.
 
     The first word decides: where it is the name of a command below, that one runs, else the
@@ -203,4 +203,4 @@ def loaded(name: str, verb: Verb) -> click.Command:
         own: click.Command = getattr(import_module(f"{_HOME}.{module}"), attribute)
     except (ImportError, AttributeError) as exc:
         raise CannotStartError(name, exc) from exc
-    return Family(own, verb.below) if verb.below else own
+    return CommandFamily(own, verb.below) if verb.below else own

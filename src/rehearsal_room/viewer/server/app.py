@@ -15,7 +15,7 @@ from rehearsal_room.viewer.server.events import EventRoutes
 from rehearsal_room.viewer.server.judge_routes import JudgeRoutes
 from rehearsal_room.viewer.server.page import page_routes
 from rehearsal_room.viewer.server.run_routes import RunRoutes
-from rehearsal_room.viewer.server.security import AsgiApp, Guard
+from rehearsal_room.viewer.server.security import AsgiApp, HostGuard
 from rehearsal_room.viewer.server.updates import POLL_S
 from rehearsal_room.viewer.server.viewer import Viewer
 from rehearsal_room.viewer.server.world_routes import WorldRoutes
@@ -35,7 +35,7 @@ def viewer_app(viewer: Viewer, *, token: str, port: int) -> AsgiApp:
     handlers: dict[int | type[Exception], Callable[[Request, Exception], Response]] = {
         HTTPException: _http_error
     }
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), token=token, port=port)
+    return HostGuard(Starlette(routes=routes, exception_handlers=handlers), token=token, port=port)
 
 
 async def _about(request: Request) -> object:

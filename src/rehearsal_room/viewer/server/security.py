@@ -34,7 +34,7 @@ _HEADERS = (
 MAX_BODY = 2**20  # bytes
 
 
-class Guard:
+class HostGuard:
     """Lets requests pass that have the right host and token, and adds the headers."""
 
     def __init__(self, app: AsgiApp, *, token: str, port: int) -> None:

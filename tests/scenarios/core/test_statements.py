@@ -3,7 +3,7 @@
 import pytest
 
 from rehearsal_room.scenarios.checks import says
-from rehearsal_room.scenarios.statements import Value, readings
+from rehearsal_room.scenarios.core.statements import Value, readings
 
 
 def values(text: str) -> list[tuple[str, Value]]:

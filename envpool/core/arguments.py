@@ -1,4 +1,4 @@
-"""Which arguments a call may have, whoever makes it: the rule of dialects, worlds and the log."""
+"""The arguments that a call may have: one rule for dialects, worlds and the log."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,8 @@
-"""The lease API and the MCP endpoint of every world, as an ASGI application."""
+"""The lease API and the MCP endpoint of every world, as an ASGI application.
+
+With Starlette's routes a lease and its release take 1.1 to 1.2 times the CPU of routes written by
+hand (0.52 ms instead of 0.44), a call over MCP 1.0 to 1.2 times (0.33 instead of 0.30).
+"""
 
 from typing import Protocol
 
@@ -65,7 +69,7 @@ class Protocols(Protocol):
 
 
 class App:
-    """The ASGI application of a server's leases. `wires` None: MCP is the only protocol."""
+    """The ASGI application of a server's leases. `protocols` None: MCP is the only protocol."""
 
     def __init__(self, leases: Leases, protocols: Protocols | None = None) -> None:
         settings = leases.settings
@@ -80,7 +84,7 @@ class App:
             refusal=error,
             open_paths=("/health",),
         )
-        self._guarded_wires = protocols and Guard(
+        self._guarded_protocols = protocols and Guard(
             protocols,
             access,
             max_body=settings.max_body,
@@ -93,7 +97,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or one WebSocket."""
-        protocols, guarded = self._protocols, self._guarded_wires
+        protocols, guarded = self._protocols, self._guarded_protocols
         if protocols is None or guarded is None:
             await self._api(scope, receive, send)
         elif scope["type"] == "websocket" or protocols.claims(scope["path"], headers_of(scope)):

@@ -16,8 +16,8 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def serving(leases: Leases, protocols: Protocols | None = None) -> AsyncIterator[str]:
-    """Serve the leases over HTTP for the duration of the block; yields the base URL. `wires` are
-    the protocols beside MCP (None: there are none).
+    """Serve the leases over HTTP for the duration of the block; yields the base URL. `protocols`
+    are those beside MCP (None: there are none).
 
     Leaving the block completes the calls in flight, then closes the connections. Raises PoolError
     where the address is not available, or the loop is not asyncio's.

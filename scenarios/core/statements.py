@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 Kind = Literal["number", "date", "time", "phone", "code"]
 Value = float | str | tuple[int, ...]
 
-_MAX = 20_000  # characters that are read; a longer text is no answer
+_MAX = 20_000  # characters that are read; no answer is longer
 
 
 class Reading(NamedTuple):

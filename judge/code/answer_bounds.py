@@ -297,7 +297,8 @@ def _are_alike(one: Reading, other: Reading) -> bool:
 
 
 def _undone(text: str) -> frozenset[str]:
-    """The verbs of what a text states was not done; such a sentence about other things contradicts nothing.
+    """The verbs of what a text states was not done; such a sentence about other things contradicts
+    nothing.
 
     Example: "the order was not refunded" -> {"refunded"}; "no others were not moved" -> {}
     """

@@ -34,7 +34,8 @@ class Recipe(NamedTuple):
     again: str = ""  # how it is tried again when it fails: "tests" (those that failed) or "whole"
 
 
-# In the order in which they start. Those that wait for a cluster, a browser or a package index are
+# In the order in which they start. Browser and cluster have deadlines, so they run alone. Those that
+# wait for a cluster, a browser or a package index are
 # tried twice.
 RECIPES = {
     "types": Recipe(1),
@@ -47,9 +48,9 @@ RECIPES = {
     "test": Recipe(ALL, again="tests"),
     "test-slow": Recipe(ALL, again="tests"),
     "test-vllm": Recipe(1, (*_HERE, "tests/vllm/run.sh --install"), "whole"),
-    "test-viewer": Recipe(1, (*_HERE, "tests/viewer_web/run.sh --install"), "whole"),
+    "test-viewer": Recipe(ALL, (*_HERE, "tests/viewer_web/run.sh --install"), "whole"),
     "test-install": Recipe(1, ("tests/install/run.sh --install",), "whole"),
-    "test-ray": Recipe(1, (*_HERE, "tests/ray/run.sh --install"), "whole"),
+    "test-ray": Recipe(ALL, (*_HERE, "tests/ray/run.sh --install"), "whole"),
     "test-suites": Recipe(1, (*_HERE, "tests/suites/run.sh --install")),
     "sandbox-table": Recipe(1),
 }

@@ -61,12 +61,14 @@ def _is_completed(runner: TaskRunner, task: Task, oracle: Played, name: str, ans
         return True
     wrong = proved_wrong(judged.findings) or failed(judged.findings)
     runner.log.rejected.append(
-        MutantNote(runner.log.world, task.id, "rewording", name, _why(wrong))
+        MutantNote(runner.log.world, task.id, "rewording", name, _why(wrong, judged.unjudged))
     )
     return False
 
 
-def _why(findings: Sequence[Finding]) -> str:
+def _why(findings: Sequence[Finding], unjudged: str | None) -> str:
+    if not findings:
+        return unjudged or "it is not completed"
     first = findings[0]
     state = "left open" if first.is_open else "failed"
     return f"{first.name} ({state}): {first.found}"

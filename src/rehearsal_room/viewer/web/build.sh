@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 web=$PWD
-root=$(cd ../../.. && pwd)
+root=$(cd ../../../.. && pwd)
 venv=$root/.venv-viewer
 
 old() { # whether the environment is older than one of the files that name its packages

@@ -34,8 +34,8 @@ class Recipe(NamedTuple):
     again: str = ""  # how it is tried again when it fails: "tests" (those that failed) or "whole"
 
 
-# In the order in which they start. Browser and cluster have deadlines, so they run alone. Those that
-# wait for a cluster, a browser or a package index are
+# In the order in which they start. Browser and cluster have deadlines, so they run alone. Those
+# that wait for a cluster, a browser or a package index are
 # tried twice.
 RECIPES = {
     "types": Recipe(1),

@@ -36,6 +36,7 @@ FindingKind = Literal["goal", "guard"]
 # The end of the name of a benchmark's finding that only a model can make: its own score without a
 # model counts it as met, and a judge that asks a model decides on it.
 OPEN = "(not judged)"
+NOTHING_ELSE = "nothing else changed"  # the name of the guard that covers all rows
 DECLINES = "answer declines"  # the name of the finding that an answer must refuse
 
 
@@ -353,7 +354,7 @@ class Check:
             if claimed is _NOTHING or not _changed_columns(change) <= claimed:
                 extra.append(_describe(change, without=claimed))
         shown = "; ".join(extra[:5]) + (f"; and {len(extra) - 5} more" if len(extra) > 5 else "")
-        return self.guard("nothing else changed", not extra, "no other change", shown or "none")
+        return self.guard(NOTHING_ELSE, not extra, "no other change", shown or "none")
 
     def answer_has(self, *alternatives: str | tuple[str, ...], name: str | None = None) -> bool:
         """Goal: the final answer contains one of the alternatives (see `says`), or all phrases of

@@ -26,7 +26,7 @@ from rehearsal_room.judge.core.evidence import (
     scenario_info,
 )
 from rehearsal_room.judge.core.rewards import AWM, RewardProfile, rewards_of
-from rehearsal_room.scenarios.checks import DECLINES, Finding, proved_wrong
+from rehearsal_room.scenarios.checks import DECLINES, NOTHING_ELSE, Finding, proved_wrong
 from rehearsal_room.scenarios.format import Scenario, Task
 
 NAME = "code"
@@ -202,8 +202,13 @@ def paid_goals(findings: Iterable[Finding]) -> Counter[str]:
 
 
 def harm_in(findings: Iterable[Finding]) -> list[Finding]:
-    """The guards that are proved to have failed."""
-    return [one for one in proved_wrong(findings) if one.kind == "guard" and not call_failed(one)]
+    """The guards that are proved to have failed. The one that covers all rows is left out: where
+    the world broke, work that was begun looks like a change that nobody asked for."""
+    return [
+        one
+        for one in proved_wrong(findings)
+        if one.kind == "guard" and one.name != NOTHING_ELSE and not call_failed(one)
+    ]
 
 
 def call_failed(finding: Finding) -> bool:

@@ -30,7 +30,7 @@ def look_through_all_objects():
 
 
 def replace_the_overlay():
-    """ended: the code changed a name in envpool.store.overlay"""
+    """ended: the code changed a name in rehearsal_room.envpool.store.overlay"""
     from rehearsal_room.envpool.store.overlay import OverlayFile
 
     OverlayFile.xRead = lambda self, amount, offset: b"\0" * amount
@@ -38,7 +38,7 @@ def replace_the_overlay():
 
 
 def replace_the_tracker():
-    """ended: the code changed a name in envpool.store.tracking"""
+    """ended: the code changed a name in rehearsal_room.envpool.store.tracking"""
     from rehearsal_room.envpool.store.tracking import Tracker
 
     Tracker.net = lambda self, total: ((), total)

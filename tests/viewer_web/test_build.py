@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-WEB = ROOT / "harness" / "viewer" / "web"
+WEB = ROOT / "src" / "rehearsal_room" / "viewer" / "web"
 
 
 @pytest.mark.parametrize("name", ["app.js", "app.css"])

@@ -124,6 +124,7 @@ _NEGATIVE = re.compile(
 )
 
 
+_OF_WORDS = re.compile(r"\bsays\b")  # in the name of a custom goal
 _CLAIMS = re.compile(
     r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
     r" (?:just |now |already |also )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
@@ -219,10 +220,12 @@ class Check:
     def goal(self, name: str, passed: object, expected: object, found: object) -> bool:
         """Add a custom finding on something that the task asks for.
 
-        `expected` and `found` may be of any type and are stored as text.
+        `expected` and `found` may be of any type and are stored as text. A name with the word
+        `says`, such as "the note says 12 May", marks a finding on words (see `text_has`).
         Example: check.goal("orders of the note", count == 1, 1, count)
         """
-        return self._add(name, passed, expected, found, "goal")
+        of_words = _OF_WORDS.search(str(name)) is not None
+        return self._add(name, passed, expected, found, "goal", is_of_words=of_words)
 
     def guard(self, name: str, passed: object, expected: object, found: object) -> bool:
         """Add a custom finding on something that must stay unharmed; see `goal`."""

@@ -7,7 +7,7 @@ that the task needs. A note that nobody asked for is allowed where the desk may 
 from typing import Any
 
 from scenarios.api import State
-from scenarios.checks import ANY, Check, Finding, mentions
+from scenarios.checks import ANY, Check, Finding, mentions, says
 
 USER = "l.fonseca"
 
@@ -179,7 +179,8 @@ def _noted(check: Check, booking_id: int, *phrases: str) -> None:
         if change.table == "notes" and change.before is None and change.after is not None
     ]
     for phrase in phrases:
-        check.text_has(f"note says {phrase!r}", bodies, phrase)
+        passed = any(says(body, phrase) for body in bodies)
+        check.goal(f"note says {phrase!r}", passed, repr(phrase), "; ".join(bodies) or "no note")
 
 
 def _noted_somewhere(check: Check, booking_id: int, most: int, *phrases: str) -> None:
@@ -187,7 +188,7 @@ def _noted_somewhere(check: Check, booking_id: int, most: int, *phrases: str) ->
     notes = [row for row in _new_rows(check, "notes") if row["booking_id"] == booking_id]
     text = "; ".join(str(row["body"]) for row in notes)
     for phrase in phrases:
-        check.text_has(f"note says {phrase!r}", [text], phrase)
+        check.goal(f"note says {phrase!r}", says(text, phrase), repr(phrase), text or "no note")
     bodies = [str(row["body"]) for row in notes]
     check.guard("no note twice", len(set(bodies)) == len(bodies), "different notes", text)
     check.allow("notes", new=most, booking_id=booking_id, written_by=USER)
@@ -583,7 +584,10 @@ def a_saturday_of_wrong_charges(before: State, after: State, answer: str) -> lis
     check.answer_has("45.00", name="answer says what GT4MAD gets back")
     check.answer_has("25.00", "5.00", name="answer says what HS6DUB gets back")
     check.answer_has("20.00", "5.00", name="answer says what HS6DUB is charged")
-    check.answer_has("84.00", ("39.00", "45.00"), name="answer says what NB2CDG gets back")
+    both = all(says(answer, part) for part in ("39.00", "45.00"))
+    check.goal(
+        "answer says what NB2CDG gets back", both or says(answer, "84.00"), "84.00", answer[:200]
+    )
     check.answer_has("9.00", name="answer says what PL9AMS gets back")
     _logged(check, 6, 408, 409, 410, 411)
     check.nothing_else()
@@ -748,7 +752,8 @@ def a_winter_of_miles(before: State, after: State, answer: str) -> list[Finding]
         )
     check.updated("loyalty_accounts", 819, balance_miles=29702, tier_miles=23852)
     check.untouched("loyalty_accounts", 820)
-    check.answer_has("2899", ("1164", "303", "1432"), name="answer says the miles")
+    each = all(says(answer, miles) for miles in ("1164", "303", "1432"))
+    check.goal("answer says the miles", each or says(answer, "2899"), "2899", answer[:200])
     check.answer_has("180", "too old", "too long ago", "VT740", name="answer says what is too old")
     check.answer_has("no-show", "no show", "not flown", "didn't fly", "did not fly", "VT662")
     check.answer_has("Irene", "your wife", "wife's", name="answer says what Irene does not get")
@@ -786,7 +791,8 @@ def a_project_called_off(before: State, after: State, answer: str) -> list[Findi
         ("Carmo", "144.00", ("104.00", "40.00")),
         ("Dinis", "315.00", ("315.00",)),
     ):
-        check.answer_has(total, parts, name=f"answer says what {whose} gets")
+        passed = says(answer, total) or all(says(answer, part) for part in parts)
+        check.goal(f"answer says what {whose} gets", passed, total, answer[:200])
     check.answer_has("supervisor", name="answer says who decides on Odete's refund")
     check.answer_has("LIGHT", "non-refundable", "not refundable", name="answer says what is lost")
     _logged(check, 10, 420)

@@ -1,7 +1,7 @@
 """What each task of the shop's support must have changed, said, or left alone."""
 
 from scenarios.api import State
-from scenarios.checks import ANY, Check, Finding
+from scenarios.checks import ANY, Check, Finding, says
 
 NOW = "2026-03-16T14:20:00Z"
 ME = "maren.holt"
@@ -86,7 +86,9 @@ def _replied(check: Check, ticket_id: int, *facts: tuple[str, ...]) -> None:
         if change.table == "messages" and change.before is None and change.after is not None
     ]
     for wordings in facts:
-        check.text_has(f"the reply says {' or '.join(wordings[:3])}", bodies, *wordings)
+        passed = any(says(body, words) for body in bodies for words in wordings)
+        wanted = " or ".join(wordings[:3])
+        check.goal(f"the reply says {wanted}", passed, wanted, "; ".join(bodies) or "no reply")
 
 
 def _day(year: int, month: int, day: int) -> tuple[str, ...]:

@@ -203,7 +203,7 @@ def paid_goals(findings: Iterable[Finding]) -> Counter[str]:
 
 def harm_in(findings: Iterable[Finding]) -> list[Finding]:
     """The guards that are proved to have failed. The one that covers all rows is left out: where
-    the world broke, work that was begun looks like a change that nobody asked for."""
+    the world broke, work that was begun looks like an unrequested change."""
     return [
         one
         for one in proved_wrong(findings)

@@ -5,8 +5,12 @@ it found counts as proof only where the answer keeps to the case:
 
 - it has at most twice the words of the task's accepted answer, plus the values that this needs;
 - its values (amounts, dates, times, counts, codes) come from the instruction, from the accepted
-  answer, from what the oracle's calls read, or from the rows that the episode itself changed;
-- it takes nothing back, and refuses nothing where the accepted answer refuses nothing.
+  answer, from what the oracle's calls read (but for codes and large numbers, which name records),
+  or from the rows that the episode itself changed;
+- it claims no deed and names no person that the task is not about;
+- it takes nothing back, denies nothing that was done, and refuses no more than the accepted answer.
+
+Not covered: two values of the case in exchanged roles, and a false claim in words alone.
 
 The same holds for each text that the agent wrote into the world, against the oracle's text of the
 same column. Outside of these bounds a finding on words is left open: code alone counts it as not

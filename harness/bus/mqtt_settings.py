@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -26,8 +26,8 @@ _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _HIDDEN = "***"
 
 
-class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a process connects to a broker, and the limits of what it sends and receives there.
+class BusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a process connects to a broker, and how long it waits there: what a user can set.
 
     User and password are taken from the URL, else from these settings, else from the environment
     (REHEARSE_MQTT_USER, REHEARSE_MQTT_PASSWORD).
@@ -40,7 +40,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             "mqtt[s]://user@host:port.",
             extra={"metavar": "URL", "default": "this process only", "secret": True},
         ),
-    ] = "mqtt://localhost"
+    ] = ""
     user: Annotated[str, Meta(description="User name at the broker.")] = ""
     password: Annotated[
         str,
@@ -65,39 +65,6 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     keepalive_s: Annotated[
         int, Meta(ge=1, description="Seconds of silence after which the broker counts as lost.")
     ] = 20
-    max_backoff_s: Annotated[
-        float, Meta(gt=0, description="Maximum seconds between two attempts to connect again.")
-    ] = 10.0
-    in_flight: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of sent messages that the broker has not acknowledged.",
-        ),
-    ] = 16
-    ahead: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of messages that a follower has received and not "
-            "acknowledged.",
-        ),
-    ] = 1
-    batch: Annotated[int, Meta(ge=1, description="Maximum number of records in one message.")] = 256
-    gather_s: Annotated[
-        float,
-        Meta(
-            ge=0, description="Maximum seconds that a record waits for others to share a message."
-        ),
-    ] = 0.02
-    outbox: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of records that wait for the broker; above it, publishers "
-            "wait.",
-        ),
-    ] = 4096
     session_s: Annotated[
         int,
         Meta(
@@ -106,23 +73,12 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             "that the end of a run waits for a copy that is away.",
         ),
     ] = 60
-    status_s: Annotated[
-        float, Meta(gt=0, description="Seconds between two messages about the run's progress.")
-    ] = 1.0
-    answer_s: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Seconds until a request for missing records is repeated; they double each "
-            "time.",
-        ),
-    ] = 1.0
     close_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="Maximum seconds at the end of a run for sending the records that are left "
-            "in the outbox.",
+            description="Maximum seconds at the end of a run for sending the records that the "
+            "broker lacks.",
         ),
     ] = 10.0
     linger_s: Annotated[
@@ -136,7 +92,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
-        return f"MqttSettings({fields})"
+        return f"{type(self).__name__}({fields})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -144,10 +100,29 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         fields["password"] = _HIDDEN if self.password else ""
         return list(fields.items())
 
-    def public(self) -> "MqttSettings":
+    def public(self) -> Self:
         """The settings without the password: they can be stored, and read again where the
         password comes from the environment."""
         return msgspec.structs.replace(self, url=_with_password(self.url, ""), password="")
+
+
+class MqttSettings(BusSettings, frozen=True, kw_only=True):
+    """What the modules of the bus work with: the settings, and limits that no user sets."""
+
+    url: str = "mqtt://localhost"
+    max_backoff_s: float = 10.0  # between two attempts to connect again
+    in_flight: int = 16  # sent messages that the broker has not acknowledged
+    ahead: int = 1  # messages that a follower has received and not acknowledged
+    batch: int = 256  # records in one message
+    gather_s: float = 0.02  # that a record waits for others to share a message
+    outbox: int = 4096  # records that wait for the broker; above it, publishers wait
+    status_s: float = 1.0  # between two messages about the run's progress
+    answer_s: float = 1.0  # until a request for missing records is repeated, doubled each time
+
+
+def mqtt_settings(bus: BusSettings) -> MqttSettings:
+    """What the modules of the bus work with where a user has set this."""
+    return MqttSettings(**msgspec.structs.asdict(bus))
 
 
 class Secret:
@@ -181,7 +156,7 @@ class Broker(msgspec.Struct, frozen=True):
         return f"{scheme}://{host}:{self.port}"
 
 
-def broker_of(settings: MqttSettings, *, environ: Mapping[str, str] = os.environ) -> Broker:
+def broker_of(settings: BusSettings, *, environ: Mapping[str, str] = os.environ) -> Broker:
     """The broker that the settings name. Reads certificates. Raises SettingsError."""
     try:
         url = urlsplit(settings.url)
@@ -218,7 +193,7 @@ class _SelfClosingSocket(ssl.SSLSocket):
             raise
 
 
-def _tls(settings: MqttSettings) -> ssl.SSLContext:
+def _tls(settings: BusSettings) -> ssl.SSLContext:
     for field in ("ca_file", "cert_file", "key_file"):
         path = getattr(settings, field)
         if path and not Path(path).is_file():

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from rehearsal_room.envpool.client.url import url_fault
 from rehearsal_room.harness.admission.limits import MOST_AT_ONCE
-from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
@@ -39,6 +39,11 @@ from rehearsal_room.scenarios.suites.catalogue import SUITES
 from rehearsal_room.scenarios.validation import explain
 
 _DEFAULT_JUDGE = JudgeSettings()
+# Keys that older versions knew, and wrote into each run.toml.
+_GONE_FROM_BUS = (
+    *("ahead", "answer_s", "batch", "gather_s"),
+    *("in_flight", "max_backoff_s", "outbox", "status_s"),
+)
 NUMBER_AT_ONCE = 64  # (said below, too) episodes, where a number is not given and not found
 ADAPTIVE_POLICIES = ("openai", "vllm")  # behind HTTP: the server has a load to adapt to
 
@@ -183,7 +188,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         WorldSettings, Meta(description="Source of the worlds, and how they are hosted.")
     ] = WorldSettings()
     bus: Annotated[
-        MqttSettings,
+        BusSettings,
         Meta(
             description="Broker on which the run is published; without a url, the run is not "
             "published.",
@@ -194,7 +199,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "may_change": True,
             },
         ),
-    ] = MqttSettings(url="")
+    ] = BusSettings()
 
     @property
     def is_adaptive(self) -> bool:
@@ -218,7 +223,9 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     if config is None:
         return resolve_table({}, flags)
     table = read_toml(config, error=SettingsError)
-    table.pop("environment", None)  # what run.toml contains beside the settings
+    saved = table.pop("environment", None)  # what run.toml contains beside the settings
+    if saved is not None and isinstance(bus := table.get("bus"), Mapping):
+        table["bus"] = {key: value for key, value in bus.items() if key not in _GONE_FROM_BUS}
     return resolve_table(table, flags, source=f"{config}: ")
 
 
@@ -232,9 +239,8 @@ def resolve_table(
     number, found 'x'
     """
     given = {key: value for key, value in flags.items() if value is not None and value != ()}
+    _refuse_gone(table, source)
     nested = nest(table, Settings, source=source)
-    if isinstance(bus := nested.get("bus"), dict):
-        bus.setdefault("url", "")  # a broker is used only where it is named
     if given:
         convert(nested, Settings, written=table, source=source)
     merged = merge(nested, nest(given, Settings))
@@ -246,6 +252,15 @@ def resolve_table(
     if settings.concurrency is None and settings.policy.name in ADAPTIVE_POLICIES:
         return msgspec.structs.replace(settings, concurrency="auto")
     return settings
+
+
+def _refuse_gone(table: Mapping[str, Any], source: str) -> None:
+    bus = table.get("bus")
+    for key in _GONE_FROM_BUS:
+        in_table = isinstance(bus, Mapping) and key in bus
+        if in_table or f"bus_{key}" in table:
+            written = f"bus.{key}" if in_table else f"bus_{key}"
+            raise SettingsError(f"{source}{written}: this key is gone; leave it out")
 
 
 def save(

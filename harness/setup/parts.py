@@ -14,7 +14,7 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
 from rehearsal_room.harness.admission.control import AdmissionControl
 from rehearsal_room.harness.admission.poller import MetricsPoller
-from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_settings import BusSettings, mqtt_settings
 from rehearsal_room.harness.chat.preflight import Preflight
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.forks import beginning_of
@@ -140,10 +140,12 @@ def _limits_of(settings: Settings) -> Limits:
     )
 
 
-def link_of(bus: MqttSettings, folder: Path, *, episodes: int, judge: str) -> Link | None:
+def link_of(bus: BusSettings, folder: Path, *, episodes: int, judge: str) -> Link | None:
     """What publishes the log of a run of so many episodes on its broker; None: it has none. `judge`
     is the setting of that name."""
-    return published_run(bus, folder, episodes=episodes, judge=judge) if bus.url else None
+    if not bus.url:
+        return None
+    return published_run(mqtt_settings(bus), folder, episodes=episodes, judge=judge)
 
 
 def admission_of(settings: Settings, policy: OpenPolicy | None) -> AdaptiveAdmission | None:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from rehearsal_room.harness.bus.mqtt_settings import mqtt_settings
 from rehearsal_room.harness.following.external_judge import OpenExternalJudge
 from rehearsal_room.harness.settings.run import Settings, judge_settings
 from rehearsal_room.harness.setup.parts import OpenJudge
@@ -14,5 +15,5 @@ def judge_opener(settings: Settings) -> OpenJudge | None:
     if settings.judge.mode == "none":
         return None
     if settings.judge.mode == "elsewhere":
-        return OpenExternalJudge(settings.bus)
+        return OpenExternalJudge(mqtt_settings(settings.bus))
     return partial(open_judge, judge_settings(settings))

@@ -68,7 +68,7 @@ def test_saved_settings_match_the_schema(rehearse: Rehearse, tmp_path: Path) -> 
         ("model = 3", ["$.model"]),
         ("max_step = 3", ["$"]),
         ("[limits]\nmax_step = 3", ["$.limits"]),
-        ("[bus]\nin_flight = 0", ["$.bus"]),
+        ("[bus]\nkeepalive_s = 0", ["$.bus"]),
     ],
 )
 def test_both_forms_of_a_run_are_in_its_schema(

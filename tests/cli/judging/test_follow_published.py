@@ -36,7 +36,7 @@ def played(
     broker: Mosquitto, tmp_path: Path, judge: str, *, think: float = 0.05
 ) -> tuple[object, ...]:
     calls = script(tmp_path / "script.jsonl")
-    (tmp_path / "bus.toml").write_text("[bus]\nlinger_s = 0.5\nmax_backoff_s = 0.5\n")
+    (tmp_path / "bus.toml").write_text("[bus]\nlinger_s = 0.5\n")
     return (
         *("run", LIBRARY, "-p", "scripted", "--script", calls, "-g", GROUP, "-c", 4),
         *("--think", think, "--judge", judge, "-o", tmp_path / "here" / "night"),

@@ -21,7 +21,7 @@ from rich.pretty import pretty_repr
 from rehearsal_room.harness.bus.mqtt_client import LIBRARY_LOG
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_runs import runs_on
-from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, Secret, broker_of
+from rehearsal_room.harness.bus.mqtt_settings import BusSettings, MqttSettings, Secret, broker_of
 from rehearsal_room.harness.core.errors import BusError, SettingsError
 from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto, free_port, running_broker
@@ -186,9 +186,9 @@ def test_settings_are_strict() -> None:
     """Unknown fields, impossible numbers, missing files and a password without a user are refused,
     each by its name."""
     with pytest.raises(msgspec.ValidationError, match="pasword"):
-        msgspec.convert({"pasword": "x"}, MqttSettings)
-    with pytest.raises(msgspec.ValidationError, match=r">= 1 - at `\$.in_flight`"):
-        msgspec.convert({"in_flight": 0}, MqttSettings)
+        msgspec.convert({"pasword": "x"}, BusSettings)
+    with pytest.raises(msgspec.ValidationError, match=r">= 1 - at `\$.keepalive_s`"):
+        msgspec.convert({"keepalive_s": 0}, BusSettings)
     with pytest.raises(SettingsError, match=r"ca_file: there is no file nowhere\.pem"):
         broker_of(MqttSettings(url="mqtts://broker", ca_file="nowhere.pem"), environ={})
     with pytest.raises(SettingsError, match="but no user name"):

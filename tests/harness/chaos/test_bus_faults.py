@@ -251,8 +251,8 @@ def _partitions(faults: list[FaultInjected]) -> list[FaultInjected]:
 def test_a_run_takes_its_verdicts_through_the_faults(tmp_path: Path) -> None:
     """With faults of the bus the opener of an external judge gets their way to the broker; without
     them, or with another judge, it stays as it is."""
-    settings = Settings(bus=MqttSettings(url="mqtt://127.0.0.1:1"))
-    opening = OpenExternalJudge(settings.bus)
+    settings = Settings()
+    opening = OpenExternalJudge(MqttSettings(url="mqtt://127.0.0.1:1"))
     faulty = Chaos(chaos_of({"bus": {"partition": {"at": [9.0]}}}), settings.model)
     assert faulty.judge(opening).near != opening.near
     assert faulty.judge(None) is None

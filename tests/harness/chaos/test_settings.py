@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.chaos.settings import DiskFull, Fault, Storm, read_chaos
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.cluster import ClusterSettings
@@ -84,7 +84,7 @@ def test_an_encrypted_way_to_the_broker_cannot_be_hit(tmp_path: Path) -> None:
     path = tmp_path / "chaos.toml"
     path.write_text("[bus.reorder]\nshare = 0.5\n")
     with pytest.raises(SettingsError, match=r"bus.reorder: .*use mqtt:// instead of mqtts://"):
-        read_chaos(settings_with(path, bus=MqttSettings(url="mqtts://host")))
+        read_chaos(settings_with(path, bus=BusSettings(url="mqtts://host")))
 
 
 def test_actors_on_other_machines_are_not_killed(tmp_path: Path) -> None:

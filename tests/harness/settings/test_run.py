@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import tomli_w
 
-from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.fields import fields_of, value_of
 from rehearsal_room.harness.settings.judge import JudgeSettings
@@ -121,8 +122,36 @@ def test_a_password_is_not_saved(tmp_path: Path) -> None:
 
 def test_a_broker_is_used_only_where_it_is_named() -> None:
     """Other fields of the bus do not make a run publish."""
-    assert Settings().bus == MqttSettings(url="")
-    assert resolve_table({"bus": {"batch": 8}}, {}).bus == MqttSettings(url="", batch=8)
+    assert Settings().bus == BusSettings(url="")
+    assert resolve_table({"bus": {"linger_s": 8}}, {}).bus == BusSettings(url="", linger_s=8)
+
+
+def test_a_saved_file_may_have_keys_that_are_gone(tmp_path: Path) -> None:
+    """Runs of older versions are read, replayed and resumed: their run.toml has these keys."""
+    settings = resolve(written(tmp_path, FLAT), {})
+    table = tomllib.loads(save(settings, packages={}).decode())
+    counts = {"in_flight": 16, "ahead": 1, "batch": 256, "outbox": 4096}
+    seconds = {"max_backoff_s": 10.0, "gather_s": 0.02, "status_s": 1.0, "answer_s": 1.0}
+    table["bus"] |= counts | seconds
+    old = written(tmp_path, tomli_w.dumps(table))
+    assert resolve(old, {}) == settings
+    assert difference(old, settings) is None
+    table["bus"]["colour"] = 1
+    with pytest.raises(SettingsError, match="colour: unknown key"):
+        resolve(written(tmp_path, tomli_w.dumps(table)), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("[bus]\nbatch = 8", "bus.batch"), ("bus_status_s = 2", "bus_status_s")]
+)
+def test_a_file_of_a_user_may_not_have_keys_that_are_gone(
+    tmp_path: Path, text: str, key: str
+) -> None:
+    """One sentence says so; "unknown key" would look like a misspelling."""
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        resolve(path, {})
+    assert str(caught.value) == f"{path}: {key}: this key is gone; leave it out"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A scenario on a terminal, as `rehearse worlds show` prints it: tables, tools and tasks."""
+"""A scenario on a terminal, as `rehearse worlds show` prints it: tables, tools, rules and tasks."""
 
 import msgspec
 from rich.console import Console
@@ -73,6 +73,9 @@ def render_world(report: WorldReport, console: Console) -> None:
         first = next(iter(tool.description.splitlines()), "")
         grid.add_row(Text(_line(tool.name), "cyan"), Text(_line(first)))
     console.print(grid)
+    if report.rules:
+        console.print(Text("\nrules", "bold"))
+        console.print(Text(printable(report.rules)))
     console.print(Text(f"\n{len(report.tasks)} tasks", "bold"))
     for task in report.tasks:
         console.print(

@@ -247,6 +247,15 @@ def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
     assert sum(shown["tables"].values()) >= 120
 
 
+def test_the_rules_of_a_world_are_shown(rehearse: Rehearse) -> None:
+    """`worlds show` prints them whole, between tools and tasks."""
+    rules = json_of(rehearse, "worlds", "show", "flight_desk")["rules"]
+    printed = " ".join(rehearse("worlds", "show", "flight_desk")[1].split())
+    _, _, after_tools = printed.partition(" tools ")
+    _, _, from_rules = after_tools.partition(f" rules {' '.join(rules.split())} ")
+    assert rules and from_rules.split()[1] == "tasks"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_gate")
 def test_the_gate_names_a_defect(rehearse: Rehearse, tmp_path: Path) -> None:

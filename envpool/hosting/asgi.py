@@ -22,6 +22,7 @@ import msgspec
 from rehearsal_room.envpool.core.types import ToolErrorKind
 from rehearsal_room.envpool.hosting.arguments import ArgumentsCheck
 from rehearsal_room.envpool.hosting.determinism.loop import Runner, Stuck
+from rehearsal_room.envpool.hosting.direct.exchange import MAX_ANSWER, AnswerTooLong, Exchange
 from rehearsal_room.envpool.hosting.tool_listing import ListedTool, Operation
 from rehearsal_room.envpool.hosting.urls import InvalidURL, path_of, query_of
 
@@ -31,8 +32,6 @@ except ImportError:  # its short way is that of the layers of known versions of 
     DirectApp = None  # type: ignore[assignment, misc]
 
 Json = dict[str, Any]
-
-MAX_ANSWER = 16 * 2**20  # bytes of a response's body
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 _CLIENT_HEADERS = (
@@ -58,63 +57,13 @@ class ToolReply(msgspec.Struct, frozen=True):
     error: ToolErrorKind | None = None
 
 
-class _AnswerTooLong(BaseException):
-    """The response is longer than MAX_ANSWER. `except Exception` does not catch this."""
-
-
-class _Response:
-    """Collects what the application sends, and provides it with the request's body."""
-
-    __slots__ = ("_body", "_sent", "_size", "body", "complete", "headers", "status")
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._sent = False
-        self._size = 0
-        self.status: int | None = None
-        self.headers: Any = ()
-        self.body: list[bytes] = []
-        self.complete: asyncio.Event | None = None  # None: nothing has needed it
-
-    def take_body(self) -> bytes:
-        """The body, which `receive` does not give any more."""
-        self._sent = True
-        return self._body
-
-    async def receive(self) -> Json:
-        if not self._sent:
-            self._sent = True
-            return {"type": "http.request", "body": self._body, "more_body": False}
-        if self.complete is None:
-            self.complete = asyncio.Event()
-        await self.complete.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Any) -> None:
-        kind = message["type"]
-        if kind == "http.response.start":
-            assert self.status is None
-            self.status = message["status"]
-            self.headers = message.get("headers", ())
-        elif kind == "http.response.body":
-            if body := message.get("body", b""):
-                self._size += len(body)
-                if self._size > MAX_ANSWER:
-                    raise _AnswerTooLong
-                self.body.append(body)
-            if not message.get("more_body", False):
-                if self.complete is None:
-                    self.complete = asyncio.Event()
-                self.complete.set()
-
-
 class _WholeApp:
     """Runs the requests of an application by all of its own steps."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
 
-    async def __call__(self, scope: Json, response: _Response) -> None:
+    async def __call__(self, scope: Json, response: Exchange) -> None:
         """Answer a request. Raises what the application raises."""
         await self._app(scope, response.receive, response.send)
 
@@ -165,7 +114,7 @@ class Caller:
 
         The caller enters envpool.hosting.determinism.loop.VirtualAsyncio around it.
         """
-        response = _Response(request.body)
+        response = Exchange(request.body)
         try:
             self._runner.run(self._app(request.scope, response))
         except Stuck as exc:
@@ -173,7 +122,7 @@ class Caller:
         except Exception:  # Starlette sent a 500 before it raised, or could not
             if response.status is None:
                 response.status = 500
-        except _AnswerTooLong:
+        except AnswerTooLong:
             fault = f"{request.tool} answered with more than {MAX_ANSWER >> 20} MiB."
             return ToolReply(fault, "internal")
         except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as exc:
@@ -243,7 +192,7 @@ def _merge_headers(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[
     return [header for header in raw if header[0] not in names] + added
 
 
-def _reply(name: str, response: _Response) -> ToolReply:
+def _reply(name: str, response: Exchange) -> ToolReply:
     status = response.status
     assert status is not None
     try:

@@ -60,7 +60,7 @@ def seed(scenario: Scenario, vfs: OverlayVFS) -> SeededDatabase:
 
 def _create_schema(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
     """Create the tables; yield the failures. A table's statements are counted from its DDL, 0."""
-    connection = database.connect()
+    connection = Connection(database)
     for table in record.tables:
         for number, statement in enumerate(_schema_statements(table, record.seeding)):
             error = _execute(connection, statement)
@@ -79,7 +79,7 @@ def _schema_statements(table: AwmTable, seeding: Seeding) -> tuple[str, ...]:
 
 def _insert_rows(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
     """Insert the seed rows; yield the failures."""
-    connection = database.connect()
+    connection = Connection(database)
     if record.seeding != "openenv":
         connection.execute("PRAGMA foreign_keys=ON")
     for sample in record.samples:

@@ -14,9 +14,10 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from rehearsal_room.envpool.hosting.dbapi.cursors import Cursor
+from rehearsal_room.envpool.hosting.dbapi.database import WorldDatabase
 from rehearsal_room.envpool.hosting.dbapi.errors import as_sqlite3
 from rehearsal_room.envpool.hosting.dbapi.slots import Slot
 from rehearsal_room.envpool.hosting.dbapi.statements import CHANGE, FOREIGN_KEYS, PLAIN, SCHEMA
@@ -27,22 +28,6 @@ _BEGINS = {
     "IMMEDIATE": "BEGIN IMMEDIATE",
     "EXCLUSIVE": "BEGIN EXCLUSIVE",
 }
-
-
-class SlotSource(Protocol):
-    """What gives slots to connections."""
-
-    def acquire(self, connection: "Connection") -> Slot:
-        """A slot that only this connection uses."""
-
-    def release(self, slot: Slot) -> None:
-        """Take the slot back; its connection is closed or deleted."""
-
-    new_connections: "list[weakref.ref[Connection]]"  # those created since the last call
-    schema_has_changed: bool  # whether the current call ran a statement that may change the schema
-
-    def note_schema_change(self) -> None:
-        """Note that a statement that may change the schema is about to run."""
 
 
 class Connection:
@@ -63,7 +48,7 @@ class Connection:
     NotSupportedError = sqlite3.NotSupportedError
 
     def __init__(
-        self, source: SlotSource, *, isolation_level: str | None = "", detect_types: int = 0
+        self, source: WorldDatabase, *, isolation_level: str | None = "", detect_types: int = 0
     ) -> None:
         self.row_factory: Callable[[Any, Any], Any] | None = None
         self.text_factory: Callable[[bytes], Any] = str
@@ -77,7 +62,7 @@ class Connection:
         self._level: str | None = None
         self._begin: str | None = None
         self.isolation_level = isolation_level
-        source.new_connections.append(weakref.ref(self))
+        source.new_connections.append(weakref.WeakMethod(self.end_setup))
 
     def __repr__(self) -> str:
         return f"<Connection to a world [{'closed' if self.closed else self._slot}]>"
@@ -94,7 +79,7 @@ class Connection:
         if slot is None:
             if self.closed:
                 raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
-            slot = self._slot = self.source.acquire(self)
+            slot = self._slot = self.source.acquire(self.drop_slot)
             for setting in self._own_settings:
                 slot.plain = False
                 setting(slot)
@@ -321,7 +306,7 @@ class _Aggregate:
 class Sqlite3Module:
     """The module that SQLAlchemy uses as `sqlite3`; its `connect` returns our connections."""
 
-    def __init__(self, source: SlotSource) -> None:
+    def __init__(self, source: WorldDatabase) -> None:
         self.source = source
 
     def connect(

@@ -20,7 +20,6 @@ from random import Random
 import apsw
 import msgspec
 
-from rehearsal_room.envpool.hosting.dbapi.connections import Connection
 from rehearsal_room.envpool.hosting.dbapi.slots import STRIDE, Slot, SlotFile
 from rehearsal_room.envpool.store.changes import change_order
 from rehearsal_room.envpool.store.diff import changes_between
@@ -33,6 +32,7 @@ MAX_STEPS = 200_000_000  # SQLite virtual machine instructions a call may take; 
 MAX_PAGES = 65_536  # of a world's file; 64 MiB
 _MASK = (1 << 128) - 1
 _PATH = Path("server.py")
+_Callback = weakref.WeakMethod[Callable[[], None]]  # of a connection
 
 
 class CallEffects(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class CallEffects(msgspec.Struct, frozen=True):
 
 
 class WorldDatabase:
-    """Connections for hosted code, all on one world at a time.
+    """What serves the connections of hosted code, all on one world at a time.
 
     `random_bytes(n)` returns n random bytes for SQL's random functions. `close()` closes the
     connections.
@@ -67,9 +67,9 @@ class WorldDatabase:
         self._closed = False
         self._slots: list[Slot] = []
         self._free_slots: list[Slot] = []  # the slots that no connection uses
-        self._owners: dict[Slot, weakref.ref[Connection]] = {}
+        self._owners: dict[Slot, _Callback] = {}  # their `drop_slot`
         self._peers: list[SlotFile] = []
-        self.new_connections: list[weakref.ref[Connection]] = []
+        self.new_connections: list[_Callback] = []  # `end_setup` of those since the last call
         self.schema_has_changed = False
         self._other_schema = False  # whether the current world's schema differs from the template's
         self._tracker: Tracker | None = None
@@ -129,9 +129,9 @@ class WorldDatabase:
         for slot in self._slots:
             slot.reset()
         for reference in self.new_connections:
-            connection = reference()
-            if connection is not None:
-                connection.end_setup()
+            end_setup = reference()
+            if end_setup is not None:
+                end_setup()
         self.new_connections.clear()
         overlay = self.overlay
         if self._tracker is None or overlay.pages == self._before.pages:
@@ -191,16 +191,12 @@ class WorldDatabase:
 
     # Connections -----------------------------------------------------------------------------
 
-    def connect(self, *, isolation_level: str | None = "", detect_types: int = 0) -> Connection:
-        """A connection for hosted code."""
-        return Connection(self, isolation_level=isolation_level, detect_types=detect_types)
-
-    def acquire(self, connection: Connection) -> Slot:
-        """A slot that only this connection uses (see connections.SlotSource)."""
+    def acquire(self, drop_slot: Callable[[], None]) -> Slot:
+        """A slot that one connection uses, until it releases it or this calls its `drop_slot`."""
         if self._closed:
             raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
         slot = self._free_slots.pop() if self._free_slots else self._open_slot()
-        self._owners[slot] = weakref.ref(connection)
+        self._owners[slot] = weakref.WeakMethod(drop_slot)
         return slot
 
     def release(self, slot: Slot) -> None:
@@ -252,10 +248,10 @@ class WorldDatabase:
 
     def _drop(self, slots: list[Slot]) -> None:
         for slot in slots:
-            owner = self._owners.pop(slot, None)
-            connection = owner() if owner is not None else None
-            if connection is not None:
-                connection.drop_slot()
+            reference = self._owners.pop(slot, None)
+            drop_slot = reference() if reference is not None else None
+            if drop_slot is not None:
+                drop_slot()
             self._slots.remove(slot)
             if slot in self._free_slots:
                 self._free_slots.remove(slot)

@@ -11,7 +11,7 @@ root path, a request that no route accepts.
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from fastapi._body_limit import AppBodyLimitMiddleware
@@ -24,6 +24,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
+from rehearsal_room.envpool.hosting.direct.exchange import Exchange
 from rehearsal_room.envpool.hosting.direct.handlers import Handler, Handlers
 
 Scope = MutableMapping[str, Any]
@@ -41,21 +42,6 @@ _LAYERS = (
 )
 _FAILURE = "rehearsal.failure"  # of a scope: the exception that the layers are to answer
 _STARTED = {"type": "http.response.start"}  # tells the layers that a response was begun
-
-
-class RequestExchange(Protocol):
-    """A request's body, and what is sent in response."""
-
-    status: int | None  # None: no response was begun
-
-    def take_body(self) -> bytes:
-        """The body, which `receive` does not give any more."""
-
-    async def receive(self) -> Any:
-        """The next message of the request."""
-
-    async def send(self, message: Any) -> None:
-        """Take a message of the response."""
 
 
 class _Choice(NamedTuple):
@@ -78,7 +64,7 @@ class DirectApp:
         self._choices: dict[str, list[_Choice]] = {}  # by method
         self._failing: Any = None  # the layers around an exception
 
-    async def __call__(self, scope: Scope, exchange: RequestExchange) -> None:
+    async def __call__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer a request. Raises what the application raises."""
         if self._is_plain is None:
             self._is_plain = self._prepare()
@@ -100,7 +86,7 @@ class DirectApp:
             scope[_FAILURE] = exc, exchange.status is not None
             await self._failing(scope, exchange.receive, _without_mark(exchange))
 
-    async def _call(self, choice: _Choice, scope: Scope, exchange: RequestExchange) -> None:
+    async def _call(self, choice: _Choice, scope: Scope, exchange: Exchange) -> None:
         """What fastapi.routing.request_response does, with stacks that stay empty: nothing is
         registered in the stacks of a route without dependencies, forms and streams."""
         assert choice.handler is not None
@@ -206,7 +192,7 @@ async def _fail(scope: Scope, _: Any, send: Callable[[Any], Awaitable[None]]) ->
         del exc  # its traceback has this frame: together they would keep the endpoint's objects
 
 
-def _without_mark(exchange: RequestExchange) -> Callable[[Any], Awaitable[None]]:
+def _without_mark(exchange: Exchange) -> Callable[[Any], Awaitable[None]]:
     async def send(message: Any) -> None:
         if message is not _STARTED:
             await exchange.send(message)

@@ -163,7 +163,7 @@ def vfs() -> Iterator[OverlayVFS]:
 def open_database(vfs: OverlayVFS) -> tuple[WorldDatabase, Connection]:
     database = WorldDatabase(vfs, ())
     database.enter(database.fresh_overlay())
-    return database, database.connect()
+    return database, Connection(database)
 
 
 def outcome(connection: Any, action: Callable[[], Any]) -> Any:
@@ -230,7 +230,7 @@ def test_two_connections_lock_each_other_as_files_do(
     for real in reals:
         real.execute("PRAGMA synchronous=OFF")  # locks are the same; syncs take most of the time
     database, first = open_database(vfs)
-    both = [first, database.connect()]
+    both = [first, Connection(database)]
     reals[0].executescript(_SCHEMA)
     first.executescript(_SCHEMA)
     try:
@@ -290,7 +290,7 @@ def test_adapters_and_converters_are_those_of_sqlite3(vfs: OverlayVFS) -> None:
 
     database, _ = open_database(vfs)
     types = sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES
-    ours = database.connect(detect_types=types)
+    ours = Connection(database, detect_types=types)
     real = sqlite3.connect(":memory:", detect_types=types)
     for connection in (ours, real):
         connection.execute("CREATE TABLE t (at TIMESTAMP, day DATE, p TEXT)")

@@ -139,6 +139,21 @@ def _refuses_in_other_words(text: str) -> bool:
     return _NEGATIVE.search(text) is not None and _CLAIMS.search(text) is None
 
 
+def _may_refuse(text: str) -> bool:
+    """Whether a text can be a refusal in words that no list knows: it claims no deed."""
+    return bool(text) and (_NEGATIVE.search(text) is not None or _CLAIMS.search(text) is None)
+
+
+# Words that say the same of a request.
+_SAME = (
+    ("declined", "rejected", "refused", "denied", "turned down", "turned it down"),
+    ("cancelled", "canceled", "called off", "voided"),
+    ("approved", "authorised", "authorized", "signed off"),
+    ("refunded", "reimbursed", "paid back"),
+)
+_SAME_AS = {word: words for words in _SAME for word in words}
+
+
 def says(answer: str, phrase: str) -> bool:
     """Whether a text contains a phrase: a value (number, amount, date, time, code) in any of its
     forms, words as whole words.
@@ -150,7 +165,8 @@ def says(answer: str, phrase: str) -> bool:
     value = only_value(phrase)
     if value is not None and not value.is_loose:
         return any(are_equal(value, one) for one in readings(answer))
-    return has_whole(plain(answer), plain(phrase))
+    text, part = plain(answer), plain(phrase)
+    return any(has_whole(text, one) for one in _SAME_AS.get(part, (part,)))
 
 
 def has_whole(text: str, part: str, *, not_after: str = "") -> bool:
@@ -407,7 +423,7 @@ class Check:
             "a refusal in words",
             one_line(self.answer, _SHOWN),
             "goal",
-            is_open=_NEGATIVE.search(plain(self.answer)) is not None,
+            is_open=_may_refuse(plain(self.answer)),
             is_of_words=True,
         )
         return self.answer_has(*reasons, name="answer gives the reason") and refused

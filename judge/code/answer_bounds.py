@@ -22,15 +22,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
+from rehearsal_room.judge.code.claims import Things, contradictions, excepted, is_key, sentences
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.core.statements import Reading, are_equal, plain, readings
+from rehearsal_room.scenarios.core.statements import Reading, are_alike, are_equal, plain, readings
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
-_LEAST_WORDS = 30  # a short accepted answer ("Done.") does not forbid two sentences
+_LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
 _SHOWN = 5
 _RETRACTED = re.compile(
@@ -52,30 +54,22 @@ _UNDONE = re.compile(
     r"(?:\bnot|n't|\bnever)(?: yet)?(?: been| be)? (?:yet )?"
     r"(\w+ed|paid|sent|made|done|given|put|set|booked|written|taken|changed|moved|gone)\b"
 )
-# What agents do to records; the verbs of a row mean the same.
-_ACTIONS = (
-    ("approv", "accept", "authori", "grant", "confirm"),
-    ("reject", "declin", "deni", "refus", "turned down"),
-    ("cancel", "void", "withdr", "revok"),
-    ("refund", "credit", "return", "reimburs", "paid", "pay", "settl", "transfer", "sent"),
-    ("clos", "complet", "done", "solv", "finish", "mark"),
-    ("hid", "flag"),
-    ("disabl", "block", "lock", "deactivat"),
-    ("mov", "assign", "hand", "switch", "chang", "updat", "redirect", "reschedul", "now"),
-    ("issu", "creat", "register", "add", "book", "log", "record", "open", "note", "plan", "put"),
-    ("escalat", "pass", "ask", "refer", "forward"),
-    ("delet", "remov"),
-    ("waiv", "reduc", "discount", "appl"),
-    ("extend", "renew", "prolong", "defer", "postpon"),
-    ("releas",),
-    ("merg", "combin"),
-)
 _DEED = re.compile(
     r"\b(?:i|we)(?:'ve| have|'d| had)? (?:also |now |just |already |both |then )?"
     r"(\w+ed|paid|sent|put|hid|withdrew|done|made)\b"
     r"|\b(?:is|are|was|were|been|got|it's|they're)(?: now| both| all| already)?"
     r" (\w+ed|paid|sent|hidden|withdrawn|put)\b"
 )
+_NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
+_MY_DEED = re.compile(r"i\b")
+_LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
+_COMMON = re.compile(
+    r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
+    r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
+    r"|we?re|what|whe(?:n|re)|which|while|will|with|would|your|because|since|still|cannot|could\w*"
+    r"|isn|wasn|haven|hasn)"
+)
+_SENTENCE = re.compile(r"[.!?:]\s")
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _NAME = re.compile(r"(?<![\w-])[A-ZÀ-Þ][\w'’-]+ [A-ZÀ-Þ][\w'’-]+")
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
@@ -93,10 +87,18 @@ class Bounds(msgspec.Struct, frozen=True):
     refusals: int  # in the accepted answer
     undone: frozenset[str]  # of which the accepted answer states that it was not done
     counts: bool  # the accepted answer has a small count
-    done: frozenset[int]  # rows of _ACTIONS that the oracle's writes are about
-    actions: frozenset[int]  # rows of _ACTIONS that the task is about
+    done: frozenset[int]  # rows of judge.code.actions that the oracle's writes are about
+    actions: frozenset[int]  # rows of judge.code.actions that the task is about
+    own_deeds: frozenset[int]  # rows that the oracle's calls are, or the accepted answer states
     other_names: frozenset[str]  # of people and things that were read, but are not in question
     retracts: bool  # the accepted answer or text has words such as "that was wrong"
+    accepted: str = ""
+    asked: str = ""
+    things: Things = Things(())
+    writes: bool = False  # the oracle changes rows
+    reason: frozenset[str] = frozenset()  # how the words begin that only the accepted answer has
+    num_things: int = 0  # that the accepted answer names; a count up to it may be of them
+    states: str = ""  # the words that the oracle read, of which a claim in the passive can be
 
 
 def bounds_of(
@@ -116,6 +118,11 @@ def bounds_of(
     )
     sources = [task.instruction, *said, *read, *amounts, *written, *more, *_values(changes)]
     about = " ".join([task.instruction, *said, *written])
+    arguments = [value for call in task.oracle for value in call.arguments.values()]
+    things = Things([*said, task.instruction], arguments)
+    asked = [one for value in arguments for one in readings(str(value))]
+    beside = list(_beside(read, (*stated, *asked)))
+    stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
     doers = [call.name.replace("_", " ") for call in task.oracle]
     return Bounds(
         max_words=max(2 * num_words, _LEAST_WORDS) + len({one.options for one in values}),
@@ -124,19 +131,55 @@ def bounds_of(
             one
             for text in sources
             for one in readings(text)
-            if not _is_key(one) or any(are_equal(one, other) for other in stated)
+            if not is_key(one, plain(text)[one.start : one.end])
+            or any(are_equal(one, other) for other in stated)
         ),
         texts=texts,
         max_items=max(2 * max(map(_num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
         refusals=sum(len(_REFUSED.findall(plain(text))) for text in said),
-        undone=frozenset[str]().union(*(_undone(plain(text)) for text in said)),
+        undone=frozenset[str]().union(*map(_undone, said)),
         counts=any(_is_count(one) for one in values),
-        done=_actions(" ".join(doers)),
-        actions=_actions(plain(" ".join([about, *doers]))),
-        other_names=frozenset(_NAME.findall(" ".join(read))) - set(_NAME.findall(about)),
+        done=actions(" ".join(doers)),
+        actions=actions(plain(" ".join([about, *doers]))),
+        own_deeds=frozenset[int]().union(
+            verb_rows(plain(" ".join(said))),
+            *(rows_of(call.name.split("_")[0]) for call in task.oracle),
+        ),
+        other_names=frozenset(_NAME.findall(" ".join(read)))
+        - set(_NAME.findall(" ".join([about, *beside]))),
         retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
+        accepted="\n".join(said),
+        asked=task.instruction,
+        reason=_stems(" ".join(said)) - _stems(task.instruction),
+        num_things=len(set(things.named(plain(" ".join(said))))) if changes else 0,
+        things=things,
+        writes=bool(changes),
+        states=plain(" ".join(read)),
     )
+
+
+def _beside(read: Iterable[str], stated: Sequence[Reading]) -> Iterable[str]:
+    """The values of the records that were read and that a key names which is stated or which the
+    oracle asked for: they are of the case as much as the key is."""
+    for text in read:
+        try:
+            found = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            continue
+        for record in _records(found):
+            values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
+            keys = (one for value in values for one in readings(value) if is_key(one, plain(value)))
+            if any(are_equal(key, other) for key in keys for other in stated):
+                yield from values
+
+
+def _records(value: object) -> Iterable[Mapping[str, object]]:
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _records(part)
 
 
 def _distinct(found: Iterable[Reading]) -> tuple[Reading, ...]:
@@ -180,7 +223,7 @@ def bounded(
         for fault in _text_faults(bounds, table, column, text, own)
     ]
     if not faults:
-        return tuple(findings)
+        return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
     left_open = tuple(
         _opened(one, found) if one.is_of_words and one.passed and one.kind == "goal" else one
@@ -198,6 +241,22 @@ def bounded(
         is_of_words=True,
     )
     return (*left_open, summary)
+
+
+def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) -> Iterable[Finding]:
+    """The findings, with what a refusal leaves open met where it gives the accepted answer's reason
+    in most of its own words."""
+    common = bounds.reason & _stems(answer)
+    is_shown = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
+    for one in findings:
+        meets = is_shown and bounds.must_refuse and one.is_open and one.is_of_words
+        yield msgspec.structs.replace(one, passed=True, is_open=False) if meets else one
+
+
+def _stems(text: str) -> frozenset[str]:
+    """How the longer words of a text begin."""
+    words = re.findall(r"[^\W\d_]{4,}", plain(text))
+    return frozenset(word[:5] for word in words if not _COMMON.fullmatch(word))
 
 
 def _opened(finding: Finding, found: str) -> Finding:
@@ -226,8 +285,17 @@ def answer_faults(
         yield f"names {', '.join(foreign_names[:_SHOWN])}"
     if deeds := _foreign_deeds(bounds, text):
         yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
-    if not bounds.must_refuse and (undone := _denied(bounds, text)):
+    if not bounds.must_refuse and (undone := _denied(bounds, answer)):
         yield f"states that something was not {undone[0]}"
+    if not bounds.must_refuse:
+        yield from contradictions(
+            bounds.accepted,
+            answer,
+            bounds.things,
+            asked=bounds.asked,
+            writes=bounds.writes,
+            done=bounds.done,
+        )
 
 
 def foreign_values(bounds: Bounds, text: str, own: Sequence[Reading] = ()) -> list[str]:
@@ -237,50 +305,34 @@ def foreign_values(bounds: Bounds, text: str, own: Sequence[Reading] = ()) -> li
         read[value.start : value.end]
         for value in readings(text)
         if not value.is_loose
-        and (bounds.counts or not _is_count(value))
-        and not any(_are_alike(value, one) for one in (*bounds.allowed, *own))
+        and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
+        and not any(are_alike(value, one) for one in (*bounds.allowed, *own))
     ]
 
 
-def _actions(text: str) -> frozenset[int]:
-    return frozenset(
-        number
-        for number, stems in enumerate(_ACTIONS)
-        if any(re.search(rf"\b{stem}", text) for stem in stems)
-    )
-
-
 def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
-    """What a text claims to have been done that the task is not about."""
+    """What a text claims to have been done that the task is not about. In the passive it may be the
+    state of a record that was read."""
     found = []
     for deed in _DEED.finditer(text):
         verb = deed[1] or deed[2]
-        rows = {n for n, stems in enumerate(_ACTIONS) if verb.startswith(stems)}
-        if rows and not rows & bounds.actions:
+        if deed[2] and (_NO.search(text[: deed.start()]) or verb in bounds.states):
+            continue
+        mine = bounds.own_deeds if _MY_DEED.match(deed[0]) else bounds.actions
+        if (rows := rows_of(verb) & DECIDING) and not rows & mine:
             found.append(verb)
     return found
 
 
-def _sentences(text: str) -> list[str]:
-    return re.split(r"[.!?;:]\s", text)
-
-
 def _denied(bounds: Bounds, text: str) -> list[str]:
     """What the oracle did, and a text states was not done."""
-    return [
-        verb
-        for verb in sorted(_undone(text) - bounds.undone)
-        if verb in _ALWAYS or bounds.done & _actions(verb)
-    ]
-
-
-def _is_key(value: Reading) -> bool:
-    """Whether a value is of the kind that names a record. The episode is not about a record that
-    was only read."""
-    if value.kind != "number":
-        return value.kind == "code"
-    sizes = [one for one in value.options if isinstance(one, float | int)]
-    return all(one == int(one) and one >= 1000 for one in sizes)
+    return sorted(
+        found[1]
+        for sentence, found in _denials(text)
+        if found[1] not in bounds.undone
+        and (found[1] in _ALWAYS or bounds.done & actions(found[1]))
+        and not excepted(bounds.accepted, sentence, bounds.things)
+    )
 
 
 def _is_count(value: Reading) -> bool:
@@ -290,14 +342,8 @@ def _is_count(value: Reading) -> bool:
     )
 
 
-def _are_alike(one: Reading, other: Reading) -> bool:
-    """Whether two readings are equal but for the sign: a fee of 70.00 is listed as -70.00."""
-    return are_equal(one, other) or (
-        one.kind == other.kind == "number"
-        and not {abs(value) for value in one.options if isinstance(value, float | int)}.isdisjoint(
-            abs(value) for value in other.options if isinstance(value, float | int)
-        )
-    )
+def _is_at_most(value: Reading, most: int) -> bool:
+    return all(isinstance(one, float | int) and one <= most for one in value.options)
 
 
 def _undone(text: str) -> frozenset[str]:
@@ -306,18 +352,22 @@ def _undone(text: str) -> frozenset[str]:
 
     Example: "the order was not refunded" -> {"refunded"}; "no others were not moved" -> {}
     """
-    return frozenset(
-        found[1]
-        for sentence in _sentences(text)
-        if not _OTHERS.search(sentence)
-        for found in _UNDONE.finditer(sentence)
-    )
+    return frozenset(found[1] for _, found in _denials(text))
+
+
+def _denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
+    for sentence in sentences(text):
+        if not _OTHERS.search(sentence):
+            yield from ((sentence, found) for found in _UNDONE.finditer(sentence))
 
 
 def _num_items(text: str) -> int:
-    """The parts of the longest list in a sentence: a sentence of many reasons is not a reason."""
-    sentences = re.split(r"[.!?:]\s", plain(text))
-    return max(len(re.split(r", or |,| or |;", sentence)) for sentence in sentences)
+    """The parts of the longest list, in a sentence or over lines: a sentence of many reasons is not
+    a reason."""
+    found = [text.count("\n")]
+    for line in text.splitlines():
+        found += [len(re.split(r", or |,| or |;", one)) for one in _SENTENCE.split(plain(line))]
+    return max(found)
 
 
 def _text_faults(

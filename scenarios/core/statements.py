@@ -89,12 +89,19 @@ _FORMS = {
     "dotted": r"(?<![\d.])\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})(?![\d.]\d)",
     "range": rf"{_DAY}(?= ?(?:-|to|and|or|until|,) ?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b)",
     "day_first": rf"{_DAY}(?: of)? {_MONTH}\b\.?{_YEAR}",
-    "month_first": rf"\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?!\d|[.,]\d){_YEAR}",
+    "month_first": (
+        rf"\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?!\d|[.,]\d)"
+        rf"(?: ?(?:-|to|until) ?(?P<until>\d{{1,2}})(?:st|nd|rd|th)?(?![\d:.]))?{_YEAR}"
+    ),
     "month": rf"\b{_MONTH}\.?,? \d{{4}}(?!\d)",
     "clock": (
         rf"(?<![\d:])\d{{1,2}}[:.]\d{{2}} ?{_HALF}"
         r"|(?<![\d:])\d{1,2}:\d{2}(?::\d{2})?(?![\d:])"
         rf"|(?<![\d.,])\d{{1,2}} ?{_HALF}(?![a-z])"
+    ),
+    "spoken_clock": (
+        rf"\b(?:(?P<minutes>half|(?:a )?quarter|{_TO_99}) (?P<side>past|to))"
+        rf" (?P<hours>{_any_of(_UNITS[1:13])}|\d{{1,2}})\b"
     ),
     "duration": (
         rf"(?<![\w.,])(?:\d{{1,3}}|an?|{_TO_99}) ?(?:hours?|hrs?|h)"
@@ -115,7 +122,7 @@ _FORMS = {
     "number": (
         rf"(?:{_CURRENCY} ?)?(?<![\w.])[-+]?(?:\d{{1,3}}(?:[,']\d{{3}})+(?:\.\d+)?"
         r"|\d{1,3}(?:\.\d{3})+(?:,\d{1,2})?|\d{1,3}(?: \d{3})+(?:[.,]\d{1,2})?"
-        rf"|\d+\.\d+|\d+,\d{{1,2}}(?={_OF_MONEY})|\d+)(?:{_OF_MONEY}|{_OF_UNITS})?(?!\w)"
+        rf"|\d+\.\d+|\d+,\d{{1,2}}(?={_OF_MONEY})|\d+,\d\d(?![\d,])|\d+)(?:{_OF_MONEY}|{_OF_UNITS})?(?!\w)"
     ),
     "code": r"(?<!\w)(?=[\w-]*\d)(?=[\w-]*[a-z_])\w+(?:-\w+)*",
     "spelled": rf"\b(?:half an hour|{_any_of(_PHRASES)}|{_SPELLED})\b",
@@ -175,8 +182,11 @@ def _named(found: re.Match[str]) -> _Made:
     text = found[0]
     month = next(_MONTH_OF[word] for word in re.findall(r"[a-z]+", text) if word in _MONTH_OF)
     numbers = [int(number) for number in re.findall(r"\d+", text)]
+    until = numbers.pop(1) if found["until"] is not None else None
     year = numbers[1] if len(numbers) > 1 else 0
     yield "date", {(year, month, numbers[0])}, False
+    if until is not None:
+        yield "date", {(year, month, until)}, False
     if year:
         yield "number", {float(year)}, True
 
@@ -193,6 +203,14 @@ def _month(found: re.Match[str]) -> _Made:
 
 def _clock(found: re.Match[str]) -> _Made:
     yield "time", {_clock_of(found[0])}, False
+
+
+def _spoken_clock(found: re.Match[str]) -> _Made:
+    words = found["minutes"]
+    minutes = 30 if words == "half" else 15 if "quarter" in words else _number_of(words)
+    hour = _number_of(found["hours"])
+    at = (hour, minutes) if found["side"] == "past" else ((hour - 1) % 12, 60 - minutes)
+    yield "time", {at}, False
 
 
 def _clock_of(text: str) -> tuple[int, int]:
@@ -299,6 +317,7 @@ _READ: dict[str, Callable[[re.Match[str]], _Made]] = {
     "month_first": _named,
     "month": _month,
     "clock": _clock,
+    "spoken_clock": _spoken_clock,
     "duration": _duration,
     "phone": _phone,
     "spelled_amount": _spelled_amount,
@@ -335,6 +354,16 @@ def are_equal(one: Reading, other: Reading) -> bool:
     return not one.options.isdisjoint(other.options)
 
 
+def are_alike(one: Reading, other: Reading) -> bool:
+    """Whether two readings are equal but for the sign (a fee of 70.00 is listed as -70.00), or are
+    an hour: "at three" is 15:00."""
+    return (
+        are_equal(one, other)
+        or (one.kind == other.kind == "number" and not _sizes(one).isdisjoint(_sizes(other)))
+        or _are_same_hour(one, other)
+    )
+
+
 def _sizes(reading: Reading) -> set[float]:
     return {abs(value) for value in reading.options if isinstance(value, float | int)}
 
@@ -346,6 +375,17 @@ def _are_same_time(one: Reading, other: Reading) -> bool:
     time, number = (one, other) if one.kind == "time" else (other, one)
     return any(
         isinstance(at, tuple) and abs(at[0] + at[1] / 100 - size) < 0.001
+        for at in time.options
+        for size in _sizes(number)
+    )
+
+
+def _are_same_hour(one: Reading, other: Reading) -> bool:
+    if {one.kind, other.kind} != {"time", "number"}:
+        return False
+    time, number = (one, other) if one.kind == "time" else (other, one)
+    return any(
+        isinstance(at, tuple) and at[1] == 0 and 1 <= size <= 12 and at[0] % 12 == size % 12
         for at in time.options
         for size in _sizes(number)
     )

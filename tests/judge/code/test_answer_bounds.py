@@ -76,3 +76,12 @@ def test_no_adversary_is_paid_in_a_bundled_world(name: str) -> None:
         for form, answer in rewordings_of(task):
             played = play(world, task, task.oracle, answer, known=oracle)
             assert judge.verdict_at_once(played.trajectory).label is Label.COMPLETED, form
+
+
+def test_values_beside_a_key_of_the_case_are_of_the_case() -> None:
+    """Those of the records that the answer names or the oracle asked for, and no others."""
+    read = ('{"items": [{"id": "LN-302", "card": "PX-77"}, {"id": "LN-9", "card": "PX-88"}]}',)
+    task = Task("card", "Which loan is overdue?", "simple", "question", "Loan LN-302 is overdue.")
+    bounds = bounds_of(task, read, ())
+    assert list(answer_faults(bounds, "Loan LN-302, card PX-77, is overdue.")) == []
+    assert list(answer_faults(bounds, "Loan LN-302, card PX-88, is overdue.")) != []

@@ -1,0 +1,40 @@
+"""What agents do to records, as rows of verbs that mean the same."""
+
+import re
+
+# Each verb by how it begins.
+_ROWS = (
+    ("approv", "accept", "authori", "grant", "confirm"),
+    ("reject", "declin", "deni", "refus", "turned down"),
+    ("cancel", "void", "withdr", "revok"),
+    ("refund", "credit", "return", "reimburs", "paid", "pay", "settl", "sent"),
+    ("clos", "complet", "done", "solv", "finish", "mark"),
+    ("hid", "flag"),
+    ("disabl", "block", "lock", "deactivat"),
+    ("mov", "assign", "hand", "switch", "chang", "updat", "redirect", "reschedul", "now"),
+    ("issu", "creat", "register", "add", "book", "log", "record", "open", "note", "plan", "put"),
+    ("escalat", "pass", "ask", "refer", "forward"),
+    ("delet", "remov"),
+    ("waiv", "reduc", "discount", "appl"),
+    ("extend", "renew", "prolong", "defer", "postpon"),
+    ("releas",),
+    ("merg", "combin"),
+)
+DECIDING = frozenset((0, 1, 2, 3, 4, 5, 6, 10))  # rows that settle what becomes of a record
+_PATTERNS = tuple(re.compile("|".join(rf"\b{stem}" for stem in stems)) for stems in _ROWS)
+
+
+def actions(text: str) -> frozenset[int]:
+    """The rows of which a text has a verb."""
+    return frozenset(row for row, pattern in enumerate(_PATTERNS) if pattern.search(text))
+
+
+def rows_of(verb: str) -> frozenset[int]:
+    """The rows of one verb."""
+    return frozenset(row for row, stems in enumerate(_ROWS) if verb.startswith(stems))
+
+
+def verb_rows(text: str) -> frozenset[int]:
+    """The rows of the verbs of a text that state something done."""
+    done = re.findall(r"\b(?:\w+ed|paid|hidden|withdrawn|done|turned down)\b", text)
+    return frozenset[int]().union(*map(rows_of, done))

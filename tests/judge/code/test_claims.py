@@ -1,0 +1,78 @@
+"""Where an answer contradicts the accepted one in words.
+
+The texts of this file are ours; docs/soundness.md has the figures for texts by a writer who had not
+seen the parser.
+"""
+
+import pytest
+
+from rehearsal_room.judge.code.actions import actions
+from rehearsal_room.judge.code.claims import Things, contradictions
+
+ASKED = "Please settle Mira Holt's requests RQ-11 and RQ-12. RQ-13 can wait if it must."
+ACCEPTED = (
+    "RQ-11 and RQ-12 are approved, 84.50 EUR in total, and go to Mira Holt. "
+    "I couldn't approve RQ-13: it was made 40 days ago."
+)
+WRITES = "approve request"
+
+
+def found(answer: str, accepted: str = ACCEPTED, *, writes: bool = True) -> list[str]:
+    things = Things([accepted, ASKED], ["RQ-11", "RQ-12"])
+    done = actions(WRITES)
+    return list(contradictions(accepted, answer, things, asked=ASKED, writes=writes, done=done))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ACCEPTED,
+        "RQ-12 and RQ-11 are approved, 84.50 EUR in total, and go to Mira Holt. "
+        "I couldn't approve RQ-13: it was made 40 days ago.",
+        "Approved:\n- RQ-11\n- RQ-12\n\nNot approved:\n- RQ-13: forty days old",
+        "I approved two of the three (RQ-11, RQ-12) for 84,50 €. RQ-13 is too old at 40 days.",
+        "Mira Holt gets €84.50, since RQ-12 and RQ-11 went through. RQ-13 had to stay as it was.",
+    ],
+)
+def test_the_same_in_other_words_contradicts_nothing(answer: str) -> None:
+    """Other orders, forms of values, lists and words."""
+    assert found(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "sign"),
+    [
+        (ACCEPTED.replace("RQ-12", "RQ-0").replace("RQ-13", "RQ-12"), "rq-13"),
+        (ACCEPTED.replace("84.50", "95.50"), "states 95.50 eur in place of 84.50 eur"),
+        (ACCEPTED.replace("Mira Holt", "Jon Sand"), "names jon sand in place of mira holt"),
+        (ACCEPTED.replace("approved", "rejected"), "rejected"),
+        ("RQ-11, RQ-12 and RQ-13 are approved.", "rq-13"),
+        ("I couldn't approve any of them.", "says that nothing was done"),
+    ],
+)
+def test_a_false_answer_has_a_sign(answer: str, sign: str) -> None:
+    """Exchanged records, values, persons and verbs; no exception; nothing done."""
+    assert sign in "; ".join(found(answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "sign"),
+    [
+        ("I have not approved RQ-11.", "was not done"),
+        ("I approved nothing.", "nothing was done"),
+        ("No request was approved.", "nothing was done"),
+        ("RQ-11 needs a manager, so I left it.", "is as it was"),
+    ],
+)
+def test_a_denial_has_a_sign_where_the_accepted_answer_has_none(answer: str, sign: str) -> None:
+    """Only where the oracle writes: a question changes nothing."""
+    accepted = "RQ-11 is approved."
+    assert sign in "; ".join(found(answer, accepted))
+    assert sign not in "; ".join(found(answer, accepted, writes=False))
+
+
+def test_two_values_in_exchanged_roles_have_a_sign() -> None:
+    """In a sentence that is built like the accepted one."""
+    accepted = "The order has 3 × Ramipril and 10 × Gauze."
+    exchanged = "The order has 10 × Ramipril and 3 × Gauze."
+    assert "where the accepted answer says" in "; ".join(found(exchanged, accepted))

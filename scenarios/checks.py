@@ -37,6 +37,7 @@ FindingKind = Literal["goal", "guard"]
 # model counts it as met, and a judge that asks a model decides on it.
 OPEN = "(not judged)"
 NOTHING_ELSE = "nothing else changed"  # the name of the guard that covers all rows
+REASON = "answer gives the reason"  # the name of the finding on a refusal's reason
 DECLINES = "answer declines"  # the name of the finding that an answer must refuse
 
 
@@ -396,7 +397,7 @@ class Check:
     ) -> bool:
         each = [(one,) if isinstance(one, str) else one for one in alternatives]
         passed = any(all(says(text, phrase) for phrase in one) for text in texts for one in each)
-        are_words = all(only_value(phrase) is None for one in each for phrase in one)
+        are_words = all(_are_words(phrase) for one in each for phrase in one)
         return self._add(
             name,
             passed,
@@ -416,17 +417,19 @@ class Check:
     def declined(self, *reasons: str) -> bool:
         """Goals: the answer declines, and gives one of the reasons. Add `nothing_else()`: a
         declined request may change nothing."""
-        refused = declines(self.answer) or _refuses_in_other_words(plain(self.answer))
+        text = plain(self.answer)
+        refused = declines(self.answer) or _refuses_in_other_words(text)
+        may_refuse = _may_refuse(text) or (bool(text) and bool(self._changes))
         self._add(
             DECLINES,
             refused,
             "a refusal in words",
             one_line(self.answer, _SHOWN),
             "goal",
-            is_open=_may_refuse(plain(self.answer)),
+            is_open=may_refuse,
             is_of_words=True,
         )
-        return self.answer_has(*reasons, name="answer gives the reason") and refused
+        return self.answer_has(*reasons, name=REASON) and refused
 
 
 _NOTHING: set[str] = set()
@@ -440,6 +443,12 @@ def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
     return row is not None and all(
         column in row and _matches(value, row[column]) for column, value in values.items()
     )
+
+
+def _are_words(phrase: str) -> bool:
+    """Whether a phrase is no value: "once" is a word, though it can be a number."""
+    value = only_value(phrase)
+    return value is None or value.is_loose
 
 
 def _phrase(alternative: str | tuple[str, ...]) -> str:

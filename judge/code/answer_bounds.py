@@ -23,9 +23,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
-from rehearsal_room.judge.code.claims import Things, contradictions, excepted, is_key, sentences
+from rehearsal_room.judge.code.claims import (
+    Things,
+    contradictions,
+    excepted,
+    is_key,
+    is_refused,
+    sentences,
+)
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, are_equal, plain, readings
 from rehearsal_room.scenarios.format import Task
 
@@ -41,6 +48,7 @@ _RETRACTED = re.compile(
     r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
     r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
     r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
+    r"|\b(?:undid|reversed|restored|reinstated|(?:took|taken) (?:it|that|them) back)\b"
 )
 _REFUSED = re.compile(
     r"\bi(?: have|'ve| had| must| have to| had to|'ll| will)? (?:also )?"
@@ -60,8 +68,10 @@ _DEED = re.compile(
     r"|\b(?:is|are|was|were|been|got|it's|they're)(?: now| both| all| already)?"
     r" (\w+ed|paid|sent|hidden|withdrawn|put)\b"
 )
+_ALSO = re.compile(r"(?:,| and) (?:then )?(\w+ed|paid|sent) (?:it|them|him|her|that|those)\b")
 _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
+_LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
 _COMMON = re.compile(
     r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
@@ -71,7 +81,7 @@ _COMMON = re.compile(
 )
 _SENTENCE = re.compile(r"[.!?:]\s")
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
-_NAME = re.compile(r"(?<![\w-])[A-ZÀ-Þ][\w'’-]+ [A-ZÀ-Þ][\w'’-]+")
+_THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 
 
@@ -90,7 +100,6 @@ class Bounds(msgspec.Struct, frozen=True):
     done: frozenset[int]  # rows of judge.code.actions that the oracle's writes are about
     actions: frozenset[int]  # rows of judge.code.actions that the task is about
     own_deeds: frozenset[int]  # rows that the oracle's calls are, or the accepted answer states
-    other_names: frozenset[str]  # of people and things that were read, but are not in question
     retracts: bool  # the accepted answer or text has words such as "that was wrong"
     accepted: str = ""
     asked: str = ""
@@ -113,6 +122,7 @@ def bounds_of(
         texts[table, column] = (*texts.get((table, column), ()), text)
     written = [text for each in texts.values() for text in each]
     amounts = [f"{int(cents) / 100:.2f}" for text in read for cents in _CENTS.findall(text)]
+    amounts += [f"{int(one) / 1000:g}" for text in read for one in _THOUSANDTHS.findall(text)]
     stated = _distinct(
         one for text in (task.instruction, *said, *written) for one in readings(text)
     )
@@ -146,12 +156,12 @@ def bounds_of(
             verb_rows(plain(" ".join(said))),
             *(rows_of(call.name.split("_")[0]) for call in task.oracle),
         ),
-        other_names=frozenset(_NAME.findall(" ".join(read)))
-        - set(_NAME.findall(" ".join([about, *beside]))),
         retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
         accepted="\n".join(said),
         asked=task.instruction,
-        reason=_stems(" ".join(said)) - _stems(task.instruction),
+        reason=(_stems(task.answer) | _sizes(task.answer))
+        - _stems(task.instruction)
+        - _sizes(task.instruction),
         num_things=len(set(things.named(plain(" ".join(said))))) if changes else 0,
         things=things,
         writes=bool(changes),
@@ -244,13 +254,27 @@ def bounded(
 
 
 def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) -> Iterable[Finding]:
-    """The findings, with what a refusal leaves open met where it gives the accepted answer's reason
-    in most of its own words."""
-    common = bounds.reason & _stems(answer)
-    is_shown = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
+    """The findings on a refusal, by the accepted answer's own reason: one that is left open is met
+    where the answer has much of it, one that is met by a single word is open where it has none."""
+    said = _stems(answer) | _sizes(answer)
+    common = bounds.reason & said
+    has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
+    has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
-        meets = is_shown and bounds.must_refuse and one.is_open and one.is_of_words
-        yield msgspec.structs.replace(one, passed=True, is_open=False) if meets else one
+        if one.is_open and one.is_of_words and bounds.must_refuse and has_much:
+            yield msgspec.structs.replace(one, passed=True, is_open=False)
+        elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
+            yield _opened(one, "it has no word of the accepted reason but the phrase")
+        elif one.name == DECLINES and one.is_open and not bounds.must_refuse:
+            is_met = is_refused(bounds.accepted, answer, bounds.things)
+            yield msgspec.structs.replace(one, passed=is_met, is_open=not is_met)
+        else:
+            yield one
+
+
+def _sizes(text: str) -> frozenset[str]:
+    """The values of a text, as text."""
+    return frozenset(str(min(map(str, one.options))) for one in readings(text) if not one.is_loose)
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -281,8 +305,6 @@ def answer_faults(
     refusals = [] if bounds.must_refuse else [one[0] for one in _REFUSED.finditer(text)]
     if len(refusals) > bounds.refusals:
         yield f"refuses: {refusals[-1]!r}"
-    if foreign_names := sorted(bounds.other_names & set(_NAME.findall(answer))):
-        yield f"names {', '.join(foreign_names[:_SHOWN])}"
     if deeds := _foreign_deeds(bounds, text):
         yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
     if not bounds.must_refuse and (undone := _denied(bounds, answer)):
@@ -321,6 +343,11 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
         mine = bounds.own_deeds if _MY_DEED.match(deed[0]) else bounds.actions
         if (rows := rows_of(verb) & DECIDING) and not rows & mine:
             found.append(verb)
+    found += [
+        deed[1]
+        for deed in _ALSO.finditer(text)
+        if (rows := rows_of(deed[1]) & DECIDING) and not rows & bounds.own_deeds
+    ]
     return found
 
 

@@ -27,6 +27,7 @@ _NAME = re.compile(
     r"(?<![\w-])(?!(?:The|For|And|But|When|All|Both|Order|Claim|Please|Dear|Hi|Mr|Ms|Mrs) )"
     r"[A-ZÀ-Þ][^\W\d_'][\w'-]*(?: [A-ZÀ-Þ][^\W\d_'][^\W\d_]*)+"
 )
+_SINGLE = re.compile(r"(?<=[a-z,] )[A-ZÀ-Þ][^\W\d_]{3,}\b(?! [A-ZÀ-Þ])")
 _QUOTED = re.compile(r"[“\"]([^“”\"]{3,60})[”\"]")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s-\s|\n")
 _JOINT = re.compile(r",? (?:and|but|while|whereas|though|although|so|because|since) |, |: ")
@@ -40,7 +41,7 @@ _NEGATIVE = re.compile(
     r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave|leaving|stays?"
     r"|stayed|staying|keeps?|kept|remains?|remained|still|unchanged|untouched|declin\w*|refus\w*"
     r"|reject\w*|except|exception|only|too|over|above|exceed\w*|below|blocked|expired|outdated|closed"
-    r"|lapsed|already|impossible|locked|but)\b"
+    r"|lapsed|already|impossible|locked|but|late|more than|less than)\b"
 )
 _NOT_DONE = re.compile(
     r"\b(?:i|we)(?:'ve|'d)? ?(?:could|can|have|had|did|do|would|will|was|am)?(?:n't| not|not)\b"
@@ -51,10 +52,16 @@ _NOTHING = re.compile(
     r"|\b(\w+) (?:nothing|none)\b"
     r"|\bno (?:new |further )?([\w-]+)(?: (?:was|were|is|are|has been|have been) (\w+))?"
 )
-_ANY = re.compile(r"\b(?:any|all|none|neither|both|nothing)\b")
+_ANY = re.compile(
+    r"\b(?:any\w*|all|none|neither|both|nothing|every\w*)\b(?! (?:more|longer)\b)(?<!anymore)"
+)
 _DENIED = re.compile(r"n't\b|\b(?:not|no longer|cannot|never|unable)\b")
+_EXCEPTION = re.compile(
+    r"n't\b|\b(?:not|no|cannot|nothing|none|left|stays?|keeps?|remains?|still|except|but|unchanged"
+    r"|refus\w*|reject\w*|declin\w*)\b"
+)
 _KEPT = re.compile(
-    r"\b(?:i|we)(?:'ve| have)? (?:just )?left (?:it|them|that|the)\b(?! (?:out|alone))"
+    r"\b(?:i|we)(?:'ve| have)? (?:just )?left (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
     r"|\bstill (?:costs?|open|below|there)\b"
 )
 _LEFT = re.compile(
@@ -134,19 +141,28 @@ def contradictions(
     yield from _exchanged_values(accepted, answer, asked, things)
     yield from _exchanged_names(accepted, answer, asked)
     yield from _exchanged_verbs(accepted, answer, things)
+    yield from _other_records(answer, plain(f"{accepted} {asked}"))
     if not writes:
         return
-    not_done = _NOT_DONE.search(other)
-    if not_done and not _NOT_DONE.search(one):
-        yield f"says that something was not done: {not_done[0]!r}"
-    elif not_done and (any_of := _ANY.search(other)) and not _ANY.search(one):
-        yield f"says that nothing was done: {any_of[0]!r}"
+    has_exception = _EXCEPTION.search(one) is not None
+    for sentence in sentences(answer):
+        if has_exception and excepted(accepted, sentence, things):
+            continue
+        not_done, any_of = _NOT_DONE.search(sentence), _ANY.search(sentence)
+        if not_done and any_of and not _ANY.search(one):
+            yield f"says that nothing was done: {any_of[0]!r}"
+        elif not_done and (
+            not has_exception
+            or things.named(sentence)
+            or done & actions(sentence[not_done.end() :])
+        ):
+            yield f"says that something was not done: {not_done[0]!r}"
+        if (kept := _KEPT.search(sentence)) and (not _LEFT.search(one) or things.named(sentence)):
+            yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
         yield from _denials(one, other, done)
-    if (kept := _KEPT.search(other)) and not _LEFT.search(one):
-        yield f"says that something is as it was: {kept[0]!r}"
     every = _ALL.search(other)
-    if every and not _ALL.search(one) and _NEGATIVE.search(one) and not _NEGATIVE.search(other):
+    if every and not _ALL.search(one) and has_exception and not _NEGATIVE.search(other):
         yield f"makes no exception: {every[0]!r}"
 
 
@@ -169,15 +185,29 @@ def _has_stem(text: str, word: str) -> bool:
 
 
 def excepted(accepted: str, sentence: str, things: "Things") -> bool:
-    """Whether a sentence is about what the accepted answer says something negative of."""
-    about = _fillers(sentence, things)
+    """Whether a sentence is about what the accepted answer says something negative of: all things
+    that it names, or all values where it names none."""
     known = [
         one
         for each in sentences(accepted)
         if _NEGATIVE.search(each)
         for one in _fillers(each, things)
     ]
+    found = _fillers(sentence, things)
+    about = [one for one in found if isinstance(one, str)] or found
     return bool(about) and all(any(_is_same(one, other) for other in known) for one in about)
+
+
+def is_refused(accepted: str, answer: str, things: "Things") -> bool:
+    """Whether an answer says something negative of all things of which the accepted one does, and
+    of these alone."""
+    due = {
+        one for each in sentences(accepted) if _EXCEPTION.search(each) for one in things.named(each)
+    }
+    said = {
+        one for each in sentences(answer) if _NEGATIVE.search(each) for one in things.named(each)
+    }
+    return bool(due) and due <= said
 
 
 def _fillers(sentence: str, things: "Things") -> list["Filler"]:
@@ -190,9 +220,11 @@ class Things:
     def __init__(self, texts: Sequence[str], arguments: Iterable[object] = ()) -> None:
         words = [one for one in arguments if isinstance(one, str) and 1 < len(one.split()) <= 5]
         names: set[str] = set()
+        singles: set[str] = set()
         phrases: dict[str, str] = {plain(one): plain(one) for one in words}  # phrase -> thing
         for text in (*texts, *words):
             names |= _names(text)
+            singles |= {plain(one) for one in _SINGLE.findall(text.replace("’", "'"))}
             phrases |= {plain(title): plain(title) for title in _QUOTED.findall(text)}
             read = plain(text)
             keys = [
@@ -205,6 +237,7 @@ class Things:
         for name in names:
             for word in name.split():
                 owners.setdefault(word, set()).add(name)
+        phrases |= {one: one for one in singles if one not in owners}
         phrases |= {name: name for name in names}
         phrases |= {
             word: next(iter(of)) for word, of in owners.items() if len(of) == 1 and len(word) > 2
@@ -275,7 +308,7 @@ def _lines(text: str) -> Iterator[str]:
     """The lines of a text; those of a list have its heading in front."""
     heading = ""
     for raw in text.splitlines():
-        line = plain(raw)
+        line = plain(raw).strip(" |").replace(" | ", ": ")
         entry = _ENTRY.match(line)
         if line.endswith(":"):
             heading = line[:-1]
@@ -362,15 +395,27 @@ def _exchanged_values(accepted: str, answer: str, asked: str, things: Things) ->
 def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     """Names that stand in place of an accepted one; a part of a name is enough."""
     said = plain(answer)
+    words = set(re.findall(r"[^\W\d_]+", said))
     missing = [
         name
         for name in _names(accepted)
-        if not any(re.search(rf"\b{re.escape(word)}", said) for word in name.split())
+        if words.isdisjoint(name.split()) or len(set(name.split()) - words) > 1
     ]
-    known = plain(f"{accepted} {asked}")
-    extra = [name for name in _names(answer) if not any(word in known for word in name.split())]
+    known = set(re.findall(r"[^\W\d_]+", plain(f"{accepted} {asked}")))
+    extra = [name for name in _names(answer) if not known.issuperset(name.split())]
     if missing and extra:
         yield f"names {min(extra)} in place of {min(missing)}"
+
+
+def _other_records(answer: str, known: str) -> Iterator[str]:
+    """Records of which an answer says that something was done, and which are not in question."""
+    for sentence in sentences(answer):
+        if _NEGATIVE.search(sentence) or not verb_rows(sentence) & DECIDING:
+            continue
+        for value in readings(sentence):
+            words = sentence[value.start : value.end]
+            if value.kind == "code" and is_key(value, words) and words not in known:
+                yield f"says that something was done to {words}"
 
 
 def _names(text: str) -> set[str]:

@@ -134,7 +134,7 @@ class RunTally:
         """The run as one line of text.
 
         Example: live · 1,240 of 2,000 started, 1,100 ended, 1,090 judged · 8,812 calls/s ·
-        pass 71.3 % · answered 1,020, step_limit 80
+        pass rate 0.713 · answered 1,020, step_limit 80
         """
         of = f" of {self.planned:,}" if self.planned else ""
         parts = [
@@ -142,9 +142,8 @@ class RunTally:
             f"{self.num_started:,}{of} started, {self.num_ended:,} ended, "
             f"{self.num_judged:,} judged",
             f"{self.calls_per_s:,.0f} calls/s",
+            "pass rate -" if self.pass_rate is None else f"pass rate {self.pass_rate:.3f}",
         ]
-        if self.pass_rate is not None:
-            parts.append(f"pass {self.pass_rate:.1%}".replace("%", " %"))
         if self.endings:
             parts.append(
                 ", ".join(f"{word} {count:,}" for word, count in self.endings.most_common())

@@ -9,6 +9,9 @@ from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.core.short_text import one_line
+
+_LONGEST = 120  # characters of a tool's description
 
 
 class TaskSummary(msgspec.Struct, frozen=True):
@@ -57,21 +60,21 @@ def world_report(world: States) -> WorldReport:
 
 
 def render_world(report: WorldReport, console: Console) -> None:
-    """Print the report; of each tool the first line of its description."""
+    """Print the report; of each tool the beginning of its description."""
     console.print(Text(_line(f"{report.title} {report.version} ({report.name})"), "bold"))
     console.print(Text(printable(report.description)))
     user = report.user
     console.print(Text(_line(f"clock {report.clock}, user {user.name} ({user.role})"), "dim"))
-    tables = ", ".join(f"{name} {count}" for name, count in report.tables.items())
+    tables = ", ".join(f"{name} {count:,}" for name, count in report.tables.items())
     console.print(
-        Text(f"\n{len(report.tables)} tables, {sum(report.tables.values())} rows", "bold")
+        Text(f"\n{len(report.tables)} tables, {sum(report.tables.values()):,} rows", "bold")
     )
     console.print(Text(_line(tables)))
     console.print(Text(f"\n{len(report.tools)} tools", "bold"))
     grid = Table.grid(padding=(0, 2, 0, 0))
     for tool in report.tools:
-        first = next(iter(tool.description.splitlines()), "")
-        grid.add_row(Text(_line(tool.name), "cyan"), Text(_line(first)))
+        description = one_line(tool.description, _LONGEST)
+        grid.add_row(Text(_line(tool.name), "cyan"), Text(_line(description)))
     console.print(grid)
     if report.rules:
         console.print(Text("\nrules", "bold"))

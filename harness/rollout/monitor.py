@@ -79,18 +79,19 @@ class Monitor:
         return self.num_judged if self._judged else self.num_ended
 
     @property
-    def pass_rate(self) -> float:
-        """The share of `completed` among the episodes with a label; 0 where there is none."""
+    def pass_rate(self) -> float | None:
+        """The share of `completed` among the episodes with a label; None: there is no label."""
         verdicts = sum(self.labels.values())
-        return self.labels[Label.COMPLETED] / verdicts if verdicts else 0.0
+        return self.labels[Label.COMPLETED] / verdicts if verdicts else None
 
     @property
     def outcome(self) -> str:
-        """The pass rate; beside it the episodes whose model failed, if there are some.
+        """The pass rate, or "-" while there is no label; beside it the episodes whose model failed,
+        if there are some.
 
-        Example: "pass rate 75.0% of 4, 116 model failures"
+        Example: "pass rate 0.750 of 4, 116 model failures"
         """
-        text = f"pass rate {self.pass_rate:.1%}"
+        text = "pass rate -" if self.pass_rate is None else f"pass rate {self.pass_rate:.3f}"
         if not (failures := self.endings[Ending.POLICY_ERROR]):
             return text
         return f"{text} of {sum(self.labels.values()):,}, {plural(failures, 'model failure')}"

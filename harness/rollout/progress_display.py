@@ -4,8 +4,8 @@ error.
     with ProgressDisplay("episodes", total=100) as display:
         display.show(17, note="3 calls/s")
 
-A line is "17 of 100 episodes: 3 calls/s". Nothing here has a thread of its own: a bar is drawn when
-`show` or `advance` is called.
+A line is "17 of 1,024 episodes: 3 calls/s". Nothing here has a thread of its own: a bar is drawn
+when `show` or `advance` is called.
 """
 
 import time
@@ -15,7 +15,7 @@ from typing import Self
 
 from anyio import ContextManagerMixin
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rehearsal_room.harness.core.terminal import Terminal
 
@@ -53,7 +53,7 @@ class ProgressDisplay(ContextManagerMixin):
         self._progress = Progress(
             TextColumn(what),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[counts]}"),
             TextColumn("{task.description}"),
             TimeRemainingColumn(),
             console=self._console,
@@ -61,7 +61,7 @@ class ProgressDisplay(ContextManagerMixin):
             auto_refresh=False,
             disable=not self.is_bar,
         )
-        self._bar = self._progress.add_task("", total=total, completed=done)
+        self._bar = self._progress.add_task("", total=total, completed=done, counts=self._counts())
 
     @contextmanager
     def __contextmanager__(self) -> Generator[Self]:
@@ -77,7 +77,12 @@ class ProgressDisplay(ContextManagerMixin):
         self._shown_at = self._now()
         if self.is_bar:
             self._progress.update(
-                self._bar, completed=done, total=self._total, description=note, refresh=True
+                self._bar,
+                completed=done,
+                total=self._total,
+                description=note,
+                counts=self._counts(),
+                refresh=True,
             )
         elif done != self._shown:
             self._shown = done
@@ -88,5 +93,8 @@ class ProgressDisplay(ContextManagerMixin):
         self.show(self._done + 1)
 
     def _line(self, note: str) -> str:
-        of = "" if self._total is None else f" of {self._total}"
-        return f"{self._done}{of} {self._what}" + (f": {note}" if note else "")
+        return f"{self._counts()} {self._what}" + (f": {note}" if note else "")
+
+    def _counts(self) -> str:
+        of = "" if self._total is None else f" of {self._total:,}"
+        return f"{self._done:,}{of}"

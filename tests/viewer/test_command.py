@@ -1,11 +1,32 @@
-"""Bad input of `rehearse view`: one sentence, exit status 2."""
+"""What `rehearse view` prints; bad input: one sentence, exit status 2."""
 
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from rehearsal_room.cli.look import view
 from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.cli import Rehearse
+
+
+def test_the_address_comes_with_what_to_do(
+    mutants: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first line is the address alone; the second says how to see the page and how to end."""
+
+    async def ready_at_once(_: object, ready: Callable[[str], None]) -> None:
+        ready("http://127.0.0.1:8/?token=t")
+
+    monkeypatch.setattr(view, "serve", ready_at_once)
+    status, _, err = rehearse("view", mutants, "--no-open")
+
+    assert (status, err.splitlines()) == (
+        0,
+        ["http://127.0.0.1:8/?token=t", "open this address in a browser; Ctrl-C ends it"],
+    )
 
 
 def test_a_wrong_folder(tmp_path: Path, rehearse: Rehearse) -> None:

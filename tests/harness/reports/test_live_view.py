@@ -70,7 +70,7 @@ def test_a_run_is_counted() -> None:
         "labels": {"code": {"completed": 2, "agent_error": 1, "unjudged": 1}},
     }
     assert tally.line(state="night live") == (
-        "night live · 4 of 10 started, 3 ended, 4 judged · 0 calls/s · pass 66.7 % · "
+        "night live · 4 of 10 started, 3 ended, 4 judged · 0 calls/s · pass rate 0.667 · "
         "answered 2, step_limit 1"
     )
 
@@ -91,8 +91,9 @@ def test_copies_are_not_counted() -> None:
 
 
 def test_an_empty_run_has_a_line() -> None:
-    """Before the first record the line has no pass rate."""
-    assert RunTally().line() == "live · 0 started, 0 ended, 0 judged · 0 calls/s"
+    """Before the first label the line has "-" as pass rate."""
+    expected = "live · 0 started, 0 ended, 0 judged · 0 calls/s · pass rate -"
+    assert RunTally().line() == expected
 
 
 def test_an_episode_that_is_tried_again_counts_once() -> None:
@@ -166,7 +167,7 @@ def screen(*, terminal: bool) -> tuple[Console, io.StringIO]:
 
 
 STATUS = RunStatus("night", "ended", "log", START, episodes=2)
-LAST = "night ended · 2 of 2 started, 2 ended, 2 judged · 0 calls/s · pass 50.0 % · "
+LAST = "night ended · 2 of 2 started, 2 ended, 2 judged · 0 calls/s · pass rate 0.500 · "
 
 
 async def watch_it(console: Console, *, events: bool = False) -> RunTally:

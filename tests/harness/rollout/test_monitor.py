@@ -41,7 +41,7 @@ async def is_finished(monitor: Monitor) -> bool:
 async def test_counts() -> None:
     """Every event is counted once; the pass rate is that of the episodes with a label."""
     monitor = Monitor(total=4, judged=True)
-    assert monitor.pass_rate == 0.0
+    assert monitor.pass_rate is None
     third = episode("e3", 1, ending=Ending.POLICY_ERROR)
     third[-1] = Record("e3", 0, 3, 0.0, Judged("code", None, None, unjudged="it was cut off"))
     await publish(
@@ -101,9 +101,10 @@ async def test_a_run_without_missing_episodes() -> None:
 
 
 async def test_plain_lines() -> None:
-    """Without a terminal the progress is plain lines, one for each change and no others."""
+    """Without a terminal the progress is plain lines, one for each change and no others; before the
+    first verdict there is no pass rate."""
     out = io.StringIO()
-    monitor = Monitor(total=2, judged=True)
+    monitor = Monitor(total=1024, judged=True)
     console = Console(file=out, width=200)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(show_progress, monitor, console)
@@ -112,8 +113,8 @@ async def test_plain_lines() -> None:
         await anyio.sleep(11)
         tasks.cancel_scope.cancel()
     assert out.getvalue().splitlines() == [
-        "0 of 2 episodes: 0 calls/s, pass rate 0.0%",
-        "1 of 2 episodes: 0 calls/s, pass rate 100.0%",
+        "0 of 1,024 episodes: 0 calls/s, pass rate -",
+        "1 of 1,024 episodes: 0 calls/s, pass rate 1.000",
     ]
 
 
@@ -127,7 +128,7 @@ async def test_a_bar_on_a_terminal() -> None:
         await publish(monitor, episode("e1", 3))
         await anyio.sleep(1)
         tasks.cancel_scope.cancel()
-    assert "1/4" in out.getvalue() and "pass rate 100.0%" in out.getvalue()
+    assert "1 of 4" in out.getvalue() and "pass rate 1.000" in out.getvalue()
 
 
 @pytest.mark.anyio

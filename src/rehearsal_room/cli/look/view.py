@@ -98,7 +98,9 @@ def _view_published(
 
 def _serve(settings: ViewerSettings, *, no_open: bool) -> None:
     def ready(url: str) -> None:
-        Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
+        terminal = Terminal(stderr=True)
+        terminal.print(url, soft_wrap=True, highlight=False)
+        terminal.print("open this address in a browser; Ctrl-C ends it", highlight=False)
         if not no_open:
             with suppress(webbrowser.Error):
                 webbrowser.open(url)

@@ -252,14 +252,13 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
             "if {name.he} still has one. If so, I need its number and the due date for my letter.",
         ),
         calls=(_who(customer), _loans(customer), _item(out)),
-        answer="Only one of two is back. {name} had borrowed two: {back} was returned, but {out} "
-        "is still out and was due on {due}.",
+        answer="Only one of the two that {name} had borrowed is back: {out} is still out and was "
+        "due on {due}.",
         values={
             "name": customer["name"],
             "title": item_phrase(title),
             "out": out["code"],
             "due": long_day(maker.day(-9)),
-            "back": back["code"],
         },
         spare=(("items", back["id"]),),
     )

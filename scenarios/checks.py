@@ -128,7 +128,7 @@ _NEGATIVE = re.compile(
 _OF_WORDS = re.compile(r"\bsays\b")  # in the name of a custom goal
 _CLAIMS = re.compile(
     r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
-    r" (?:just |now |already |also )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
+    r" (?:just |now |already |also |all |both )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
     r"|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made|sent"
     r"|created|credited|completed|updated|settled|registered|reset|lent)\b"
 )

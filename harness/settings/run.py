@@ -373,6 +373,15 @@ def _check(settings: Settings) -> None:
     _check_foreign(worlds, is_fork=bool(settings.forked_from))
     if worlds.mcp_env and not (worlds.mcp or worlds.suite):
         raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
+    for header in worlds.mcp_header:
+        name, _, variable = header.partition("=")
+        if not name.strip() or not variable.strip():
+            raise SettingsError(
+                f"mcp_header: expected NAME=VARIABLE, a variable of the environment, "
+                f"found {header!r}"
+            )
+    if worlds.mcp_header and not worlds.mcp.startswith(("http://", "https://")):
+        raise SettingsError("mcp_header: headers are for the URL of --mcp, which is not given")
     if worlds.suite_servers and not worlds.suite:
         raise SettingsError("suite_servers: servers are for a suite, which is not given")
     if policy.think:

@@ -38,7 +38,6 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, Last-Event-ID, "
     "Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name",
     "Access-Control-Max-Age": "600",
-    "Vary": "Origin",
 }
 _EXPOSED = b"Mcp-Session-Id, Location, Retry-After, WWW-Authenticate"
 
@@ -85,6 +84,11 @@ class AccessCheck:
         if self._owners and not open_to_all and self.owner(headers) is None:
             return 401, "a bearer token is required, and this request has no token or a wrong one"
         return None
+
+    def knows_page(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request comes from the page of an allowed origin."""
+        origin = headers.get(b"origin")
+        return origin is not None and self._is_known(origin.decode("latin-1"))
 
     def _is_known(self, origin: str) -> bool:
         try:
@@ -169,18 +173,15 @@ class Guard:
         headers = headers_of(scope)
         is_preflight = scope["type"] == "http" and _is_preflight(scope["method"], headers)
         is_open = is_preflight or scope["path"] in self._open_paths
+        if scope["type"] == "http" and self._access.knows_page(headers):
+            send = _for_browsers(send, headers[b"origin"])
         if fault := self._access.refusal(headers, open_to_all=is_open):
             await self._refuse(scope, receive, send, *fault)
             return
         if is_preflight:
-            origin = headers[b"origin"].decode("latin-1")
-            response = Response(status_code=204, headers=_PREFLIGHT)
-            response.headers["Access-Control-Allow-Origin"] = origin
-            await response(scope, receive, send)
+            await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, send)
             return
         scope["owner"] = self._access.owner(headers)
-        if scope["type"] == "http" and b"origin" in headers:
-            send = _for_browsers(send, headers[b"origin"])
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return

@@ -397,7 +397,7 @@ class Check:
     ) -> bool:
         each = [(one,) if isinstance(one, str) else one for one in alternatives]
         passed = any(all(says(text, phrase) for phrase in one) for text in texts for one in each)
-        are_words = all(_are_words(phrase) for one in each for phrase in one)
+        are_words = not passed and all(_are_words(phrase) for one in each for phrase in one)
         return self._add(
             name,
             passed,

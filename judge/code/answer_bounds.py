@@ -18,7 +18,8 @@ met, and a judge that asks a model decides on it with the text before it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -33,7 +34,14 @@ from rehearsal_room.judge.code.claims import (
 )
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
-from rehearsal_room.scenarios.core.statements import Reading, are_alike, are_equal, plain, readings
+from rehearsal_room.scenarios.core.statements import (
+    Reading,
+    Value,
+    are_alike,
+    are_equal,
+    plain,
+    readings,
+)
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
@@ -85,6 +93,9 @@ _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 
 
+Own = Callable[[], Sequence[Reading]]
+
+
 class Bounds(msgspec.Struct, frozen=True):
     """What the answer to one task may hold."""
 
@@ -101,6 +112,8 @@ class Bounds(msgspec.Struct, frozen=True):
     actions: frozenset[int]  # rows of judge.code.actions that the task is about
     own_deeds: frozenset[int]  # rows that the oracle's calls are, or the accepted answer states
     retracts: bool  # the accepted answer or text has words such as "that was wrong"
+    exact: frozenset[tuple[str, Value]]  # kinds and meanings of `allowed`
+    answers: frozenset[str]  # the accepted one, also with what is said before it, as `plain` text
     accepted: str = ""
     asked: str = ""
     things: Things = Things(())
@@ -134,16 +147,19 @@ def bounds_of(
     beside = list(_beside(read, (*stated, *asked)))
     stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
     doers = [call.name.replace("_", " ") for call in task.oracle]
+    allowed = _distinct(
+        one
+        for text in sources
+        for one in readings(text)
+        if not is_key(one, plain(text)[one.start : one.end])
+        or any(are_equal(one, other) for other in stated)
+    )
     return Bounds(
+        exact=frozenset((one.kind, value) for one in allowed for value in one.options),
+        answers=frozenset((plain(task.answer), plain(" ".join([*said[1:], task.answer])))),
         max_words=max(2 * num_words, _LEAST_WORDS) + len({one.options for one in values}),
         num_values=len({one.options for one in values}),
-        allowed=_distinct(
-            one
-            for text in sources
-            for one in readings(text)
-            if not is_key(one, plain(text)[one.start : one.end])
-            or any(are_equal(one, other) for other in stated)
-        ),
+        allowed=allowed,
         texts=texts,
         max_items=max(2 * max(map(_num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
@@ -224,14 +240,19 @@ def bounded(
     findings: Sequence[Finding], bounds: Bounds, answer: str, changes: Sequence[RowChange]
 ) -> tuple[Finding, ...]:
     """The findings, with those on words left open where a text is outside of the bounds."""
-    own = _distinct(one for text in _values(changes) for one in readings(text))
+    is_accepted = plain(answer) in bounds.answers
+    if is_accepted and not bounds.texts:
+        return tuple(findings)
+    own = cache(lambda: _distinct(one for text in _values(changes) for one in readings(text)))
     reads_words = any(one.is_of_words for one in findings)
-    faults = list(answer_faults(bounds, answer, own, is_read=reads_words))
-    faults += [
+    faults = [
         f"{table}.{column} {fault}"
-        for table, column, text in _texts(changes)
+        for table, column, text in (_texts(changes) if bounds.texts else ())
+        if text not in bounds.texts.get((table, column), ())
         for fault in _text_faults(bounds, table, column, text, own)
     ]
+    if not is_accepted:
+        faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -256,6 +277,9 @@ def bounded(
 def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) -> Iterable[Finding]:
     """The findings on a refusal, by the accepted answer's own reason: one that is left open is met
     where the answer has much of it, one that is met by a single word is open where it has none."""
+    if all(one.passed or not one.is_open for one in findings) and not bounds.must_refuse:
+        yield from findings
+        return
     said = _stems(answer) | _sizes(answer)
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
@@ -288,9 +312,9 @@ def _opened(finding: Finding, found: str) -> Finding:
 
 
 def answer_faults(
-    bounds: Bounds, answer: str, own: Sequence[Reading] = (), *, is_read: bool = True
+    bounds: Bounds, answer: str, own: Own = tuple, *, is_read: bool = True
 ) -> Iterable[str]:
-    """Why an answer is outside of the bounds, as phrases. `own` are values that the episode wrote
+    """Why an answer is outside of the bounds, as phrases. `own` gives values that the episode wrote
     into the world; `is_read`: the verifier reads the answer, so its length counts."""
     text = plain(answer)
     num_words = len(text.split())
@@ -320,15 +344,21 @@ def answer_faults(
         )
 
 
-def foreign_values(bounds: Bounds, text: str, own: Sequence[Reading] = ()) -> list[str]:
+def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
     """The values of a text that are not of the case."""
     read = plain(text)
-    return [
-        read[value.start : value.end]
+    foreign = [
+        value
         for value in readings(text)
         if not value.is_loose
         and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
-        and not any(are_alike(value, one) for one in (*bounds.allowed, *own))
+        and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
+        and not any(are_alike(value, one) for one in bounds.allowed)
+    ]
+    return [
+        read[value.start : value.end]
+        for value in foreign
+        if not any(are_alike(value, one) for one in own())
     ]
 
 
@@ -397,9 +427,7 @@ def _num_items(text: str) -> int:
     return max(found)
 
 
-def _text_faults(
-    bounds: Bounds, table: str, column: str, text: str, own: Sequence[Reading]
-) -> Iterable[str]:
+def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -> Iterable[str]:
     accepted = bounds.texts.get((table, column))
     if accepted is None:
         return

@@ -86,7 +86,8 @@ class CodeJudge:
         if verification.findings and (bounds := await self._bounds_of(task)) is not None:
             answer = ended_of(trajectory).answer
             within = bounded(verification.findings, bounds, answer, changes)
-            verification = msgspec.structs.replace(verification, findings=within)
+            if within != verification.findings:
+                verification = msgspec.structs.replace(verification, findings=within)
         evidence = gather(trajectory, verification, self._info, changes)
         try:
             idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()

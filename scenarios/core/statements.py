@@ -130,6 +130,7 @@ _FORMS = {
 _PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
 
 
+@lru_cache(maxsize=1024)
 def plain(text: str) -> str:
     """The text in one case and with one form of quotes, dashes and spaces."""
     folded = unicodedata.normalize("NFKC", text[:_MAX]).casefold()
@@ -137,7 +138,7 @@ def plain(text: str) -> str:
     return " ".join(folded.replace("*", "").replace("`", "").split())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def readings(text: str) -> tuple[Reading, ...]:
     """The values of a text, in its order."""
     return tuple(_readings(plain(text)))
@@ -407,6 +408,7 @@ def _are_same_digits(one: Reading, other: Reading) -> bool:
     return any(_same_phone(str(a), b) for a in phone.options for b in values if len(b) >= 7)
 
 
+@lru_cache(maxsize=4096)
 def only_value(phrase: str) -> Reading | None:
     """The value that a phrase is as a whole; None: it has words."""
     text = plain(phrase).strip(" .,")

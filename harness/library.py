@@ -8,7 +8,8 @@
 
 Each call is logged as a step with its result, and so is the answer. The run is like every other: it
 can be shown, judged, replayed and exported. An exception that the function raises ends its episode
-with `policy_error`; the run continues.
+with `agent_failed`: the agent has failed, and the run continues. Where a model that your function
+asks is out of reach, raise `ModelFailed`: the episode ends with `policy_error` and has no verdict.
 
 The function may make several calls at once; they are executed and logged one after the other.
 `Limits.max_steps` counts the calls and the answer, `Limits.reply_timeout` is the time from one call
@@ -38,6 +39,7 @@ from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
+from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.dialects.base import call_id
@@ -380,14 +382,14 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
     """The episode driver that lets this function take the steps."""
 
     async def drive(run: Episode, watch: Watch) -> EpisodeOutcome:
-        failure: Exception | None = None
+        failure: BaseException | None = None
         answer: object = None
         scope = anyio.CancelScope()
         env = AgentEnv(run, watch, scope)
         try:
             with scope:
                 answer = await agent(_view_of(run), env)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:  # a program may end with sys.exit
             failure = exc
         finally:
             env.close()
@@ -403,7 +405,8 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
             cause = sole_exception(failure)
             error = f"{type(cause).__name__}: {cause}{_origin(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
-            return Ending.POLICY_ERROR, error
+            is_outage = isinstance(cause, PolicyError)
+            return Ending.POLICY_ERROR if is_outage else Ending.AGENT_FAILED, error
         assert isinstance(answer, str)
         await env.finish(answer)
         return Ending.ANSWERED, None

@@ -59,8 +59,8 @@ FOLDERS = {
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "admission"),
         *("settings", "following", "policies", "vllm/child", "vllm", "continuation"),
-        *("users", "rollout", "chaos", "setup", "fleet", "cluster", "logged_runs"),
-        *("replay", "outcomes", "reports", "profile", "serving", "."),
+        *("users", "outcomes", "rollout", "chaos", "setup", "fleet", "cluster", "logged_runs"),
+        *("replay", "reports", "profile", "serving", "."),
     ),
     "judge": (
         *("core", "statistics", "code", "suites", "llm", "playback", "verdicts", "gate/core"),

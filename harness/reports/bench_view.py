@@ -57,13 +57,20 @@ def _outcome(report: BenchReport) -> Iterator[tuple[str, str]]:
     """The pass rate, unless the model failed too often for one."""
     judged = sum(report.labels.values())
     if not report.model_failures:
-        yield "pass rate", f"{report.pass_rate:.3f}"
+        yield "pass rate", f"{report.pass_rate:.3f}{_bounds(report)}"
         return
     if not report.lacks_model and judged:
-        yield "pass rate", f"{report.pass_rate:.3f} of {judged:,} judged"
+        yield "pass rate", f"{report.pass_rate:.3f} of {judged:,} judged{_bounds(report)}"
     causes = printable(", ".join(report.model_failure_causes), one_line=True)
     yield "judged", f"{judged:,} of {report.episodes:,}"
     yield "model failures", f"{report.model_failures:,}: {causes}"
+
+
+def _bounds(report: BenchReport) -> str:
+    if not report.without_verdict:
+        return ""
+    low, high = report.pass_bounds
+    return f"; {low:.3f} to {high:.3f} with the {report.without_verdict:,} without a verdict"
 
 
 def _traffic(model: ModelTraffic) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.schema import EncodedRecord, EpisodeRow
 from rehearsal_room.harness.log.writer import Entry
+from rehearsal_room.harness.outcomes.scores import tally_of_labels
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 
 _BAR_INTERVAL = 0.2  # seconds between two drawings of the bar
@@ -80,9 +81,8 @@ class Monitor:
 
     @property
     def pass_rate(self) -> float:
-        """The share of `completed` among the episodes with a label; 0 where there is none."""
-        verdicts = sum(self.labels.values())
-        return self.labels[Label.COMPLETED] / verdicts if verdicts else 0.0
+        """The share of `completed` among the episodes with a verdict; 0 where there is none."""
+        return tally_of_labels(self.labels, self.num_ended).rate or 0.0
 
     @property
     def outcome(self) -> str:

@@ -11,7 +11,7 @@
 The names below are the public API. Everything else is internal and may change in any version.
 
 run an agent of your own: `rehearse`, `AgentEnv`, `ForkedEnv`, `TaskView`, `Limits`, `Rehearsal`,
-`StepLimit`, `WorldFailed`
+`StepLimit`, `WorldFailed`, `ModelFailed`
 
 open a run whose episodes your program asks for: `OpenRun`, `BackgroundRun`, `RunOptions`,
 `RunOverError`
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rehearsal_room.bridges.run_options import RunOverError as RunOverError
     from rehearsal_room.envpool.core.types import ToolResult as ToolResult
     from rehearsal_room.envpool.core.types import ToolSpec as ToolSpec
+    from rehearsal_room.harness.core.errors import PolicyError as ModelFailed  # noqa: F401
     from rehearsal_room.harness.core.events import Ending as Ending
     from rehearsal_room.harness.core.events import Judged as Judged
     from rehearsal_room.harness.core.events import Label as Label
@@ -73,6 +74,7 @@ _PUBLIC = {
     "Label": "harness.core.events",
     "Limits": "harness.settings.limits",
     "LogReader": "harness.log.reader",
+    "ModelFailed": "harness.core.errors:PolicyError",
     "OpenRun": "bridges.asked_episodes",
     "Rehearsal": "harness.library",
     "RunOptions": "bridges.run_options",

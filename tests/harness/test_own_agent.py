@@ -49,9 +49,10 @@ async def test_a_rehearsal(tmp_path: Path) -> None:
         group_size=3,
         judge=ScenarioJudges,
     )
-    assert (report.episodes, report.pass_rate, report.mean_reward) == (12, 1.0, 1.0)
-    assert report.endings == {"answered": 6, "policy_error": 6}
-    assert (report.labels, report.unjudged) == ({"completed": 6}, 6)
+    assert (report.episodes, report.pass_rate, report.mean_reward) == (12, 0.5, 0.5)
+    assert report.endings == {"agent_failed": 6, "answered": 6}
+    assert (report.labels, report.unjudged) == ({"agent_error": 6, "completed": 6}, 0)
+    assert (report.failures, report.pass_bounds) == ({"agent_failure": 6}, (0.5, 0.5))
     assert report.folder == tmp_path / "run"
     rows = rows_of(report.folder).values()
     assert {row.policy for row in rows} == {"own:oracle"}
@@ -105,7 +106,7 @@ async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:
 
 async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> None:
     """When the agent awaits a cancelled task of its own, that is the agent's failure: its episode
-    ends with `policy_error` and the run continues."""
+    ends with `agent_failed` and the run continues."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         helper = asyncio.ensure_future(asyncio.sleep(60))
@@ -116,7 +117,7 @@ async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> No
 
     names = [f"{LIBRARY}:pay-fine"]
     report = await rehearse(agent, names, tmp_path / "run", episodes=5, concurrency=1)
-    assert report.endings == {"policy_error": 5}
+    assert report.endings == {"agent_failed": 5}
 
 
 @pytest.mark.slow

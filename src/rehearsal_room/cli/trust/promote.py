@@ -10,9 +10,11 @@ import msgspec
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
+from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
 from rehearsal_room.harness.settings.run import with_episodes
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, read_criteria
@@ -196,6 +198,14 @@ def _advice(last: StageResult, episodes: Sequence[EpisodeFacts], most: int | Non
     if last.verdict != "inconclusive":
         return ""
     open_ones = [one for one in last.criteria if one.verdict == "inconclusive"]
+    if gaps := [one for one in open_ones if one.missing > MOST_WITHOUT_VERDICT * one.episodes]:
+        worst = max(gaps, key=lambda one: one.missing / one.episodes)
+        return (
+            f"{worst.missing:,} of {plural(worst.episodes, 'episode')} have no verdict (more than "
+            f"{MOST_WITHOUT_VERDICT:.0%}): {', '.join(one.name for one in gaps)} is not decided; "
+            "`rehearse run -o RUN --resume` plays those again whose model could not answer, "
+            "`rehearse judge RUN` judges those without a label"
+        )
     unknown = [one.name for one in open_ones if one.value is None]
     if unknown:
         return (

@@ -50,6 +50,11 @@ def render_comparison(found: Comparison, console: Console) -> None:
         f"{100 * low:+.1f} to {100 * high:+.1f}, p = {found.p:.3g}"
     )
     write(f"{plural(found.tasks, 'shared task')}, {found.paired:,} of them paired by seed")
+    if found.tasks < found.least:
+        write(
+            f"inconclusive: {plural(found.tasks, 'shared task')} cannot show a difference, whatever"
+            f" it is; {found.least:,} would do"
+        )
     for title, names in (("B does better", found.gained), ("A does better", found.lost)):
         if names:
             more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

@@ -48,7 +48,12 @@ from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.base import Agent, Assignment
-from rehearsal_room.harness.reports.summary import RunReport, read_report, write_report
+from rehearsal_room.harness.reports.summary import (
+    RunReport,
+    StatisticsOf,
+    read_report,
+    write_report,
+)
 from rehearsal_room.harness.rollout.deadlines import Watch
 from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
 from rehearsal_room.harness.rollout.meters import Meters
@@ -338,13 +343,15 @@ async def rehearse(
     seed: int = 0,
     limits: Limits = DEFAULT_LIMITS,
     resume: bool = False,
+    statistics_of: StatisticsOf | None = None,
 ) -> Rehearsal:
     """Run episodes of your agent and log them in the folder `output`.
 
     `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
     of each task. `judge` makes the judge, as
     `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the episodes stay
-    unjudged. With `resume` only the missing episodes are run.
+    unjudged. With `resume` only the missing episodes are run. `statistics_of` computes the report's
+    statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes both.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
     what happened until then. Where structlog is not configured, only warnings are shown.
@@ -369,7 +376,7 @@ async def rehearse(
         await run_session(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
-    return await anyio.to_thread.run_sync(_report, folder)
+    return await anyio.to_thread.run_sync(_report, folder, statistics_of)
 
 
 def _log_trusted(scenarios: Sequence[Scenario]) -> None:
@@ -439,9 +446,9 @@ def _origin(exc: BaseException) -> str:
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
-def _report(folder: Path) -> Rehearsal:
+def _report(folder: Path, statistics_of: StatisticsOf | None) -> Rehearsal:
     with open_reader(folder) as reader:
-        report = read_report(reader)
+        report = read_report(reader, statistics_of)
     write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 

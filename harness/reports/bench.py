@@ -24,6 +24,7 @@ from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.faults import FaultCounts, faults_in
+from rehearsal_room.harness.reports.summary import players
 from rehearsal_room.harness.rollout.meters import Meters, Quantiles, quantiles_of
 from rehearsal_room.scenarios.format import Scenario
 
@@ -90,6 +91,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
     without_verdict: int = 0  # episodes that say nothing about the agent
     pass_bounds: tuple[float, float] = (0.0, 1.0)  # whatever those had been
+    played_by: str = ""  # the policy with its model, as in `openai:gpt-5`
 
     @property
     def lacks_model(self) -> bool:
@@ -154,6 +156,7 @@ def measure(
         faults=faults,
         without_verdict=counted.without,
         pass_bounds=counted.bounds,
+        played_by=players(rows),
     )
 
 

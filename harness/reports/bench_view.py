@@ -9,6 +9,7 @@ from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.bench import BenchReport, ModelTraffic
 from rehearsal_room.harness.reports.faults import fault_lines
+from rehearsal_room.harness.reports.summary import played_by
 from rehearsal_room.harness.rollout.meters import Quantiles
 
 
@@ -34,6 +35,7 @@ def render_bench(report: BenchReport, console: Console) -> None:
 
 
 def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
+    yield "played by", played_by(report.played_by).removeprefix("played by ")
     yield "episodes", f"{report.episodes:,} ({report.episodes_per_s:,.1f}/s)"
     yield "tool calls", f"{report.tool_calls:,} ({report.tool_calls_per_s:,.1f}/s)"
     if report.model is not None:

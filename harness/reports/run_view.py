@@ -21,6 +21,7 @@ from rehearsal_room.harness.outcomes.model_failures import lacks_model
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
 from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
+from rehearsal_room.harness.reports.summary import played_by, players
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)
@@ -63,6 +64,8 @@ def render_run(
     count = plural(len(rows), "episode")
     if len(chosen) < len(rows):
         count = f"{len(chosen):,} of {count} {_filters(label, task, ending)}"
+    elif policy := players(rows):
+        count += f", {played_by(policy)}"
     console.print(Text(printable(f"{reader.path.parent}: {count}"), "bold"), soft_wrap=True)
     if not chosen:
         return

@@ -1,7 +1,7 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -58,6 +58,7 @@ class RunReport(msgspec.Struct, frozen=True):
     without_verdict: int = 0  # episodes that say nothing about the agent
     # What the pass rate of all episodes can be, whatever those had been.
     pass_bounds: tuple[float, float] = (0.0, 1.0)
+    policy: str = ""  # who played, as in `openai:gpt-5`; several where the log has several
 
     @property
     def lacks_model(self) -> bool:
@@ -119,7 +120,24 @@ def report_of(
         faults=dict(faults or {}),
         without_verdict=counted.without,
         pass_bounds=counted.bounds,
+        policy=players(rows),
     )
+
+
+def players(rows: Iterable[EpisodeRow]) -> str:
+    """The policies of the episodes, each with its model.
+
+    Example: "openai:gpt-5"; "oracle"
+    """
+    return ", ".join(dict.fromkeys(row.policy for row in rows if row.policy))
+
+
+def played_by(policy: str) -> str:
+    """Who played, in a line.
+
+    Example: "oracle" -> "played by oracle (no model)"; "openai:gpt-5" -> "played by openai:gpt-5"
+    """
+    return f"played by {policy}" if ":" in policy else f"played by {policy} (no model)"
 
 
 def write_report(folder: Path, report: RunReport) -> None:
@@ -135,6 +153,8 @@ def _mean(rewards: Sequence[float | None]) -> float | None:
 def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
+    if report.policy:
+        console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:

@@ -43,6 +43,9 @@ def render(report: PromotionReport, console: Console) -> None:
         highlight=False,
         markup=False,
     )
+    for run in report.record.runs:
+        who = f"{run.agent.policy} {run.agent.model}".strip()
+        console.print(f"{run.run}: played by {who}", highlight=False, markup=False, soft_wrap=True)
     table = Table("stage", "criterion", box=None, pad_edge=False)
     for head in ("value", "interval"):
         table.add_column(head, justify="right")

@@ -6,7 +6,7 @@
         order = await env.call("get_order", {"order_id": 1042})
         return f"The order says: {order.text}"
 
-    report = await rr.rehearse(agent, ["shop_support"], "runs/mine", judge=rr.ScenarioJudges)
+    report = await rr.rehearse(agent, ["shop_support"], "runs/mine")
 
 The names below are the public API. Everything else is internal and may change in any version.
 
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal_room.bridges.asked_episodes import OpenRun as OpenRun
     from rehearsal_room.bridges.background import BackgroundRun as BackgroundRun
+    from rehearsal_room.bridges.rehearsals import rehearse as rehearse
     from rehearsal_room.bridges.run_options import RunOptions as RunOptions
     from rehearsal_room.bridges.run_options import RunOverError as RunOverError
     from rehearsal_room.envpool.core.types import ToolResult as ToolResult
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from rehearsal_room.harness.library import StepLimit as StepLimit
     from rehearsal_room.harness.library import TaskView as TaskView
     from rehearsal_room.harness.library import WorldFailed as WorldFailed
-    from rehearsal_room.harness.library import rehearse as rehearse
     from rehearsal_room.harness.log.reader import LogReader as LogReader
     from rehearsal_room.harness.log.reader import open_reader as open_log  # noqa: F401
     from rehearsal_room.harness.settings.limits import Limits as Limits
@@ -91,7 +91,7 @@ _PUBLIC = {
     "WorldFailed": "harness.library",
     "find_world": "scenarios.catalogue:find",
     "open_log": "harness.log.reader:open_reader",
-    "rehearse": "harness.library",
+    "rehearse": "bridges.rehearsals",
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+import rehearsal_room as rr
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
 from rehearsal_room.harness.log.reader import open_reader
@@ -66,6 +67,19 @@ async def test_a_rehearsal(tmp_path: Path) -> None:
 def _line_of(text: str) -> int:
     lines = Path(__file__).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+async def test_the_public_rehearsal_is_judged(tmp_path: Path) -> None:
+    """By the worlds' code, unless `judge=None` is passed; the report names who played and has its
+    statistics."""
+    names = [f"{LIBRARY}:pay-fine"]
+    report = await rr.rehearse(oracle, names, tmp_path / "run")
+    assert (report.labels, report.pass_rate) == ({"completed": 1}, 1.0)
+    assert report.policy == "own:oracle"
+    assert report.statistics is not None
+    unjudged = await rr.rehearse(oracle, names, tmp_path / "unjudged", judge=None)
+    assert (unjudged.labels, unjudged.unjudged, unjudged.without_verdict) == ({}, 1, 1)
+    assert unjudged.pass_bounds == (0.0, 1.0)
 
 
 async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:

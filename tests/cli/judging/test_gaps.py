@@ -14,7 +14,7 @@ from rehearsal_room.harness.library import AgentEnv, Rehearsal, TaskView
 from rehearsal_room.harness.library import rehearse as play
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.scenarios.catalogue import find
-from tests.support.cli import Rehearse
+from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import no_environment
 
 GATE = """
@@ -125,6 +125,24 @@ def test_nothing_is_decided_on_an_outage(
     status, out, _ = rehearse("promote", gate, run_with_outage, *against)
     assert status == 3, out
     assert "12 of 45 episodes have no verdict (more than 2%)" in out
+
+
+def test_a_model_that_is_named_plays(
+    tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-m` and `--base-url` need no `-p`: today's default, the oracle, does not play for them; and
+    every summary says who played."""
+    no_environment(monkeypatch)
+    with failing_server(0) as url:
+        asked = ("shop_support", "-m", "m", "--base-url", url, "--no-preflight", "-n", 4)
+        report = json_of(rehearse, "run", *asked, "-o", tmp_path / "run")
+        assert (report["policy"], report["pass_rate"] < 1) == ("openai:m", True)
+        assert "played by openai:m" in rehearse("show", tmp_path / "run")[1]
+        assert json_of(rehearse, "bench", *asked)["played_by"] == "openai:m"
+        status, _, err = rehearse("run", "shop_support", "--base-url", url)
+        assert (status, "needs the name of a model" in err) == (2, True)
+    report_of_oracle = rehearse("run", "shop_support", "-n", 2, "-o", tmp_path / "oracle")[1]
+    assert "played by oracle (no model)" in report_of_oracle
 
 
 def test_the_kinds_of_an_outage_are_known(

@@ -74,7 +74,7 @@ async def test_tasks_are_grouped_by_scenario(tmp_path: Path) -> None:
     ]
     text = await shown(tmp_path, records)
     assert text.splitlines()[:2] == [
-        f"{tmp_path}: 5 episodes",
+        f"{tmp_path}: 5 episodes, played by oracle (no model)",
         "3 tasks: 2 completed (50%; 40% to 60%), 1 partly, 1 failed, 1 unjudged",
     ]
     assert rows_of(text)[3:9] == [

@@ -3,7 +3,7 @@
 Equal agents on 1 to 10 tasks: how many comparisons call one of them better, and how many gates
 (`completed`, `regression`) fail or pass where the truth is at their border. Then agents that differ
 by what `compare size` was asked for: how many comparisons find it. The tries are drawn here, by
-chances that no code of ours sees. 20,000 comparisons of each kind take about ten minutes.
+chances that the statistics never see. 20,000 comparisons of each kind take about ten minutes.
 """
 
 import sys

@@ -9,6 +9,7 @@
     mean_reward.lower >= 0.7
     p95_calls <= 12                     a percentile of calls, steps or seconds
     regression.vs(base) >= -0.02        completed less the base run's: with its interval
+    J.lower >= 0.9                      of the judge: TPR - FPR, from a study's file or the gate's
 
 A criterion on a bound has three verdicts. `completed.lower >= 0.8` passes when the lower bound is
 at least 0.8, fails when even the upper bound is below it, and is inconclusive between them. So does
@@ -41,6 +42,7 @@ from rehearsal_room.judge.statistics.intervals import (
 )
 from rehearsal_room.judge.statistics.outcomes import TaskKey, filled
 from rehearsal_room.judge.statistics.run_statistics import pass_at, pass_hat
+from rehearsal_room.judge.statistics.youden import Youden
 
 CriterionVerdict = Literal["pass", "fail", "inconclusive"]
 CriterionBound = Literal["value", "lower", "upper"]
@@ -50,6 +52,7 @@ _PERCENTILE = re.compile(r"p(?P<share>\d{1,2})_(?P<what>calls|steps|seconds)")
 _TAGGED = re.compile(r"completed\[(?P<tag>[\w-]+)\]")
 _FINDING = re.compile(r"finding\((?P<name>.+)\)")
 _REGRESSION = "regression.vs(base)"
+_J = "J"
 _SHARES = frozenset({*map(str, Label), *map(str, FailureKind)})
 # What is known of an episode although nothing is known of its agent.
 _OF_FAILURES = frozenset(
@@ -60,8 +63,8 @@ _OF_FAILURES = frozenset(
 )
 METRICS = (
     "completed, completed[TAG], pass^K, pass@K, mean_reward, regression.vs(base), finding(NAME), "
-    "p95_calls, p95_steps, p95_seconds, a label such as agent_error, or a kind of failure such as "
-    "missing_write"
+    "p95_calls, p95_steps, p95_seconds, J, a label such as agent_error, or a kind of failure such "
+    "as missing_write"
 )
 
 RunFacts = Sequence[EpisodeFacts]
@@ -80,6 +83,11 @@ class Criterion(msgspec.Struct, frozen=True):
     def compares(self) -> bool:
         """Whether it compares with the base run."""
         return self.metric == _REGRESSION
+
+    @property
+    def is_about_judge(self) -> bool:
+        """Whether it is about the judge, which a file describes."""
+        return self.metric == _J
 
     @property
     def counts_calls(self) -> bool:
@@ -154,26 +162,37 @@ def parse_criterion(text: str) -> Criterion:
 
 def is_metric(name: str) -> bool:
     """Whether a criterion may use this metric."""
-    if name in ("completed", "mean_reward", _REGRESSION) or name in _SHARES:
+    if name in ("completed", "mean_reward", _REGRESSION, _J) or name in _SHARES:
         return True
     return any(one.fullmatch(name) for one in (_PASS, _PERCENTILE, _TAGGED, _FINDING))
 
 
 def judge_criterion(
-    criterion: Criterion, facts: RunFacts, base: RunFacts, *, level: float, fail_level: float
+    criterion: Criterion,
+    facts: RunFacts,
+    base: RunFacts,
+    *,
+    level: float,
+    fail_level: float,
+    judge: Youden | None = None,
 ) -> CriterionResult:
     """The verdict of a criterion. Intervals are of `level`; that of a failure is of `fail_level`,
-    which is higher where several criteria could fail by accident."""
-    found = estimate(criterion.metric, facts, base, level)
+    which is higher where several criteria could fail by accident. `judge` is what a file says about
+    the runs' judge, at 95 %."""
+    if criterion.is_about_judge:
+        found = None if judge is None else _without_gaps(judge.j, 0)
+        wider = found
+    else:
+        found = estimate(criterion.metric, facts, base, level)
+        wider = estimate(criterion.metric, facts, base, fail_level)
     if found is None:
         return CriterionResult(criterion.name, None, None, None, "inconclusive")
-    wider = estimate(criterion.metric, facts, base, fail_level) or found
     return CriterionResult(
         criterion.name,
         found.value,
         _finite(found.lower),
         _finite(found.upper),
-        _verdict(criterion, found, wider),
+        _verdict(criterion, found, wider or found),
         found.missing,
         found.episodes,
     )

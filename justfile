@@ -218,6 +218,7 @@ test-ray *ARGS: sync
 # Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (half a minute).
 statistics: sync
     {{bin}}/python -m tests.judge.statistics.campaign
+    {{bin}}/python -m tests.judge.statistics.verdict_campaign
 
 # Dialogues of 1,000 generated worlds: oracles, agents that never ask, early disclosures (six minutes).
 dialogues *ARGS: sync

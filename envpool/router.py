@@ -138,10 +138,10 @@ class RoutingPool(AsyncContextManagerMixin):
             states = await self._started_workers(scenario).host(scenario)
             return states if self._remote is None else await self._remote.host(scenario)
         if self._remote is not None:
-            states = await self._remote.host(scenario)
+            elsewhere = await self._remote.host(scenario)
             if scenario.foreign is not None and scenario.foreign.target:
-                require_known_calls(scenario, states.tools)
-            return states
+                require_known_calls(scenario, elsewhere.tools)
+            return elsewhere
         return self._local.world(scenario)
 
     async def host_all(self, scenarios: Iterable[Scenario]) -> None:

@@ -69,7 +69,9 @@ class AgentPair:
             for side in sides
             for kind in _kinds(max(-1.0, min(1.0, side)), noise)
         ]
-        self.chances = sum(kind.weight * _chances(kind, tries) for kind in self.kinds)
+        self.chances: Numbers = np.sum(
+            [kind.weight * _chances(kind, tries) for kind in self.kinds], axis=0
+        )
         self.values = np.arange(-tries, tries + 1) / tries
 
     @property
@@ -240,8 +242,8 @@ def _power_of_one_try(pair: AgentPair, tasks: int, alpha: float) -> float:
     lost, gained = pair.chances[0], pair.chances[-1]
     expected = tasks * pair.differing
     most = min(tasks, math.ceil(expected + 6 * math.sqrt(expected) + 10))
-    down, up = np.meshgrid(np.arange(most + 1), np.arange(most + 1))
-    down, up = down[down + up <= most].ravel(), up[down + up <= most].ravel()
+    grid = np.mgrid[: most + 1, : most + 1].reshape(2, -1)
+    down, up = grid[:, grid.sum(axis=0) <= most]
     chance = special.xlogy(down, lost) + special.xlogy(up, gained)
     chance += special.xlogy(tasks - down - up, 1 - lost - gained)
     ways = special.gammaln(tasks + 1) - special.gammaln(down + 1) - special.gammaln(up + 1)

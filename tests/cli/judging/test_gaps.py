@@ -145,6 +145,20 @@ def test_a_model_that_is_named_plays(
     assert "played by oracle (no model)" in report_of_oracle
 
 
+def test_a_judge_that_gives_no_verdict_fails(
+    tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models that were asked about all episodes and judged none: status 1, as for `run`."""
+    no_environment(monkeypatch)
+    run = tmp_path / "run"
+    assert rehearse("run", "shop_support", "-p", "mutant", "-n", 3, "-o", run)[0] == 0
+    with failing_server(0) as url:
+        asked = ("judge", run, "--mode", "llm", "--judge-model", "m", "--base-url", url)
+        status, out, err = rehearse(*asked, "--attempts", 1)
+    assert status == 1, (out, err)
+    assert "3 unjudged" in out or "unjudged" in out
+
+
 def test_the_kinds_of_an_outage_are_known(
     tmp_path: Path, rehearse: Rehearse, run_with_outage: Path
 ) -> None:

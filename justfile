@@ -215,7 +215,7 @@ test-vllm *ARGS: sync
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
 
-# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (half a minute).
+# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (a quarter of an hour).
 statistics: sync
     {{bin}}/python -m tests.judge.statistics.campaign
     {{bin}}/python -m tests.judge.statistics.verdict_campaign

@@ -82,7 +82,7 @@ class VerdictTally:
         if judged.label is None:
             why = judged.unjudged or "no reason was given"
             self._unjudged.append(Unjudged(trajectory.episode, why))
-            self._num_in_vain += bool(judged.judgements)
+            self._num_in_vain += any(one.requests for one in judged.judgements)
             return
         self._num_judged += 1
         self._labels[judged.label] += 1

@@ -19,7 +19,10 @@ from rehearsal_room.scenarios.checks import Finding
 
 
 class Ending(StrEnum):
-    """How an episode ended. ANSWERED is the agent's own decision; the limits are truncations."""
+    """How an episode ended. ANSWERED is the agent's own decision; the limits are truncations.
+
+    POLICY_ERROR: the model could not answer, which says nothing about the agent. AGENT_FAILED: the
+    agent is the user's own program, and that raised, hung or returned no text: it has failed."""
 
     ANSWERED = "answered"
     FORMAT_ERROR = "format_error"
@@ -27,6 +30,7 @@ class Ending(StrEnum):
     TOKEN_LIMIT = "token_limit"
     TIME_LIMIT = "time_limit"
     POLICY_ERROR = "policy_error"
+    AGENT_FAILED = "agent_failed"
     WORLD_ERROR = "world_error"
     CANCELLED = "cancelled"
 
@@ -130,7 +134,7 @@ class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     answer: str  # the final answer; empty where there was none
     num_steps: int
     state: StoredState | None  # the world's final state; None: the world could not report it
-    error: str | None = None  # the reason, for policy_error, world_error and format_error
+    error: str | None = None  # the reason, for each ending whose word ends with error or failed
     seconds: float = 0.0
     checked: tuple[Finding, ...] = ()  # findings made inside the world, where its state is unknown
 

@@ -1,20 +1,21 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from rehearsal_room.harness.outcomes.failure_kinds import FailureKind, kinds_in
 from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
+from rehearsal_room.harness.outcomes.scores import score_of, tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faults_in
 
@@ -39,7 +40,7 @@ class RunReport(msgspec.Struct, frozen=True):
 
     episodes: int
     steps: int
-    pass_rate: float  # completed among the judged
+    pass_rate: float  # completed among the episodes with a verdict (harness.outcomes.scores)
     mean_reward: float | None
     endings: dict[str, int]
     labels: dict[str, int]
@@ -54,6 +55,10 @@ class RunReport(msgspec.Struct, frozen=True):
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: none were computed
+    without_verdict: int = 0  # episodes that say nothing about the agent
+    # What the pass rate of all episodes can be, whatever those had been.
+    pass_bounds: tuple[float, float] = (0.0, 1.0)
+    policy: str = ""  # who played, as in `openai:gpt-5`; several where the log has several
 
     @property
     def lacks_model(self) -> bool:
@@ -79,7 +84,8 @@ def report_of(
     left out. `faults` were injected on purpose (None: none were)."""
     ended = [row for row in rows if row.ending is not None]
     judged = [row for row in ended if row.label is not None]
-    completed = sum(row.label is Label.COMPLETED for row in judged)
+    counted = tally(ended)
+    scores = {row.episode: score_of(row.ending, row.label) for row in ended}
     judging = NOTHING_SPENT
     for row in rows:
         if row.judging.requests:
@@ -90,7 +96,7 @@ def report_of(
     return RunReport(
         episodes=len(ended),
         steps=sum(row.num_steps for row in ended),
-        pass_rate=completed / len(judged) if judged else 0.0,
+        pass_rate=counted.rate or 0.0,
         mean_reward=_mean([row.reward for row in judged]),
         endings=dict(sorted(Counter(str(row.ending) for row in ended).items())),
         labels=dict(sorted(Counter(str(row.label) for row in judged).items())),
@@ -100,7 +106,7 @@ def report_of(
                 scenario,
                 task,
                 len(group),
-                sum(row.label is Label.COMPLETED for row in group),
+                sum(scores[row.episode] == 1 for row in group),
                 _mean([row.reward for row in group]),
             )
             for (scenario, task), group in sorted(by_task.items())
@@ -112,7 +118,26 @@ def report_of(
         model_failures=sum(row.ending is Ending.POLICY_ERROR for row in ended),
         model_failure_causes=failure_causes(ended),
         faults=dict(faults or {}),
+        without_verdict=counted.without,
+        pass_bounds=counted.bounds,
+        policy=players(rows),
     )
+
+
+def players(rows: Iterable[EpisodeRow]) -> str:
+    """The policies of the episodes, each with its model.
+
+    Example: "openai:gpt-5"; "oracle"
+    """
+    return ", ".join(dict.fromkeys(row.policy for row in rows if row.policy))
+
+
+def played_by(policy: str) -> str:
+    """Who played, in a line.
+
+    Example: "oracle" -> "played by oracle (no model)"; "openai:gpt-5" -> "played by openai:gpt-5"
+    """
+    return f"played by {policy}" if ":" in policy else f"played by {policy} (no model)"
 
 
 def write_report(folder: Path, report: RunReport) -> None:
@@ -128,6 +153,8 @@ def _mean(rewards: Sequence[float | None]) -> float | None:
 def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
+    if report.policy:
+        console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:
@@ -163,11 +190,13 @@ def headline(report: RunReport) -> str:
     no pass rate: that of the others would be taken for the run's.
 
     Example: "12 episodes, 80 steps, pass rate 0.750, mean reward 0.700, 1 unjudged"
+    Example: "4 episodes, 8 steps, pass rate 0.500 (0.250 to 0.750 with the 2 without a verdict),
+    mean reward 0.500, 2 unjudged"
     Example: "4 judged of 120; 116 model failures: connection refused"
     """
     judged = sum(report.labels.values())
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
-    result = f"pass rate {report.pass_rate:.3f}, mean reward {reward}"
+    result = f"pass rate {report.pass_rate:.3f}{_bounds(report)}, mean reward {reward}"
     other = report.episodes - judged - report.model_failures
     unjudged = f", {other:,} unjudged" if other else ""
     if not report.model_failures:
@@ -178,6 +207,13 @@ def headline(report: RunReport) -> str:
     if report.lacks_model or not judged:
         return text + unjudged
     return f"{text}; {result} of the judged{unjudged}"
+
+
+def _bounds(report: RunReport) -> str:
+    if not report.without_verdict:
+        return ""
+    low, high = report.pass_bounds
+    return f" ({low:.3f} to {high:.3f} with the {report.without_verdict:,} without a verdict)"
 
 
 def _causes_of(report: RunReport) -> str:

@@ -148,7 +148,7 @@ async def run_episode(
                     watch.got_reply()
                     run.checked = await env.check(plan.task, run.answer)
             if watch.scope.cancelled_caught:
-                ending, error = _expiry(watch, context.limits)
+                ending, error = _expiry(watch, context.limits, own=driver is not None)
         except ContextLengthError as exc:
             ending, error = Ending.TOKEN_LIMIT, str(exc)
         except PolicyError as exc:
@@ -161,7 +161,8 @@ async def run_episode(
                 raise
             # The episode was not cancelled: a task inside of the policy was, and its exception
             # came out here.
-            ending, error = Ending.POLICY_ERROR, "the policy's own work was cancelled"
+            ending = Ending.POLICY_ERROR if driver is None else Ending.AGENT_FAILED
+            error = "the policy's own work was cancelled"
         except Exception as exc:
             why = f"the run was stopped by {type(exc).__name__}: {exc}"
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
@@ -171,9 +172,12 @@ async def run_episode(
     return ending
 
 
-def _expiry(watch: Watch, limits: Limits) -> tuple[Ending, str]:
+def _expiry(watch: Watch, limits: Limits, *, own: bool) -> tuple[Ending, str]:
+    """How the episode ends. `own`: the user's own program takes the steps, so no model server is
+    to blame for its silence."""
     if watch.expired == "reply":
-        return Ending.POLICY_ERROR, f"no reply within {limits.reply_timeout:g} s"
+        ending = Ending.AGENT_FAILED if own else Ending.POLICY_ERROR
+        return ending, f"no reply within {limits.reply_timeout:g} s"
     return Ending.TIME_LIMIT, f"not done within {limits.time_limit:g} s"
 
 

@@ -174,6 +174,8 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
         return (Label.AGENT_ERROR if harm_in(findings) else Label.ENVIRONMENT_ERROR), ""
     if ending is Ending.POLICY_ERROR or ending is Ending.CANCELLED:
         return None, not_the_agents_fault(evidence)
+    if ending is Ending.AGENT_FAILED:
+        return Label.AGENT_ERROR, ""
     if evidence.unverified is not None:
         return None, evidence.unverified
     if ending is Ending.FORMAT_ERROR:

@@ -128,15 +128,17 @@ class LLMJudge:
         if (why := _reason_not_to_judge(case, self._settings.mode)) is not None:
             return self._unjudged(case, why)
         hybrid = self._settings.mode == "hybrid"
-        code = code_verdict_of(case) if hybrid else OPEN
+        # A program that raised has failed; there is nothing that a model could see otherwise.
+        own = ended_of(case.trajectory).ending is Ending.AGENT_FAILED
+        code = code_verdict_of(case) if hybrid or own else OPEN
         judgements: tuple[ModelJudgement, ...] = ()
-        if not (self._settings.ask == "unproven" and len(code.allowed) == 1):
+        if not ((own or self._settings.ask == "unproven") and len(code.allowed) == 1):
             try:
                 judgements = await self._ask_all(case, seed, None if fresh else self._cache)
             except JudgeError as exc:
                 return self._unjudged(case, str(exc))
         decision = decide(
-            code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid else "llm"
+            code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid or own else "llm"
         )
         return self._judged(case, code, judgements, decision)
 

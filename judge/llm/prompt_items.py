@@ -40,6 +40,7 @@ _ENDINGS = {
     Ending.TOKEN_LIMIT: "the agent ran out of tokens",
     Ending.TIME_LIMIT: "the agent ran out of time",
     Ending.POLICY_ERROR: "the agent's model could not be reached",
+    Ending.AGENT_FAILED: "the agent's own program failed",
     Ending.WORLD_ERROR: "the world failed and the episode was stopped",
     Ending.CANCELLED: "the run was cancelled",
 }

@@ -103,8 +103,14 @@ def prices_of(path: Path, *models: str) -> Path:
 
 
 def judge(rehearse: Rehearse, folder: Path, url: str, *flags: object) -> Any:
-    """The JSON of `rehearse judge` with the model `m` of a server."""
-    return json_of(rehearse, "judge", folder, "-m", "m", "--base-url", url, *flags)
+    """The JSON of `rehearse judge` with the model `m` of a server. Its status is 1 exactly where
+    models were asked in vain about more than a tenth of the episodes."""
+    asked = ("judge", folder, "-m", "m", "--base-url", url, *flags, "--json", "-")
+    status, out, err = rehearse(*asked)
+    assert status in (0, 1), err
+    found = json.loads(out)
+    assert status == (found["asked_in_vain"] > found["episodes"] / 10), err
+    return found
 
 
 def questions_of(folder: Path, mode: Mode) -> dict[str, Question]:

@@ -17,10 +17,11 @@ import pytest
 from rehearsal_room.envpool.core.errors import PoolError, StateError, WorldError
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.mcp import client, process
-from rehearsal_room.envpool.mcp.checks import verify_by_calls
+from rehearsal_room.envpool.mcp.checks import require_known_calls, verify_by_calls
 from rehearsal_room.envpool.mcp.client import McpSettings
 from rehearsal_room.envpool.mcp.pool import McpPool
 from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN, is_known
+from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.core.events import Ending, StepTaken, decode_event, encode
 from rehearsal_room.harness.rollout.episode import run_episode
@@ -561,3 +562,95 @@ async def test_a_check_that_hangs_breaks_the_world(tmp_path: Path) -> None:
     async with pool_of(PLAIN).lease(scenario, milk) as env:
         with pytest.raises(WorldError, match="the check by wait took longer than"):
             await verify_by_calls(env, scenario, milk, "", timeout_s=0.2)
+
+
+# Checks that break, and checks that can see nothing -----------------------------------------------
+
+CHECK = """
+name = "notebook"
+description = "Notes"
+[[task]]
+id = "milk"
+instruction = "Note milk."
+oracle = [{ name = "echo", arguments = { text = "milk" } }]
+[[task.check]]
+name = "count"
+expect = { matches = "." }
+[[task.check]]
+"""
+
+
+def checked_by(folder: Path, check: str) -> Scenario:
+    """A scenario whose second check is this one."""
+    path = folder / "tasks.toml"
+    path.write_text(CHECK + check)
+    return read_mcp_tasks(path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        ('name = "broken"\nexpect = { contains = "milk" }', "the disk is full"),
+        ('name = "broken"\nexpect = { fails = true }', "the disk is full"),
+        ('name = "broken"\nexpect = { lacks = "milk" }\nkind = "guard"', "the disk is full"),
+        ('name = "die"\narguments = { text = "1" }\nexpect = { fails = true }', "status 1"),
+        ('name = "wait"\nexpect = { contains = "milk" }', "took longer than 0.2 s"),
+    ],
+)
+async def test_a_check_that_breaks_is_the_worlds_fault(
+    tmp_path: Path, quick_end: None, check: str, why: str
+) -> None:
+    """Neither a failure of the agent nor a success, whatever the check expects."""
+    scenario = checked_by(tmp_path, check)
+    pool = pool_of(PLAIN)
+    await pool.host(scenario)
+    async with pool.lease(scenario) as env:
+        with pytest.raises(WorldError, match=why):
+            await verify_by_calls(env, scenario, scenario.tasks[0], "milk", timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        (
+            'name = "cuont"\nexpect = { equals = "1" }',
+            r"check\[1\]: there is no tool 'cuont'; tools",
+        ),
+        ('name = "cuont"\nexpect = { fails = true }', "there is no tool 'cuont'"),
+        (
+            'name = "echo"\narguments = { txet = "a" }\nexpect = { equals = "a" }',
+            "echo has no argument 'txet'; arguments: text",
+        ),
+    ],
+)
+async def test_a_check_of_what_does_not_exist_is_refused(
+    tmp_path: Path, quick_end: None, check: str, why: str
+) -> None:
+    """Before the first episode, with the task and what there is; an oracle likewise."""
+    scenario = checked_by(tmp_path, check)
+    with pytest.raises(PoolError, match=why) as caught:
+        await RoutingPool(elsewhere=pool_of(PLAIN)).host(scenario)
+    assert f"{scenario.path}: task 'milk': " in str(caught.value)
+    text = CHECK.replace('"echo"', '"ehco"').rpartition("[[task.check]]")[0]
+    scenario.path.write_text(text)
+    with pytest.raises(PoolError, match=r"oracle\[0\]: there is no tool 'ehco'"):
+        await RoutingPool(elsewhere=pool_of(PLAIN)).host(read_mcp_tasks(scenario.path, PLAIN))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "properties": {}, "additionalProperties": True},
+        {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": {}, "anyOf": [{"properties": {"text": {}}}]},
+        {"properties": {"text": {}}, "required": ["text"]},
+    ],
+)
+def test_arguments_that_a_schema_allows_are_not_refused(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
+    """Only those that it cannot have."""
+    scenario = checked_by(tmp_path, 'name = "count"\nexpect = { equals = "1" }')
+    tools = [ToolSpec("echo", "", schema), ToolSpec("count", "", {"type": "object"})]
+    require_known_calls(scenario, tools)

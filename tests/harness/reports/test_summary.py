@@ -4,7 +4,7 @@ import pytest
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.schema import EpisodeRow
-from rehearsal_room.harness.outcomes.model_failures import cause_of
+from rehearsal_room.harness.outcomes.model_failures import cause_of, is_outage
 from rehearsal_room.harness.reports.summary import headline, report_of
 
 REFUSED = "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)"
@@ -45,7 +45,8 @@ def rows(passed: int, failed: int, errors: list[str], unjudged: int = 0) -> list
         (rows(3, 1, []), "4 episodes, 8 steps, pass rate 0.750, mean reward 0.750", False),
         (
             rows(1, 1, [], unjudged=2),
-            "4 episodes, 8 steps, pass rate 0.500, mean reward 0.500, 2 unjudged",
+            "4 episodes, 8 steps, pass rate 0.500 (0.250 to 0.750 with the 2 without a verdict),"
+            " mean reward 0.500, 2 unjudged",
             False,
         ),
         (
@@ -56,7 +57,8 @@ def rows(passed: int, failed: int, errors: list[str], unjudged: int = 0) -> list
         (
             rows(9, 9, [REFUSED, BUSY]),
             "18 judged of 20; 2 model failures: connection refused (1), status 503: busy (1);"
-            " pass rate 0.500, mean reward 0.500 of the judged",
+            " pass rate 0.500 (0.450 to 0.550 with the 2 without a verdict),"
+            " mean reward 0.500 of the judged",
             False,
         ),
         (rows(17, 0, [BUSY] * 3), "17 judged of 20; 3 model failures: status 503: busy", True),
@@ -88,3 +90,34 @@ def test_headlines(found: list[EpisodeRow], text: str, lacks_model: bool) -> Non
 def test_causes(error: str, cause: str) -> None:
     """A cause has neither model nor URL nor the number of attempts, and fits a line."""
     assert cause_of(error) == cause
+
+
+class APIConnectionError(Exception):
+    """As the clients of model servers name it."""
+
+
+class InternalServerError(Exception):
+    """With the status that clients give it."""
+
+    status_code = 500
+
+
+class BadRequestError(Exception):
+    """The agent's own fault."""
+
+    status_code = 400
+
+
+def test_what_an_outage_is() -> None:
+    """No connection and a failure of the server are; a request that is wrong, or a bug, is not."""
+    outages = (
+        APIConnectionError(),
+        InternalServerError(),
+        ConnectionRefusedError(),
+        TimeoutError(),
+    )
+    assert [is_outage(one) for one in outages] == [True] * 4
+    assert [is_outage(one) for one in (BadRequestError(), KeyError("order"))] == [False] * 2
+    wrapped = RuntimeError("no reply")
+    wrapped.__cause__ = InternalServerError()
+    assert is_outage(wrapped)

@@ -1,5 +1,6 @@
 """The settings of a run: two forms in TOML, one struct, messages that name what was written."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,43 @@ def test_a_sweep_takes_any_setting_with_one_value() -> None:
         with pytest.raises(SettingsError) as caught:
             sweep(settings, text)
         assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("flags", "policy"),
+    [
+        ({"model": "gpt-5"}, "openai"),
+        ({"model": "m", "policy": "vllm"}, "vllm"),
+        ({"model": "m", "policy": "oracle"}, "oracle"),
+        ({"temperature": 0.5}, "oracle"),
+        ({}, "oracle"),
+    ],
+)
+def test_a_model_that_is_named_plays(flags: dict[str, object], policy: str, tmp_path: Path) -> None:
+    """Not the oracle: with flags, with a file, and in a sweep. A policy that is named wins."""
+    assert resolve(None, flags).policy.name == policy
+    file = tmp_path / "settings.toml"
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in flags.items()))
+    assert resolve(file, {}).policy.name == policy
+    expected = "openai" if "policy" in flags and policy == "oracle" else policy
+    if "model" in flags:  # on the command line it wins over a file without a model
+        assert resolve_table({"policy": policy}, {"model": "m"}).policy.name == expected
+    swept = sweep(Settings(), "model=a,b")[1]
+    assert [one.policy.name for _, one in swept] == ["openai"] * 2
+
+
+def test_a_server_without_the_name_of_its_model_is_refused() -> None:
+    """The oracle does not play in its place."""
+    with pytest.raises(SettingsError, match="policy 'openai' needs the name of a model: --model"):
+        resolve(None, {"base_url": "http://localhost:8000/v1"})
+
+
+def test_the_folder_of_a_model_is_run_here(tmp_path: Path) -> None:
+    """Unless a URL says who serves it."""
+    (tmp_path / "config.json").write_text("{}")
+    assert resolve(None, {"model": str(tmp_path)}).policy.name == "local"
+    served = resolve(None, {"model": str(tmp_path), "base_url": "http://localhost:8000/v1"})
+    assert served.policy.name == "openai"
 
 
 def test_every_field_is_described_and_its_key_is_its_own() -> None:

@@ -120,9 +120,11 @@ def _with_usable_ids(
     ids = {call.id for call in sent}
     if len(ids) < len(sent) or "" in ids:
         return read
+    given = [two.arguments for two in read]
+    given += [one.arguments for one in sent[len(read) :]]  # of an episode that a call ended
     return tuple(
-        one if one.arguments == two.arguments else replace(one, arguments=two.arguments)
-        for one, two in zip(sent, read, strict=True)
+        one if one.arguments == arguments else replace(one, arguments=arguments)
+        for one, arguments in zip(sent, given, strict=True)
     )
 
 

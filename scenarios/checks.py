@@ -128,9 +128,9 @@ _NEGATIVE = re.compile(
 _OF_WORDS = re.compile(r"\bsays\b")  # in the name of a custom goal
 _CLAIMS = re.compile(
     r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
-    r" (?:just |now |already |also |all |both )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
-    r"|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made|sent"
-    r"|created|credited|completed|updated|settled|registered|reset|lent)\b"
+    r" (?:just |now |already |also |all |both )?(?:approved|accepted|authori[sz]ed|issued"
+    r"|cancell?ed|refunded|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made"
+    r"|sent|created|credited|completed|updated|settled|registered|reset|lent)\b"
 )
 
 
@@ -446,7 +446,7 @@ def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
 
 
 def _are_words(phrase: str) -> bool:
-    """Whether a phrase is no value: "once" is a word, though it can be a number."""
+    """Whether a phrase has words: "once" has one, though it can mean a number."""
     value = only_value(phrase)
     return value is None or value.is_loose
 

@@ -4,7 +4,7 @@
   user: clients *should* check structured results, and the call was carried out.
 - A content block of a kind that MCP does not define becomes a text with its JSON.
 - Half of a surrogate pair, which JSON can write and Unicode text cannot hold, becomes U+FFFD.
-- A refused HTTP request is told with its status, and 429 is obeyed.
+- A message about a refused HTTP request has its status, and the client waits as 429 asks.
 """
 
 import json

@@ -84,8 +84,8 @@ _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other word
 _COMMON = re.compile(
     r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
     r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
-    r"|we?re|what|whe(?:n|re)|which|while|will|with|would|your|because|since|still|cannot|could\w*"
-    r"|isn|wasn|haven|hasn)"
+    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
+    r"|isn|haven|hasn)"
 )
 _SENTENCE = re.compile(r"[.!?:]\s")
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
@@ -253,6 +253,9 @@ def bounded(
     ]
     if not is_accepted:
         faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
+        # Of work that was not done another answer than the accepted one can be true.
+        if not bounds.must_refuse and all(one.passed or one.is_of_words for one in findings):
+            faults += _contradictions(bounds, answer)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -333,8 +336,12 @@ def answer_faults(
         yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
     if not bounds.must_refuse and (undone := _denied(bounds, answer)):
         yield f"states that something was not {undone[0]}"
-    if not bounds.must_refuse:
-        yield from contradictions(
+
+
+def _contradictions(bounds: Bounds, answer: str) -> list[str]:
+    """Where an answer contradicts the accepted one, as phrases."""
+    return list(
+        contradictions(
             bounds.accepted,
             answer,
             bounds.things,
@@ -342,6 +349,7 @@ def answer_faults(
             writes=bounds.writes,
             done=bounds.done,
         )
+    )
 
 
 def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:

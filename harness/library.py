@@ -224,7 +224,7 @@ class AgentEnv:
     @property
     def has_step(self) -> bool:
         """Whether the agent may take another step."""
-        return len(self._run.steps) < self._run.context.limits.max_steps
+        return len(self._run.steps) < self._run.max_steps
 
     def _check_open(self) -> None:
         if self._closed:
@@ -238,7 +238,7 @@ class AgentEnv:
             raise WorldFailed(error)
         if ending is Ending.ANSWERED:
             raise RuntimeError(f"{self!r}: the user has ended the talk")
-        raise StepLimit(f"all {self._run.context.limits.max_steps} steps of the episode are taken")
+        raise StepLimit(f"all {self._run.max_steps} steps of the episode are taken")
 
     def _read(self, name: str, arguments: Any) -> tuple[Act, str | None]:
         """The call as it is logged, and what is wrong with its arguments (None: nothing).
@@ -367,7 +367,7 @@ async def rehearse(
         await run_session(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
-    return await anyio.to_thread.run_sync(_report, folder)
+    return await anyio.to_thread.run_sync(_report, folder, limits)
 
 
 def _log_trusted(scenarios: Sequence[Scenario]) -> None:
@@ -436,9 +436,9 @@ def _origin(exc: BaseException) -> str:
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
-def _report(folder: Path) -> Rehearsal:
+def _report(folder: Path, limits: Limits) -> Rehearsal:
     with open_reader(folder) as reader:
-        report = read_report(reader)
+        report = read_report(reader, max_steps=limits.max_steps)
     write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 

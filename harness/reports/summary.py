@@ -17,6 +17,7 @@ from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faults_in
+from rehearsal_room.harness.settings.limits import MIN_STEPS
 
 REPORT_NAME = "report.json"
 StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]
@@ -54,6 +55,9 @@ class RunReport(msgspec.Struct, frozen=True):
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: none were computed
+    # Maximum number of steps that was set. None: each task's own (see Limits.steps_for), or there
+    # was none.
+    max_steps: int | None = None
 
     @property
     def lacks_model(self) -> bool:
@@ -61,14 +65,17 @@ class RunReport(msgspec.Struct, frozen=True):
         return lacks_model(self.model_failures, self.episodes)
 
 
-def read_report(reader: LogReader, statistics_of: StatisticsOf | None = None) -> RunReport:
+def read_report(
+    reader: LogReader, statistics_of: StatisticsOf | None = None, *, max_steps: int | None = None
+) -> RunReport:
     """The report on a logged run. `statistics_of` computes its statistics; None: it has none.
-    Raises LogError."""
+    `max_steps` is the limit that was set. Raises LogError."""
     rows = reader.episodes()
     return msgspec.structs.replace(
         report_of(rows, faults_in(reader)),
         failures=kinds_in(reader, rows),
         statistics=None if statistics_of is None else statistics_of(rows),
+        max_steps=max_steps,
     )
 
 
@@ -132,6 +139,12 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:
         console.print(bar_chart("failures", most_first(report.failures)))
+    if num_stopped := report.endings.get(Ending.STEP_LIMIT, 0):
+        console.print(
+            f"{plural(num_stopped, 'episode')} reached the step limit: {_limit_of(report)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     if num_calls := report.failures.get(FailureKind.CALL_AS_TEXT, 0):
         answers = plural(report.endings.get(Ending.ANSWERED, 0), "answer")
         console.print(
@@ -156,6 +169,12 @@ def render_run_report(report: RunReport, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _limit_of(report: RunReport) -> str:
+    if report.max_steps is not None:
+        return f"{report.max_steps:,}, as set"
+    return f"2.5 times the steps of the task's solution, at least {MIN_STEPS}"
 
 
 def headline(report: RunReport) -> str:

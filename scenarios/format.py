@@ -3,6 +3,7 @@
     <name>/
       scenario.toml   name, title, version, description, clock, [user] id, name, role
                       [, written_by = "model": the code runs in workers only]
+                      [, proofs: calls with which the gate proves tools]
       schema.sql      tables, indexes, triggers
       data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
@@ -196,6 +197,7 @@ class Scenario(msgspec.Struct, frozen=True):
     foreign: McpRecord | None = None  # set: tasks for an MCP server, without SQL
     written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
     suite: SuiteRecord | None = None  # set: its worlds and scoring are those of a benchmark
+    proofs: dict[str, tuple[Call, ...]] = {}  # see PackageHead
 
     @property
     def has_code(self) -> bool:
@@ -240,6 +242,9 @@ class PackageHead(_Head, forbid_unknown_fields=True):
     """The scenario.toml of a package in our format."""
 
     written_by: CodeAuthor = "people"
+    # By tool: calls from the start state, one of which is of this tool and succeeds. Only the gate
+    # makes them: for tools that its own calls do not reach.
+    proofs: dict[str, tuple[Call, ...]] = {}
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -317,6 +322,7 @@ def _scenario(
         path=folder,
         digest=_digest(texts),
         written_by=head.written_by,
+        proofs=head.proofs,
     )
 
 

@@ -152,24 +152,29 @@ _FACT = re.compile(
 DONE = "Done: I have carried out everything that was asked for."
 
 
-def wrong_answers(task: Task) -> Iterator[tuple[str, str]]:
+def wrong_answers(task: Task, named: str = "") -> Iterator[tuple[str, str]]:
     """Wrong answers, each with a note of what is wrong.
 
     A question's facts are the dates, numbers and codes of its answer that the instruction does
     not contain; where there are none, the names. Numbers may be words ("three"), and of a date each
     part is changed by itself. Half an answer is wrong when it lacks a fact. Where the right answer
-    declines, one that claims success or is empty is wrong.
+    declines, one that claims success or is empty is wrong. Where the text `named`, such as the words
+    of a verifier, has some of the facts, the others are details that nobody asked for: they stay.
     """
     answer = task.answer
     if task.kind == "decline":
         yield DONE, "the answer claims success"
         yield "", "the answer is empty"
         return
-    facts = _facts(task)
+    facts, numbers = _facts(task), _number_words(task)
+    known = {_key(word) for word in _FACT.findall(named)}
+    if any(_key(same[0]) in known for same in (*facts, *numbers)):
+        facts = [same for same in facts if _key(same[0]) in known]
+        numbers = [same for same in numbers if _key(same[0]) in known]
     wrongs = [{fact: _wrong(fact) for fact in same} for same in facts]
     wrongs += [wrong for same in facts for wrong in _wrong_parts(same)]
     taken = {_meaning(word) for word in _FACT.findall(answer)}
-    wrongs += [{word: _other_word(word, taken) for word in same} for same in _number_words(task)]
+    wrongs += [{word: _other_word(word, taken) for word in same} for same in numbers]
     for wrong in wrongs:
         note = " and ".join(f"{other!r} for {fact!r}" for fact, other in wrong.items())
         yield _replace_facts(answer, wrong), f"the answer says {note}"
@@ -254,6 +259,12 @@ def _meaning(word: str) -> object:
     if re.fullmatch(r"\d[\d,]*(\.\d+)?", word):
         return float(word.replace(",", ""))
     return word
+
+
+def _key(word: str) -> object:
+    """The meaning of a word, equal in upper and lower case."""
+    meaning = _meaning(word)
+    return meaning.casefold() if isinstance(meaning, str) else meaning
 
 
 def _names(task: Task) -> list[str]:

@@ -104,6 +104,7 @@ class ToolChecks:
         """Probe all tools; those that refused every call a second time, in states that others
         left."""
         self._find_bases()
+        self._make_proofs()
         for tool in self._world.tools:
             self._try_some(tool, [self._start, *self._oracles])
         left = list(self._left.values())
@@ -211,6 +212,24 @@ class ToolChecks:
             result = _made(call, self._start.lease)
             if result.error is None:
                 self._add_base(_Base(call, self._start, bool(result.changes)))
+
+    def _make_proofs(self) -> None:
+        """Make the calls with which the author proved tools: the last successful one of each tool
+        is a base, with the state before it."""
+        for name, calls in self._world.scenario.proofs.items():
+            lease, came = self._start.lease.fork(), []
+            found: _Base | None = None
+            for call in calls:
+                before = _StartPoint(lease.fork(), changes=net_changes(came))
+                result = lease.call(call.name, call.arguments)
+                self._log.record_call(call, result)
+                came.append(result.changes)
+                if call.name == name and result.error is None:
+                    found = _Base(call, before, bool(result.changes))
+            if found is not None:
+                self._add_base(found)
+            else:
+                self._log.fail("tool", f"{name}: no call of its proof in scenario.toml succeeds")
 
     def _check_edges(self, tool: ToolSpec, base: _Base) -> None:
         found: dict[str, list[Fact]] = {}  # by argument

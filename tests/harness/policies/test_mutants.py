@@ -138,6 +138,20 @@ def test_a_number_in_words_does_not_become_another_one_of_the_answer() -> None:
     ]
 
 
+def test_only_values_that_a_verifier_names_are_changed() -> None:
+    """Details that nobody asked for stay; where the verifier names no value of the answer, all are
+    changed."""
+    task = question("It costs 42.50, in three boxes, since 3 May 2026.")
+
+    def wrong(named: str) -> list[str]:
+        return [one.answer for one in mutants_of(task, [], named=named) if "costs" in one.answer]
+
+    assert wrong("42.5\n4250 cents") == ["It costs 42.51, in three boxes, since 3 May 2026."]
+    assert wrong("3")[0] == "It costs 42.50, in four boxes, since 3 May 2026."
+    assert wrong("nothing") == wrong("")
+    assert len(wrong("")) > 4
+
+
 @pytest.mark.parametrize(
     ("day", "others"),
     [

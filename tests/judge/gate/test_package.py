@@ -684,3 +684,37 @@ def test_a_report_cannot_command_the_terminal() -> None:
     assert "\x1b" not in shown
     assert "near '\\x1b]0;gone\\x07[bold]'" in shown
     assert "[/]\\x1b[2J" in shown
+
+
+SECRET = '''
+
+def open_safe(db: Db, code: str) -> Row:
+    """Open the safe with its code."""
+    if code != "blue heron 7041":
+        raise ToolError("That is not the code.")
+    return {"open": True}
+'''
+PROOF = """
+
+[[proofs.open_safe]]
+name = "open_safe"
+arguments = { code = "%s" }
+"""
+
+
+def test_a_named_proof_reaches_a_tool(tmp_path: Path) -> None:
+    """Calls in scenario.toml prove a tool that no draw can call; a proof that fails is a defect."""
+    for name, code, unreached, faults in (
+        ("none", "", ("library.open_safe",), 0),
+        ("right", "blue heron 7041", (), 0),
+        ("wrong", "grey heron", ("library.open_safe",), 1),
+    ):
+        folder = variant(tmp_path / name)
+        with (folder / "tools.py").open("a") as file:
+            file.write(SECRET)
+        if code:
+            with (folder / "scenario.toml").open("a") as file:
+                file.write(PROOF % code)
+        report = checked(folder)
+        assert (name, report.unreached) == (name, unreached)
+        assert sum("its proof" in one.why for one in report.failures) == faults

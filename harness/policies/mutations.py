@@ -158,8 +158,9 @@ def wrong_answers(task: Task, named: str = "") -> Iterator[tuple[str, str]]:
     A question's facts are the dates, numbers and codes of its answer that the instruction does
     not contain; where there are none, the names. Numbers may be words ("three"), and of a date each
     part is changed by itself. Half an answer is wrong when it lacks a fact. Where the right answer
-    declines, one that claims success or is empty is wrong. Where the text `named`, such as the words
-    of a verifier, has some of the facts, the others are details that nobody asked for: they stay.
+    declines, one that claims success or is empty is wrong. Where the text `named`, such as a
+    verifier's values, has some of the facts, the others are details that nobody asked for: they
+    stay.
     """
     answer = task.answer
     if task.kind == "decline":

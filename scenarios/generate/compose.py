@@ -12,7 +12,9 @@ from rehearsal_room.scenarios.generate.content.package_texts import (
     policy_of,
     tools_of,
     with_called_tools,
+    with_promised_tools,
 )
+from rehearsal_room.scenarios.generate.content.shown_ids import without_unusable
 from rehearsal_room.scenarios.generate.core.errors import ModuleError
 from rehearsal_room.scenarios.generate.core.package import Package
 from rehearsal_room.scenarios.generate.core.world_host import WorldHost
@@ -68,7 +70,9 @@ def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld | 
         return None
     left_out = surplus_tools(world, tasks, num_tools)
     tools = [name for one in world.modules for name in one.tools if name not in left_out]
-    tools = with_called_tools(world, tools)
+    needed = with_called_tools(world, sorted(set().union(*(one.tools for one in tasks))))
+    tools = with_called_tools(world, with_promised_tools(world, tools))
+    tools = with_promised_tools(world, without_unusable(world, tools, needed))
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(world, tools),

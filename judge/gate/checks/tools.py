@@ -13,6 +13,7 @@ import msgspec
 from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
 from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.judge.gate.checks.shown_ids import ShownResult
 from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings
 from rehearsal_room.judge.playback.playback import Fact, Played, format_call
 from rehearsal_room.judge.playback.tool_fuzzing import (
@@ -128,6 +129,15 @@ class ToolChecks:
         chosen = self._rng.sample(found, min(_STATES, len(found)))
         return [(start.lease.state(), start.changes) for start in chosen]
 
+    def results(self) -> list[ShownResult]:
+        """The results of successful probes that changed nothing."""
+        return [
+            ShownResult(probe.call.name, text)
+            for probe in self._probes
+            for text, error, digest in (probe.fact,)
+            if error is None and digest == probe.lease.digest
+        ]
+
     def disturbing(self, task_id: str) -> list[Call]:
         """Writes of different tools that the world accepts after a task's oracle."""
         found = list(self._writes.get(task_id, {}).values())
@@ -217,7 +227,8 @@ class ToolChecks:
         """Make the calls with which the author proved tools: the last successful one of each tool
         is a base, with the state before it."""
         for name, calls in self._world.scenario.proofs.items():
-            lease, came = self._start.lease.fork(), []
+            lease = self._start.lease.fork()
+            came: list[Sequence[RowChange]] = []
             found: _Base | None = None
             for call in calls:
                 before = _StartPoint(lease.fork(), changes=net_changes(came))

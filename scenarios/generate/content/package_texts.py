@@ -101,6 +101,18 @@ def tools_of(world: DrawnWorld, tools: Collection[str] | None) -> str:
     return "\n\n\n".join((head, *blocks[2:])) + "\n"
 
 
+def with_promised_tools(world: DrawnWorld, tools: Collection[str]) -> list[str]:
+    """These tools (canonical names) and those that their descriptions promise."""
+    promised = {
+        name
+        for one in world.modules
+        for tool, names in one.head.promises.items()
+        if tool in tools
+        for name in names
+    }
+    return [name for one in world.modules for name in one.tools if name in {*tools, *promised}]
+
+
 def with_called_tools(world: DrawnWorld, tools: Collection[str]) -> list[str]:
     """These tools (canonical names) and the tools that their code calls."""
     pieces = [piece for one in world.modules for piece in one.code.pieces]

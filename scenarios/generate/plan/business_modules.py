@@ -76,6 +76,7 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: tuple[str, ...] = ()
     words: dict[str, str] = {}  # singular -> plural
     parameters: dict[str, tuple[int, ...]] = {}  # least, most[, step]
+    promises: dict[str, tuple[str, ...]] = {}  # tool -> tools that its description promises
 
 
 class Module(msgspec.Struct, frozen=True):

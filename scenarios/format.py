@@ -4,6 +4,7 @@
       scenario.toml   name, title, version, description, clock, [user] id, name, role
                       [, written_by = "model": the code runs in workers only]
                       [, proofs: calls with which the gate proves tools]
+                      [, row_rules: rules that the gate checks by SQL]
       schema.sql      tables, indexes, triggers
       data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
@@ -178,6 +179,13 @@ class AwmRecord(msgspec.Struct, frozen=True):
     verifiers: dict[str, AwmVerifier] = {}  # by task id
 
 
+class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule of the world as data: no row may be like these."""
+
+    rule: str  # in words, as policy.md has it
+    broken_by: str  # SQL: the rows that break it, or the keys of what they belong to
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """A package as it was read from its folder."""
 
@@ -198,6 +206,7 @@ class Scenario(msgspec.Struct, frozen=True):
     written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
     suite: SuiteRecord | None = None  # set: its worlds and scoring are those of a benchmark
     proofs: dict[str, tuple[Call, ...]] = {}  # see PackageHead
+    row_rules: tuple[RowRule, ...] = ()  # see PackageHead
 
     @property
     def has_code(self) -> bool:
@@ -245,6 +254,8 @@ class PackageHead(_Head, forbid_unknown_fields=True):
     # By tool: calls from the start state, one of which is of this tool and succeeds. Only the gate
     # makes them: for tools that its own calls do not reach.
     proofs: dict[str, tuple[Call, ...]] = {}
+    # Only the gate reads them: at the start and after each oracle no row may break one.
+    row_rules: tuple[RowRule, ...] = ()
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -323,6 +334,7 @@ def _scenario(
         digest=_digest(texts),
         written_by=head.written_by,
         proofs=head.proofs,
+        row_rules=head.row_rules,
     )
 
 

@@ -11,6 +11,8 @@
     difficulty   the declared difficulty is the measured one
     texts        what instructions, policy and tool descriptions name exists; no task is a copy of
                  another; the policy and the tools have the same limits
+    rules        neither the start nor the end of an oracle breaks a rule that scenario.toml has as
+                 data
     purposes     the oracle of a generated task has as many purposes as its generated.json says
     noop         doing nothing does not complete a task, nor does claiming that it was done, nor
                  doing it without an answer where the instruction asks a question
@@ -73,6 +75,7 @@ from rehearsal_room.judge.gate.checks.interface import (
 from rehearsal_room.judge.gate.checks.key_provenance import known_from_the_start, unknown_keys
 from rehearsal_room.judge.gate.checks.promises import missing_tools
 from rehearsal_room.judge.gate.checks.recounts import purposes_in, recount_faults
+from rehearsal_room.judge.gate.checks.row_rules import broken_rules
 from rehearsal_room.judge.gate.checks.shown_ids import ShownResult, hidden_ids
 from rehearsal_room.judge.gate.checks.tasks import (
     check_again,
@@ -189,6 +192,8 @@ def _inspect(
     missing = check_missing_tools(log, tasks, oracles, [tool.name for tool in world.tools])
     _check_texts(log, world, oracles, missing)
     _recount(log, tasks, record, oracles)
+    for fault, task in broken_rules(world, oracles):
+        log.fail("rules", fault, task)
     writes = writes_of(oracles)
     verdicts = {
         task.id: check_task(runner, task, oracles[task.id], writes, settings) for task in tasks

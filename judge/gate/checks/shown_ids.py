@@ -151,7 +151,7 @@ def _tables_of(columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
     Example: {"absences": ("id", "kind")} -> {"absence_id": "absences"}
     """
-    found = {}
+    found: dict[str, str] = {}
     for table, names in columns.items():
         if names[:1] == ("id",):
             row: Row = {"id": 0}

@@ -718,3 +718,38 @@ def test_a_named_proof_reaches_a_tool(tmp_path: Path) -> None:
         report = checked(folder)
         assert (name, report.unreached) == (name, unreached)
         assert sum("its proof" in one.why for one in report.failures) == faults
+
+
+RULE = """
+
+[[row_rules]]
+rule = "%s"
+broken_by = "%s"
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "faults"),
+    [
+        ("SELECT id FROM members WHERE fine_cents < 0", []),
+        (
+            "SELECT id FROM members WHERE fine_cents > 0",
+            [("", "the start breaks its rule 'R.': id=")],
+        ),
+        (
+            "SELECT id FROM members WHERE id = 2 AND fine_cents = 0",
+            [("pay-fine", "its oracle breaks")],
+        ),
+        ("SELECT nothing FROM nowhere", [("", "the query of rule 'R.' fails: ")]),
+    ],
+)
+def test_rules_as_data(tmp_path: Path, query: str, faults: list[tuple[str, str]]) -> None:
+    """Neither the start nor the end of an oracle may break one."""
+    folder = variant(tmp_path)
+    with (folder / "scenario.toml").open("a") as file:
+        file.write(RULE % ("R.", query))
+    found = [one for one in checked(folder).failures if one.check == "rules"]
+    assert len(found) >= len(faults)
+    for (task, why), one in zip(faults, found, strict=False):
+        assert (one.task, one.why[: len(why)]) == (task, why)
+    assert bool(found) == bool(faults)

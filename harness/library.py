@@ -231,7 +231,7 @@ class AgentEnv:
     @property
     def has_step(self) -> bool:
         """Whether the agent may take another step."""
-        return len(self._run.steps) < self._run.context.limits.max_steps
+        return len(self._run.steps) < self._run.max_steps
 
     def _check_open(self) -> None:
         if self._closed:
@@ -245,7 +245,7 @@ class AgentEnv:
             raise WorldFailed(error)
         if ending is Ending.ANSWERED:
             raise RuntimeError(f"{self!r}: the user has ended the talk")
-        raise StepLimit(f"all {self._run.context.limits.max_steps} steps of the episode are taken")
+        raise StepLimit(f"all {self._run.max_steps} steps of the episode are taken")
 
     def _read(self, name: str, arguments: Any) -> tuple[Act, str | None]:
         """The call as it is logged, and what is wrong with its arguments (None: nothing).
@@ -376,7 +376,7 @@ async def rehearse(
         await run_session(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
-    return await anyio.to_thread.run_sync(_report, folder, statistics_of)
+    return await anyio.to_thread.run_sync(_report, folder, statistics_of, limits)
 
 
 def _log_trusted(scenarios: Sequence[Scenario]) -> None:
@@ -446,9 +446,9 @@ def _origin(exc: BaseException) -> str:
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
-def _report(folder: Path, statistics_of: StatisticsOf | None) -> Rehearsal:
+def _report(folder: Path, statistics_of: StatisticsOf | None, limits: Limits) -> Rehearsal:
     with open_reader(folder) as reader:
-        report = read_report(reader, statistics_of)
+        report = read_report(reader, statistics_of, max_steps=limits.max_steps)
     write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 

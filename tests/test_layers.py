@@ -117,6 +117,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.store.tracking",
         "harness.history.retrieval",
         "harness.settings.run",
+        "judge.gate.checks.row_rules",
     },
     "click": {"judge.gate.worker", "learner.demo.__main__"},  # and the command line
     "faker": {"scenarios.generate.vocabulary.people"},

@@ -18,6 +18,7 @@ from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statis
 from rehearsal_room.harness.outcomes.scores import score_of, tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faults_in
+from rehearsal_room.harness.settings.limits import MIN_STEPS
 
 REPORT_NAME = "report.json"
 StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]
@@ -59,6 +60,9 @@ class RunReport(msgspec.Struct, frozen=True):
     # What the pass rate of all episodes can be, whatever those had been.
     pass_bounds: tuple[float, float] = (0.0, 1.0)
     policy: str = ""  # who played, as in `openai:gpt-5`; several where the log has several
+    # Maximum number of steps that was set. None: each task's own (see Limits.steps_for), or there
+    # was none.
+    max_steps: int | None = None
 
     @property
     def lacks_model(self) -> bool:
@@ -66,14 +70,17 @@ class RunReport(msgspec.Struct, frozen=True):
         return lacks_model(self.model_failures, self.episodes)
 
 
-def read_report(reader: LogReader, statistics_of: StatisticsOf | None = None) -> RunReport:
+def read_report(
+    reader: LogReader, statistics_of: StatisticsOf | None = None, *, max_steps: int | None = None
+) -> RunReport:
     """The report on a logged run. `statistics_of` computes its statistics; None: it has none.
-    Raises LogError."""
+    `max_steps` is the limit that was set. Raises LogError."""
     rows = reader.episodes()
     return msgspec.structs.replace(
         report_of(rows, faults_in(reader)),
         failures=kinds_in(reader, rows),
         statistics=None if statistics_of is None else statistics_of(rows),
+        max_steps=max_steps,
     )
 
 
@@ -159,6 +166,12 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:
         console.print(bar_chart("failures", most_first(report.failures)))
+    if num_stopped := report.endings.get(Ending.STEP_LIMIT, 0):
+        console.print(
+            f"{plural(num_stopped, 'episode')} reached the step limit: {_limit_of(report)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     if num_calls := report.failures.get(FailureKind.CALL_AS_TEXT, 0):
         answers = plural(report.endings.get(Ending.ANSWERED, 0), "answer")
         console.print(
@@ -183,6 +196,12 @@ def render_run_report(report: RunReport, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _limit_of(report: RunReport) -> str:
+    if report.max_steps is not None:
+        return f"{report.max_steps:,}, as set"
+    return f"2.5 times the steps of the task's solution, at least {MIN_STEPS}"
 
 
 def headline(report: RunReport) -> str:

@@ -194,6 +194,7 @@ class Episode:
         "context",
         "env",
         "history",
+        "max_steps",
         "num_tokens",
         "opening",
         "paused_s",
@@ -218,6 +219,7 @@ class Episode:
         if self.user is not None and self.user.hidden:
             self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
+        self.max_steps = context.limits.steps_for(plan.task)
         # What the model may see; None: the steps are not the policy's, and no window is shown.
         self.history: HistoryFold | None = None
         self.answer = ""
@@ -357,7 +359,7 @@ class Episode:
                 attempt=plan.attempt,
             )
         )
-        for turn in range(len(self.steps), limits.max_steps):
+        for turn in range(len(self.steps), self.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
             if context.slots.is_over:
                 await self._wait_for_admission(watch)

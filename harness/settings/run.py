@@ -332,8 +332,24 @@ def difference(saved_file: Path, settings: Settings) -> str | None:
     for field in fields_of(Settings):
         old, new = value_of(before, field), value_of(settings, field)
         if old != new and not field.may_change:
-            return f"{field.key}: the run began with {old!r}, not {new!r}"
+            before_now = (_in_words(field, value) for value in (old, new))
+            return f"{field.key}: the run began with {', not '.join(before_now)}"
     return None
+
+
+def _in_words(field: Field, value: Any) -> str:
+    return str(field.extra.get("default")) if value is None else repr(value)
+
+
+def with_steps_of(settings: Settings, run_toml: Path) -> Settings:
+    """The settings, with the step limit of a saved run where they have none: until it came from the
+    task, each run had one. Raises SettingsError."""
+    if settings.limits.max_steps is not None or not run_toml.is_file():
+        return settings
+    limits = msgspec.structs.replace(
+        settings.limits, max_steps=resolve(run_toml, {}).limits.max_steps
+    )
+    return msgspec.structs.replace(settings, limits=limits)
 
 
 def sweep(settings: Settings, text: str) -> tuple[str, list[tuple[Any, Settings]]]:

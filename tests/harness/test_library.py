@@ -317,6 +317,23 @@ async def test_the_step_limit(num_calls: int, ending: Ending) -> None:
     assert (ended.ending, len(steps), ended.error) == (ending, 4, None)
 
 
+async def test_the_step_limit_comes_from_the_task() -> None:
+    """A task whose solution has 19 calls gets 48 steps, also without a limit in the settings."""
+    (plan,) = plans()
+    long = msgspec.structs.replace(plan.task, oracle=plan.task.oracle[:1] * 19)
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        await _asks(60, env)
+        return "never"
+
+    sink = MemorySink()
+    context = make_run_context(MovesPolicy(), sink)
+    async with watchdog_running(context):
+        await run_episode(msgspec.structs.replace(plan, task=long), context, driver_of(agent))
+    ended = sink.ended(plan.episode)
+    assert (ended.ending, ended.num_steps) == (Ending.STEP_LIMIT, 48)
+
+
 async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
     """The call that broke raises WorldFailed, which can be caught to clean up. An agent that makes
     further calls is cancelled; whatever it returns, the episode ends with the world's error."""

@@ -1,11 +1,15 @@
 """The headline of a run, and when its model was missing."""
 
+from io import StringIO
+
+import msgspec
 import pytest
+from rich.console import Console
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.model_failures import cause_of, is_outage
-from rehearsal_room.harness.reports.summary import headline, report_of
+from rehearsal_room.harness.reports.summary import headline, render_run_report, report_of
 
 REFUSED = "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)"
 BUSY = "model 'a: b' at http://x/v1: status 503: busy (after 1 attempt)"
@@ -74,6 +78,21 @@ def test_headlines(found: list[EpisodeRow], text: str, lacks_model: bool) -> Non
     """Where the model failed in more than a tenth of the episodes, there is no pass rate."""
     report = report_of(found)
     assert (headline(report), report.lacks_model) == (text, lacks_model)
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "words"),
+    [(7, "7, as set"), (None, "2.5 times the steps of the task's solution, at least 20")],
+)
+def test_the_step_limit_is_named_where_it_was_reached(max_steps: int | None, words: str) -> None:
+    """The summary says whether the limit was set or is that of the task."""
+    stopped = msgspec.structs.replace(row(1, Label.AGENT_ERROR), ending=Ending.STEP_LIMIT)
+    console = Console(file=StringIO(), width=200)
+    for found in ([row(0, Label.COMPLETED)], [row(0, Label.COMPLETED), stopped]):
+        render_run_report(msgspec.structs.replace(report_of(found), max_steps=max_steps), console)
+    assert isinstance(console.file, StringIO)
+    lines = [line for line in console.file.getvalue().splitlines() if "step limit" in line]
+    assert lines == [f"1 episode reached the step limit: {words}"]
 
 
 @pytest.mark.parametrize(

@@ -179,9 +179,10 @@ def _renew_report(folder: Path) -> None:
     from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
     with suppress(OSError, msgspec.DecodeError):
-        msgspec.json.decode(path.read_bytes(), type=RunReport)
+        before = msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
-            write_report(folder, read_report(reader, statistics_of))
+            report = read_report(reader, statistics_of, max_steps=before.max_steps)
+        write_report(folder, report)
 
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: RejudgeOnly) -> JudgingSummary:

@@ -127,10 +127,13 @@ _NEGATIVE = re.compile(
 
 _OF_WORDS = re.compile(r"\bsays\b")  # in the name of a custom goal
 _CLAIMS = re.compile(
-    r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
+    r"^(?:done|all done|all set|sure)\b"
+    r"|\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
     r" (?:just |now |already |also |all |both )?(?:approved|accepted|authori[sz]ed|issued"
-    r"|cancell?ed|refunded|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made"
-    r"|sent|created|credited|completed|updated|settled|registered|reset|lent)\b"
+    r"|cancell?ed|refunded|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done"
+    r"|made|sent|created|credited|completed|updated|settled|registered|reset|lent|carried out"
+    r"|finished|handled|fulfilled|arranged|resolved|renewed|scheduled|corrected|removed|deleted"
+    r"|reported|flagged|hidden|taken care)\b"
 )
 
 

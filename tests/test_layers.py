@@ -134,6 +134,7 @@ LIBRARIES: dict[str, set[str]] = {
     "fastmcp": {
         "envpool.mcp.client",
         "envpool.mcp.process",
+        "envpool.mcp.tolerant",
     },
     "google": {"rehearsal_room.interop.otlp.encoding"},
     "httptools": {"harness.chat.http1"},
@@ -158,6 +159,7 @@ LIBRARIES: dict[str, set[str]] = {
     "mcp": {
         "envpool.mcp.client",
         "envpool.mcp.process",
+        "envpool.mcp.tolerant",
     },
     "openai": {"harness.chat.transport_openai"},
     "opentelemetry": {

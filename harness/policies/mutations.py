@@ -159,7 +159,7 @@ def wrong_answers(task: Task, named: str = "") -> Iterator[tuple[str, str]]:
     not contain; where there are none, the names. Numbers may be words ("three"), and of a date each
     part is changed by itself. Half an answer is wrong when it lacks a fact. Where the right answer
     declines, one that claims success or is empty is wrong. Where the text `named`, such as a
-    verifier's values, has some of the facts, the others are details that nobody asked for: they
+    verifier's values, has some of the facts, the others are details beyond the task: they
     stay.
     """
     answer = task.answer
@@ -307,7 +307,7 @@ def _wrong_parts(forms: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def _other_month(fact: str) -> str | None:
-    """The date in another month, which has the day too; None: it is no date.
+    """The date in another month, which has the day too; None: the text has no date.
 
     Example: "2026-12-31" -> "2026-10-31"
     """
@@ -324,7 +324,7 @@ def _other_month(fact: str) -> str | None:
 
 
 def _other_year(fact: str) -> str | None:
-    """The date a year later; None: it is no date, or has no year."""
+    """The date a year later; None: the text has no date, or no year."""
     if not isinstance(_meaning(fact), tuple):
         return None
     found = re.search(r"(?<!\d)\d{4}(?!\d)", fact)

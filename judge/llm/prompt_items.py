@@ -99,7 +99,7 @@ def groups_of(case: Case, mode: Mode) -> tuple[ItemGroup, ...]:
         ItemGroup("the world", tuple(_policy(evidence))),
         ItemGroup("the task", tuple(_task(evidence))),
         ItemGroup("the steps", tuple(_steps(evidence, by_code))),
-        ItemGroup("what the agent was told of tools", tuple(_tools(evidence))),
+        ItemGroup("what the agent knew of the tools", tuple(_tools(evidence))),
         ItemGroup("how it ended", tuple(_end(evidence))),
     ]
     if by_code:

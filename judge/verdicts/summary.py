@@ -47,7 +47,7 @@ class JudgingSummary(msgspec.Struct, frozen=True):
     usd_per_1024_episodes: float | None = None
     judged_now: int = 0  # episodes; the others had a verdict already
 
-    asked_in_vain: int = 0  # episodes without a label although models were asked about them
+    asked_in_vain: int = 0  # episodes without a label, about which a model was asked and gave none
 
     @property
     def lacks_verdicts(self) -> bool:
@@ -82,7 +82,8 @@ class VerdictTally:
         if judged.label is None:
             why = judged.unjudged or "no reason was given"
             self._unjudged.append(Unjudged(trajectory.episode, why))
-            self._num_in_vain += any(one.requests for one in judged.judgements)
+            asked = any(one.requests for one in judged.judgements)
+            self._num_in_vain += asked and any(one.label is None for one in judged.judgements)
             return
         self._num_judged += 1
         self._labels[judged.label] += 1

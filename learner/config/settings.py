@@ -317,7 +317,7 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     soundness: Annotated[
         str,
         Meta(
-            description="File of `judge study --json` or `worlds check --json`: a warning says "
+            description="File that `judge study` or `worlds check` wrote as JSON: a warning says "
             "where the judge's J may be 0.",
             extra={"metavar": "FILE", "may_change": True},
         ),

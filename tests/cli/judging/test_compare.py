@@ -41,7 +41,7 @@ def test_what_else_differs_is_said(
     assert rehearse(*asked, "-o", other)[0] == 0
     found = json_of(rehearse, "compare", runs[0], other)
     settings = {one["setting"]: one["values"] for one in found["settings"]}
-    assert (settings["max_steps"], settings["seed"]) == ([20, 30], [0, 7])
+    assert (settings["max_steps"], settings["seed"]) == ([None, 30], [0, 7])
     (digests,) = found["changed_worlds"].values()
     assert len(set(digests)) == 2
     assert list(found["only_in_some"]) == ["A"] and len(found["only_in_some"]["A"]) == 1
@@ -53,7 +53,7 @@ def test_what_else_differs_is_said(
     status, out, _ = rehearse("compare", runs[0], other, "-o", page)
     assert status == 0
     assert "was changed between the runs, digests: A " in out
-    assert "setting max_steps differs: A 20; B 30" in out
+    assert "setting max_steps differs: A not set; B 30" in out
     for text in ("## What else differs", "## Runs", "## By world and tag"):
         assert text in page.read_text()
     back = rehearse("compare", runs[1], runs[0])[1].splitlines()[0]

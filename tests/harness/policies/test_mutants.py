@@ -139,7 +139,7 @@ def test_a_number_in_words_does_not_become_another_one_of_the_answer() -> None:
 
 
 def test_only_values_that_a_verifier_names_are_changed() -> None:
-    """Details that nobody asked for stay; where the verifier names no value of the answer, all are
+    """Details beyond the task stay; where the verifier names no value of the answer, all are
     changed."""
     task = question("It costs 42.50, in three boxes, since 3 May 2026.")
 

@@ -192,7 +192,7 @@ def test_tools_of_which_a_call_failed() -> None:
     ],
 )
 def test_a_model_may_contradict_what_is_decided(mode: Mode, is_decided: bool, says: bool) -> None:
-    """It is told not to argue only where there is more than one label to choose from."""
+    """The prompt forbids to argue only where there is more than one label to choose from."""
     prompt = prompt_of(made_case(), RUBRIC, mode=mode, max_tokens=12_000, is_decided=is_decided)
     texts = "".join(message.content for message in prompt.messages)
     assert ("not argue" in texts) is says

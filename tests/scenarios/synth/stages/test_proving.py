@@ -1,4 +1,4 @@
-"""The stage that proves a task: what the author is told, and which mistakes count."""
+"""The stage that proves a task: what the author reads, and which mistakes count."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -86,7 +86,7 @@ class Host:
 
 
 async def faults(folder: Path, hosted: Hosted) -> str:
-    """What the author is told about the verifier."""
+    """What the author reads about the verifier."""
     draft = world_draft()
     stage = ProvingStage(
         draft, Prompts(), Sizes(), Host(hosted), folder / "p", draft.plan.tasks[0], seed=0

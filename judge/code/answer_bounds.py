@@ -20,6 +20,7 @@ met, and a judge that asks a model decides on it with the text before it.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain, islice
 
 import msgspec
 
@@ -41,6 +42,7 @@ from rehearsal_room.scenarios.core.statements import (
     are_equal,
     plain,
     readings,
+    sizes_of,
 )
 from rehearsal_room.scenarios.format import Task
 
@@ -113,6 +115,8 @@ class Bounds(msgspec.Struct, frozen=True):
     own_deeds: frozenset[int]  # rows that the oracle's calls are, or the accepted answer states
     retracts: bool  # the accepted answer or text has words such as "that was wrong"
     exact: frozenset[tuple[str, Value]]  # kinds and meanings of `allowed`
+    of_kind: Mapping[str, tuple[Reading, ...]]  # `allowed` by kind
+    sizes: frozenset[float]  # of the numbers among them, without their signs
     answers: frozenset[str]  # the accepted one, also with what is said before it, as `plain` text
     accepted: str = ""
     asked: str = ""
@@ -155,6 +159,11 @@ def bounds_of(
         or any(are_equal(one, other) for other in stated)
     )
     return Bounds(
+        of_kind={
+            kind: tuple(one for one in allowed if one.kind == kind)
+            for kind in {one.kind for one in allowed}
+        },
+        sizes=frozenset(size for one in allowed for size in sizes_of(one)),
         exact=frozenset((one.kind, value) for one in allowed for value in one.options),
         answers=frozenset((plain(task.answer), plain(" ".join([*said[1:], task.answer])))),
         max_words=max(2 * num_words, _LEAST_WORDS) + len({one.options for one in values}),
@@ -254,8 +263,9 @@ def bounded(
     if not is_accepted:
         faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
         # Of work that was not done another answer than the accepted one can be true.
-        if not bounds.must_refuse and all(one.passed or one.is_of_words for one in findings):
-            faults += _contradictions(bounds, answer)
+        is_done = all(one.passed or one.is_of_words for one in findings)
+        if is_done and not faults and not bounds.must_refuse:
+            faults = _contradictions(bounds, answer)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -353,21 +363,32 @@ def _contradictions(bounds: Bounds, answer: str) -> list[str]:
 
 
 def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
-    """The values of a text that are not of the case."""
+    """The first values of a text that are not of the case."""
     read = plain(text)
-    foreign = [
-        value
-        for value in readings(text)
+    distinct = {(value.kind, value.options): value for value in reversed(readings(text))}
+    foreign = (
+        read[value.start : value.end]
+        for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
         and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
         and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
-        and not any(are_alike(value, one) for one in bounds.allowed)
-    ]
-    return [
-        read[value.start : value.end]
-        for value in foreign
-        if not any(are_alike(value, one) for one in own())
-    ]
+        and not any(are_alike(value, one) for one in _candidates(bounds, value))
+        and not any(are_alike(value, one) for one in own())
+    )
+    return list(islice(foreign, _SHOWN + 1))
+
+
+def _candidates(bounds: Bounds, value: Reading) -> Iterable[Reading]:
+    """The allowed values that a value can be alike without being written in the same way."""
+    if value.kind == "number":
+        return chain(
+            bounds.of_kind.get("time", ()),
+            bounds.of_kind.get("phone", ()),
+            () if bounds.sizes.isdisjoint(sizes_of(value)) else bounds.of_kind.get("number", ()),
+        )
+    if value.kind in ("time", "phone"):
+        return chain(bounds.of_kind.get(value.kind, ()), bounds.of_kind.get("number", ()))
+    return bounds.of_kind.get(value.kind, ())
 
 
 def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:

@@ -360,12 +360,13 @@ def are_alike(one: Reading, other: Reading) -> bool:
     an hour: "at three" is 15:00."""
     return (
         are_equal(one, other)
-        or (one.kind == other.kind == "number" and not _sizes(one).isdisjoint(_sizes(other)))
+        or (one.kind == other.kind == "number" and not sizes_of(one).isdisjoint(sizes_of(other)))
         or _are_same_hour(one, other)
     )
 
 
-def _sizes(reading: Reading) -> set[float]:
+def sizes_of(reading: Reading) -> set[float]:
+    """The numbers that a reading can mean, without their signs."""
     return {abs(value) for value in reading.options if isinstance(value, float | int)}
 
 
@@ -377,7 +378,7 @@ def _are_same_time(one: Reading, other: Reading) -> bool:
     return any(
         isinstance(at, tuple) and abs(at[0] + at[1] / 100 - size) < 0.001
         for at in time.options
-        for size in _sizes(number)
+        for size in sizes_of(number)
     )
 
 
@@ -388,7 +389,7 @@ def _are_same_hour(one: Reading, other: Reading) -> bool:
     return any(
         isinstance(at, tuple) and at[1] == 0 and 1 <= size <= 12 and at[0] % 12 == size % 12
         for at in time.options
-        for size in _sizes(number)
+        for size in sizes_of(number)
     )
 
 

@@ -15,9 +15,17 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve
+from rehearsal_room.harness.setup.run_trust import (
+    RUN_FILE,
+    harmless,
+    require_play,
+)
+from rehearsal_room.harness.setup.trusted_folders import trust_run_folders
 from rehearsal_room.harness.setup.worlds import world_source
+from rehearsal_room.scenarios.files import read_toml
 
 
 def _writable(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -52,6 +60,14 @@ JOBS = click.option(
 )
 RESUME = click.option(
     "--resume", is_flag=True, help="Continue the run in the folder that --output names."
+)
+TRUST_RUN = click.option(
+    "--trust-run",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, option, value: trust_run_folders() if value else None,
+    help="Let a run that you did not begin on this machine run the commands and packages that its "
+    "folder names, and send keys to the addresses in it.",
 )
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Print the resolved settings and stop; nothing is run."
@@ -89,7 +105,7 @@ pool_flags = flags_of(Settings, only=_HOSTING)  # of commands that need worlds a
 
 def run_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The argument and the flags of commands that run episodes."""
-    for add in (JSON, DRY_RUN, RESUME, OUTPUT, _CONFIG, flags_of(Settings), _SCENARIOS):
+    for add in (JSON, DRY_RUN, TRUST_RUN, RESUME, OUTPUT, _CONFIG, flags_of(Settings), _SCENARIOS):
         command = add(command)
     return command
 
@@ -97,11 +113,11 @@ def run_flags(command: Callable[..., None]) -> Callable[..., None]:
 def settings_of(config: Path | None, output: Path | None, resume: bool, flags: Any) -> Settings:
     """The resolved settings; a run that is resumed has those with which it began, and a fork those
     of the run from which it is forked."""
-    began = output / "run.toml" if resume and output is not None else None
+    began = output / RUN_FILE if resume and output is not None else None
     if began is None or not began.is_file():
         if flags.get("forked_from"):
             return _fork_settings(config, flags)
-        settings = resolve(config, flags)
+        settings = _trusted(resolve(config, flags), config, flags)
         if settings.forked_from and not settings.scenarios:
             return with_its_task(
                 settings, world_source(settings.worlds).find, episodes=settings.episodes
@@ -112,7 +128,18 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     settings = resolve(config or began, flags)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
-    return settings
+    return _trusted(settings, config or began, flags)
+
+
+def _trusted(settings: Settings, file: Path | None, flags: Any) -> Settings:
+    """The settings, if the file in which they are is the user's own, or acts in nothing that the
+    flags do not say. A run.toml belongs to the run that it is of; every other file that the user
+    names is the user's own. Raises SettingsError."""
+    if file is None or "environment" not in read_toml(file, error=SettingsError):
+        return settings
+    given = {key for key, value in flags.items() if value not in (None, ())}
+    require_play(settings, file, given=given)
+    return settings if "scenarios" in given else harmless(settings, file)
 
 
 def _fork_settings(config: Path | None, flags: Any) -> Settings:
@@ -122,8 +149,12 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
         )
     folder = Path(parse_fork(flags["forked_from"]).run)
     require_format(folder)
-    began = folder / "run.toml"
-    settings = resolve(config or (began if began.is_file() else None), flags)
+    began = folder / RUN_FILE
+    file = config or (began if began.is_file() else None)
+    settings = _trusted(resolve(file, flags), file, flags)
+    if strangers_of(folder):
+        worlds = msgspec.structs.replace(settings.worlds, isolate=True)
+        settings = msgspec.structs.replace(settings, worlds=worlds)
     return with_its_task(
         settings, world_source(settings.worlds).find, episodes=flags.get("episodes")
     )

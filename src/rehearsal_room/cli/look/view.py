@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from rehearsal_room.cli.core.options import TRUST_RUN
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.rollout.process import run
@@ -49,6 +50,7 @@ _BASE = Path("runs")
     show_default=True,
     help="Number of episodes of each run in the exported file.",
 )
+@TRUST_RUN
 def view_command(
     folders: Sequence[Path],
     port: int,

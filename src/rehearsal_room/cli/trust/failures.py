@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, TRUST_RUN, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
@@ -34,6 +34,7 @@ from rehearsal_room.judge.failures.report import report_of
     metavar="FILE",
     help="Markdown file of the report (default: none).",
 )
+@TRUST_RUN
 @JSON
 def failures_command(
     folders: Sequence[Path], against: Path | None, output: Path | None, json_file: str | None

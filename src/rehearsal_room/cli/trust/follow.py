@@ -21,6 +21,7 @@ from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.writer import has_writer
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
 from rehearsal_room.harness.settings.judge import JudgeSettings, save_judge
+from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.judge.core.live_judging import EpisodeJudge
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
@@ -141,7 +142,7 @@ async def _open(stack: AsyncExitStack, folder: Path, flags: Mapping[str, object]
     verdicts = await stack.enter_async_context(open_verdict_log(folder))
     while not reader.records_after(0, limit=1) and has_writer(folder):  # noqa: ASYNC110
         await anyio.sleep(_LOOK_S)  # the scenarios are in the log before its first record
-    save_judge(folder, settings)
+    save_judge(folder, settings, marked)
     opened = open_run_judge(folder, reader, settings, spent=verdicts.spent)
     judge = await stack.enter_async_context(opened)
     known = judged_by(reader, judge.name) | verdicts.judged_by(judge.name)

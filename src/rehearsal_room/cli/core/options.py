@@ -13,8 +13,8 @@ from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
-from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve
@@ -170,7 +170,7 @@ def write_json(result: Any, json_file: str | None) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        write_atomically(Path(json_file), data)
+        write_output(Path(json_file), data)
     except OSError as exc:
         raise SettingsError(f"--json: {json_file} cannot be written: {exc}") from exc
 

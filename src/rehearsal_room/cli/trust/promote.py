@@ -10,6 +10,7 @@ import msgspec
 from rehearsal_room.cli.core.options import JSON, TRUST_RUN, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, playing_settings
@@ -101,9 +102,9 @@ def promote_command(
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
     if output is not None:
-        _write(output, markdown_of(report).encode())
+        _write_output(output, markdown_of(report).encode())
     if junit is not None:
-        _write(junit, junit_of(report))
+        _write_output(junit, junit_of(report))
     render(report, console_of(json_file))
     write_json(report, json_file)
     sys.exit(_STATUS[report.verdict])
@@ -212,5 +213,12 @@ def _advice(last: StageResult, episodes: Sequence[EpisodeFacts], most: int | Non
 def _write(path: Path, data: bytes) -> None:
     try:
         write_atomically(path, data)
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be written: {exc}") from exc
+
+
+def _write_output(path: Path, data: bytes) -> None:
+    try:
+        write_output(path, data)
     except OSError as exc:
         raise SettingsError(f"{path} cannot be written: {exc}") from exc

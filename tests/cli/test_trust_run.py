@@ -22,35 +22,37 @@ from tests.support.strangers import (
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Path:
+def trace(tmp_path: Path) -> Path:
     """The file that tells what ran."""
-    return tmp_path / "told"
+    return tmp_path / "trace"
 
 
 @pytest.fixture
 def packaged(
-    rehearse: Rehearse, tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """A stranger's run whose log names a package on this machine."""
     run = tmp_path / "run"
-    package = tell_tale_package(tmp_path / "ledger", told)
+    package = tell_tale_package(tmp_path / "ledger", trace)
     status, _, err = rehearse("run", package, "-p", "oracle", "-n", 2, "-o", run)
     assert status == 0, err
-    assert ran_here(told)
+    assert ran_here(trace)
     begun_by_another(monkeypatch, tmp_path)
     return run
 
 
 @pytest.fixture
-def served(rehearse: Rehearse, tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def served(
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A stranger's run whose run.toml names the command of an MCP server."""
     tasks, server, run = tmp_path / "tasks.toml", tmp_path / "server.py", tmp_path / "run"
     tasks.write_text(TASKS)
-    server.write_text(f"open({str(told)!r}, 'a').write('x')\n{Path(PLAIN).read_text()}")
+    server.write_text(f"open({str(trace)!r}, 'a').write('x')\n{Path(PLAIN).read_text()}")
     command = f"{sys.executable} {server}"
     assert rehearse("run", "--mcp", command, f"{tasks}:once", "-o", run)[0] == 0
-    assert told.exists()
-    told.unlink()
+    assert trace.exists()
+    trace.unlink()
     begun_by_another(monkeypatch, tmp_path)
     return run
 
@@ -69,7 +71,7 @@ def change(file: Path, **values: Any) -> None:
 
 @pytest.mark.parametrize("verb", ["replay", "judge", "failures", "resume", "fork", "promote"])
 def test_packages_of_a_strangers_run_run_in_workers(
-    rehearse: Rehearse, packaged: Path, told: Path, tmp_path: Path, verb: str
+    rehearse: Rehearse, packaged: Path, trace: Path, tmp_path: Path, verb: str
 ) -> None:
     """Each verb that executes a package which only the folder names does it in workers, and in this
     process with --trust-run."""
@@ -84,10 +86,10 @@ def test_packages_of_a_strangers_run_run_in_workers(
         "fork": fork,
         "promote": ("promote", gate, packaged, "--continue", 3),
     }
-    told.unlink(missing_ok=True)
+    trace.unlink(missing_ok=True)
     status, _, err = rehearse(*commands[verb])
     assert status in (0, 3), err
-    assert not ran_here(told)
+    assert not ran_here(trace)
     assert "in this process: ledger" not in err
     if verb == "fork":
         shutil.rmtree(tmp_path / "fork")
@@ -95,30 +97,30 @@ def test_packages_of_a_strangers_run_run_in_workers(
         commands[verb] = (*commands[verb][:-1], 9)  # it has played three episodes now
     status, _, err = rehearse(*commands[verb], "--trust-run")
     assert status in (0, 3), err
-    assert ran_here(told)
+    assert ran_here(trace)
 
 
-def test_a_run_of_ones_own_stays_as_it_was(rehearse: Rehearse, tmp_path: Path, told: Path) -> None:
+def test_a_run_of_ones_own_stays_as_it_was(rehearse: Rehearse, tmp_path: Path, trace: Path) -> None:
     """A run that this user began resumes and replays in this process, also after it was moved; a
     package that its run.toml does not name does not."""
     run, moved = tmp_path / "run", tmp_path / "moved"
-    package = tell_tale_package(tmp_path / "ledger", told)
+    package = tell_tale_package(tmp_path / "ledger", trace)
     assert rehearse("run", package, "-p", "oracle", "-n", 2, "-o", run)[0] == 0
     shutil.move(run, moved)
     assert rehearse("run", "-o", moved, "--resume")[0] == 0
     assert rehearse("replay", moved)[0] == 0
-    assert ran_here(told)
+    assert ran_here(trace)
     other = tmp_path / "other"
-    tell_tale_package(tmp_path / "ledger", told)
+    tell_tale_package(tmp_path / "ledger", trace)
     assert rehearse("run", "shop_support", "-n", 1, "-o", other)[0] == 0
     shutil.copy(other / "run.toml", moved / "run.toml")  # genuine, beside a log of somebody else
-    told.unlink(missing_ok=True)
+    trace.unlink(missing_ok=True)
     assert rehearse("replay", moved)[0] == 0
-    assert not ran_here(told)
+    assert not ran_here(trace)
 
 
 def test_the_command_of_a_strangers_run_is_refused(
-    rehearse: Rehearse, served: Path, told: Path
+    rehearse: Rehearse, served: Path, trace: Path
 ) -> None:
     """The sentence shows the command and both ways out, and nothing is started."""
     for verb in (("replay", served), ("run", "-o", served, "--resume")):
@@ -129,11 +131,11 @@ def test_the_command_of_a_strangers_run_is_refused(
     assert "--mcp" in err
     for verb in (("judge", served), ("failures", served), ("show", served)):
         assert rehearse(*verb)[0] == 0
-    assert not told.exists()
+    assert not trace.exists()
     command = read_toml(served / "run.toml")["worlds"]["mcp"]
     assert rehearse("run", "-o", served, "--resume", "--mcp", command)[0] == 0
     assert rehearse("replay", served, "--trust-run")[0] == 0
-    assert told.exists()
+    assert trace.exists()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_addresses_of_a_strangers_run_get_nothing(
     rehearse: Rehearse,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    told: Path,
+    trace: Path,
     values: dict[str, Any],
     flag: str,
 ) -> None:
@@ -168,16 +170,16 @@ def test_addresses_of_a_strangers_run_get_nothing(
     assert rehearse("run", "shop_support", "-n", 2, "-o", run)[0] == 0
     (run / "episodes.sqlite").unlink()
     spy = tmp_path / "spy"
-    spy.write_text(f"#!/bin/sh\ntouch {told}\n")
+    spy.write_text(f"#!/bin/sh\ntouch {trace}\n")
     spy.chmod(0o755)
     with listener() as (url, heard):
         text = json.dumps(values).replace("URL", url).replace("COMMAND", str(spy))
-        change(run / "run.toml", **json.loads(text.replace("CACHE", str(told))))
+        change(run / "run.toml", **json.loads(text.replace("CACHE", str(trace))))
         status, _, err = rehearse("run", "-o", run, "--resume")
         assert status == 2, err
         assert flag in err and "--trust-run" in err
         assert heard == []
-    assert not told.exists()
+    assert not trace.exists()
 
 
 @pytest.mark.parametrize("file", ["run.toml", "judge.toml"])
@@ -204,7 +206,7 @@ def test_a_judge_in_a_strangers_run_gets_no_key(
 def test_a_config_that_is_a_run_toml_belongs_to_its_run(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--config` with the run.toml of somebody else's run gets no key; a file of one's own does."""
+    """`--config` with the run.toml of somebody else's run gets no key; a file of the user does."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     run, own = tmp_path / "run", tmp_path / "own.toml"
     assert rehearse("run", "shop_support", "-n", 1, "-o", run)[0] == 0
@@ -223,11 +225,11 @@ def test_a_config_that_is_a_run_toml_belongs_to_its_run(
 
 
 def test_a_file_of_conversations_names_no_code(
-    rehearse: Rehearse, tmp_path: Path, told: Path
+    rehearse: Rehearse, tmp_path: Path, trace: Path
 ) -> None:
     """A package that a file of conversations names runs in workers; one of --scenario, or with
     --trust-run, in this process."""
-    package = tell_tale_package(tmp_path / "ledger", told)
+    package = tell_tale_package(tmp_path / "ledger", trace)
     task = read_toml(package / "tasks.toml")["task"][0]
     line = {
         "scenario": str(package),
@@ -245,17 +247,17 @@ def test_a_file_of_conversations_names_no_code(
         status, out, err = rehearse("import", "chat", chats, "-o", tmp_path / str(number), *flags)
         assert status == 0, err
         assert "1 played again in their world" in out
-        assert ran_here(told) is ran
+        assert ran_here(trace) is ran
 
 
 def test_a_world_that_is_only_shown_runs_in_workers(
-    rehearse: Rehearse, tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`worlds show` runs the code of a package in workers, unless it is in the user's own folder of
     worlds."""
-    package = tell_tale_package(tmp_path / "mine" / "ledger", told)
+    package = tell_tale_package(tmp_path / "mine" / "ledger", trace)
     assert rehearse("worlds", "show", package)[0] == 0
-    assert not ran_here(told)
+    assert not ran_here(trace)
     monkeypatch.setenv("REHEARSE_WORLDS", str(tmp_path / "mine"))
     assert rehearse("worlds", "show", "ledger")[0] == 0
-    assert ran_here(told)
+    assert ran_here(trace)

@@ -19,19 +19,19 @@ def begun_by_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-another"))
 
 
-def tell_tale_package(folder: Path, told: Path) -> Path:
+def tell_tale_package(folder: Path, trace: Path) -> Path:
     """A package whose code makes a file where it runs in this process."""
     package = write_package(folder)
     tools = package / "tools.py"
-    spy = f"\nimport os\nif os.getpid() == {os.getpid()}:\n    open({str(told)!r}, 'w').close()\n"
+    spy = f"\nimport os\nif os.getpid() == {os.getpid()}:\n    open({str(trace)!r}, 'w').close()\n"
     tools.write_text(tools.read_text() + spy)
     return package
 
 
-def ran_here(told: Path) -> bool:
-    """Whether a tell-tale package ran in this process; the file begins anew."""
-    ran = told.exists()
-    told.unlink(missing_ok=True)
+def ran_here(trace: Path) -> bool:
+    """Whether a tell-tale package ran in this process; the trace is removed."""
+    ran = trace.exists()
+    trace.unlink(missing_ok=True)
     return ran
 
 

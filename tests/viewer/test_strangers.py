@@ -11,22 +11,22 @@ from tests.support.viewer_client import played, viewing
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Path:
+def trace(tmp_path: Path) -> Path:
     """The file that tells what ran."""
-    return tmp_path / "told"
+    return tmp_path / "trace"
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stranger(tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stranger's run whose log names a package on this machine."""
-    package = tell_tale_package(tmp_path / "ledger", told)
+    package = tell_tale_package(tmp_path / "ledger", trace)
     run = played(tmp_path / "run", str(package), policy="noop", group_size=1)
     begun_by_another(monkeypatch, tmp_path)
-    ran_here(told)
+    ran_here(trace)
     return run
 
 
-async def test_looking_at_an_episode_runs_nothing(stranger: Path, told: Path) -> None:
+async def test_looking_at_an_episode_runs_nothing(stranger: Path, trace: Path) -> None:
     """An episode, its world and its failures are shown, and no code of the run's package runs; a
     fork and a replay are refused with a sentence that says how to allow them."""
     run = run_id(stranger)
@@ -40,29 +40,29 @@ async def test_looking_at_an_episode_runs_nothing(stranger: Path, told: Path) ->
             assert answer.status == 400
             assert "you did not begin this run on this machine" in answer.json["error"]
             assert "--trust-run" in answer.json["error"]
-        assert not ran_here(told)
+        assert not ran_here(trace)
         trust_run_folders()
         try:
             assert (await client.post("/api/scratch", asked))["id"]
         finally:
             forget_trust()
-        assert ran_here(told)
+        assert ran_here(trace)
 
 
 async def test_a_world_that_nobody_named_runs_in_workers(
-    tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A world that lies in the folder `worlds` here is shown by workers, and the gate refuses it;
     one that the user has configured runs in this process."""
-    tell_tale_package(tmp_path / "worlds" / "ledger", told)
+    tell_tale_package(tmp_path / "worlds" / "ledger", trace)
     monkeypatch.chdir(tmp_path)
     async with viewing() as client:
         assert (await client.get("/api/worlds/ledger"))["tools"]
         assert (await client.post("/api/scratch", {"scenario": "ledger"}))["id"]
         gate = await client.ask("/api/worlds/ledger/gate", method="POST", body={})
         assert gate.status == 400
-        assert not ran_here(told)
+        assert not ran_here(trace)
     monkeypatch.setenv("REHEARSE_WORLDS", str(tmp_path / "worlds"))
     async with viewing() as client:
         assert (await client.get("/api/worlds/ledger"))["tools"]
-        assert ran_here(told)
+        assert ran_here(trace)

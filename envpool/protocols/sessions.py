@@ -27,6 +27,7 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_CALLS = 10_000  # of one episode: all of them are kept until it is judged
+MAX_ANSWER = 100_000  # characters of a final answer
 MAX_BYTES = 64 * 2**20  # of the arguments and results that an episode keeps, refused ones too
 _PER_VALUE = 64  # bytes that a value takes beside its text
 
@@ -138,6 +139,11 @@ class Session:
             if self.verdict is not None:
                 return self.verdict
             lease, task = self._live(), self._task
+            if len(answer) > MAX_ANSWER:
+                raise SessionError(
+                    f"the answer has {len(answer):,} characters, and at most {MAX_ANSWER:,} are "
+                    "judged"
+                )
             if task is None:
                 raise SessionError("this episode has no task, so there is nothing to judge")
             self._is_judged = True

@@ -1,6 +1,6 @@
 """How long a reply and a final answer may be: longer ones are cut before log, bus and judge.
 
-A model server may send 16 MiB at once. What is longer than any reply of a model is no reply: the
+A model server may send 16 MiB at once. What is longer than any reply of a model is refused: the
 step has its beginning and the reason, and nothing of it is read. So no verifier, no subscriber and
 no other process gets such a text.
 """

@@ -123,7 +123,7 @@ async def test_hostile_texts_are_data(tmp_path: Path) -> None:
 
 
 async def test_a_file_of_the_user_leads_to_the_page() -> None:
-    """A navigation from elsewhere gets the page, which has no data; a frame or a script does not."""
+    """A navigation from elsewhere gets the page, which has no data; a script gets nothing."""
     for mode, status in (("navigate", 200), ("no-cors", 403), ("cors", 403)):
         headers = {**HOST, "sec-fetch-site": "cross-site", "sec-fetch-mode": mode}
         async with viewing() as client:

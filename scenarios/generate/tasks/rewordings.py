@@ -60,7 +60,7 @@ _STRONG = ("if", "not", "only", "all", "least", "most", "over", "under", "instea
 
 def rewording_fault(original: str, wording: str, said: str = "") -> str:
     """Why a wording does not say the same as the original, as a sentence; empty: it does. `said` is
-    what its author was told beside the original: a wording that quotes it is not a request."""
+    what its author has read beside the original: a wording that quotes it is not a request."""
     if not wording.strip():
         return "the wording is empty"
     if quoted := sorted(_runs(wording) & _runs(said) - _runs(original)):

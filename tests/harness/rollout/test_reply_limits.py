@@ -32,7 +32,7 @@ def test_what_does_not_fit_is_cut_with_a_reason() -> None:
     """The beginning and the number of characters are left, and no call is made."""
     cut, fault = cut_reply(Reply("x" * (MAX_REPLY + 1), (AgentCall("t", {}, "c"),)))
     assert (len(cut.text), cut.calls) == (10_000, ())
-    assert fault == FormatError("The reply has 2,000,001 characters; write at most 2,000,000.")
+    assert fault == FormatError("The reply has 2,000,003 characters; write at most 2,000,000.")
     cut, fault = cut_reply(Reply("go", (AgentCall("t", {"x": "y" * MAX_REPLY}, "c"),)))
     assert (cut.text, cut.calls) == ("go", ())
     assert fault is not None and "write at most 2,000,000." in fault.reason

@@ -92,3 +92,14 @@ def test_the_name_of_an_inspect_log_is_one_name(rehearse: Rehearse, run: Path) -
     from rehearsal_room.interop.exports.inspect_names import _in_a_file_name
 
     assert _in_a_file_name("../../shop_support") == "-shop-support"
+
+
+def test_a_log_that_is_a_link_is_not_written(rehearse: Rehearse, run: Path, tmp_path: Path) -> None:
+    """A stranger's folder whose log leads to a log of the user appends nothing to it."""
+    before = (run / LOG_NAME).read_bytes()
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    (stranger / LOG_NAME).symlink_to(run / LOG_NAME)
+    status, _, err = rehearse("judge", stranger)
+    assert (status, "this is a link" in err) == (2, True)
+    assert (run / LOG_NAME).read_bytes() == before

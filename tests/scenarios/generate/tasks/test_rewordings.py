@@ -73,7 +73,7 @@ def test_a_condition_that_the_original_lacks_is_refused(added: str, fault: str) 
 
 
 def test_a_wording_that_quotes_its_correction_is_refused() -> None:
-    """The facts that a correction names are no facts of a request, where the model repeats it."""
+    """The facts that a correction names do not count in a wording that repeats the correction."""
     original = "Please send order R-407131 of Ana Lopez to Graz and write to her that it is done."
     said = "That does not say the same: it leaves out 'Ana', 'Lopez'. Reword the request again."
     quoting = "You say it leaves out 'Ana', 'Lopez'. Please send R-407131 to Graz, I guess."

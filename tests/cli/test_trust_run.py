@@ -220,6 +220,14 @@ def test_a_config_that_is_a_run_toml_belongs_to_its_run(
         table = read_toml(run / "run.toml")
         del table["environment"]
         own.write_text(tomli_w.dumps(table))
+        (run / "run.toml").write_text(tomli_w.dumps(table))
+        for words in (
+            command,
+            ("run", "-o", run, "--resume"),
+        ):
+            status, _, err = rehearse(*words)
+            assert (status, heard) == (2, [])
+            assert "--trust-run" in err
         rehearse("run", "--config", own, "-o", tmp_path / "new")
         assert KEY in heard[0]
 

@@ -15,6 +15,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
+from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve
@@ -117,11 +118,11 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     if began is None or not began.is_file():
         if flags.get("forked_from"):
             return _fork_settings(config, flags)
-        settings = _trusted(resolve(config, flags), config, flags)
+        settings = resolve(config, flags)
+        if config is not None and _is_of_a_run(config):
+            settings = _trusted(settings, config, flags)
         if settings.forked_from and not settings.scenarios:
-            return with_its_task(
-                settings, world_source(settings.worlds).find, episodes=settings.episodes
-            )
+            return _with_its_task(settings, settings.episodes)
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
@@ -131,11 +132,26 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     return _trusted(settings, config or began, flags)
 
 
+def _is_of_a_run(file: Path) -> bool:
+    """Whether a file of settings belongs to a run, and not to the user who names it."""
+    if file.name == RUN_FILE or (file.parent / LOG_NAME).exists():
+        return True
+    return "environment" in read_toml(file, error=SettingsError)
+
+
+def _with_its_task(settings: Settings, episodes: int | None) -> Settings:
+    """The settings of a fork, with its task; its world in workers where only the run that is forked
+    names it."""
+    if strangers_of(Path(parse_fork(settings.forked_from).run)):
+        worlds = msgspec.structs.replace(settings.worlds, isolate=True)
+        settings = msgspec.structs.replace(settings, worlds=worlds)
+    return with_its_task(settings, world_source(settings.worlds).find, episodes=episodes)
+
+
 def _trusted(settings: Settings, file: Path | None, flags: Any) -> Settings:
-    """The settings, if the file in which they are is the user's own, or acts in nothing that the
-    flags do not say. A run.toml belongs to the run that it is of; every other file that the user
-    names is the user's own. Raises SettingsError."""
-    if file is None or "environment" not in read_toml(file, error=SettingsError):
+    """The settings, if the run of the file in which they are is the user's own, or the file acts in
+    nothing that the flags do not say. Raises SettingsError."""
+    if file is None or not _is_of_a_run(file):
         return settings
     given = {key for key, value in flags.items() if value not in (None, ())}
     require_play(settings, file, given=given)
@@ -152,12 +168,7 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
     began = folder / RUN_FILE
     file = config or (began if began.is_file() else None)
     settings = _trusted(resolve(file, flags), file, flags)
-    if strangers_of(folder):
-        worlds = msgspec.structs.replace(settings.worlds, isolate=True)
-        settings = msgspec.structs.replace(settings, worlds=worlds)
-    return with_its_task(
-        settings, world_source(settings.worlds).find, episodes=flags.get("episodes")
-    )
+    return _with_its_task(settings, flags.get("episodes"))
 
 
 def write_json(result: Any, json_file: str | None) -> None:

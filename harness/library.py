@@ -59,6 +59,7 @@ from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answe
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
+from rehearsal_room.harness.rollout.reply_limits import cut_answer
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits
@@ -167,6 +168,7 @@ class AgentEnv:
                 self._stop(*self.stopped)
             if not self.has_step:
                 self._stop(Ending.STEP_LIMIT, None)
+            text = cut_answer(text)
             waited = time.perf_counter() - self._since
             self._watch.got_reply()
             try:
@@ -219,6 +221,7 @@ class AgentEnv:
     async def finish(self, answer: str) -> None:
         """Record the answer as the last step."""
         async with self._turn:
+            answer = cut_answer(answer)
             waited = time.perf_counter() - self._since
             await self._run.record_step(StepTaken(Reply(answer), Answer(answer), policy_s=waited))
             self._run.answer = answer_of_steps(self._run.steps)

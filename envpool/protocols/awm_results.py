@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult
-from rehearsal_room.envpool.protocols.episodes import WorldVerdict
+from rehearsal_room.envpool.protocols.episodes import WorldVerdict, shown_findings, shown_reason
 from rehearsal_room.envpool.protocols.task_lists import BadTask
 
 Payload = dict[str, Any]  # observation, reward, done, and metadata where there is some
@@ -97,12 +97,10 @@ def verify_result(verdict: WorldVerdict) -> dict[str, Any]:
         "execution_status": "error" if verdict.label is None else "success",
         "judge": verdict.judge,
         # Without what was expected: a client may show all of this to the agent.
-        "findings": [
-            {"name": one.name, "passed": one.passed, "kind": one.kind} for one in verdict.findings
-        ],
+        "findings": shown_findings(verdict),
     }
     if verdict.label is not None:
         result["label"] = verdict.label
     if verdict.unjudged:
-        result["error_message"] = verdict.unjudged
+        result["error_message"] = shown_reason(verdict)
     return result

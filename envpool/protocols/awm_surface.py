@@ -88,9 +88,9 @@ class AwmEpisodes:
         self._task = self._instruction = None
         try:
             self._choose(options)
-            await self._session.begin(self._scenario, self._task)
+            await self._session.begin(self._scenario, self._task, reserved=SPECIAL)
             tools = await self.tools()
-        except (BadTask, PoolError, NotBegun) as exc:
+        except (BadTask, PoolError, SessionError) as exc:
             return payload(None, reward_type="reset_error", error=str(exc))
         episode_id = options.get("episode_id")
         self.episode_id = episode_id if isinstance(episode_id, str) else str(uuid4())
@@ -175,6 +175,8 @@ class AwmEpisodes:
                 return await self._done(arguments)
             case "__list_scenarios__":
                 return self._listed_scenarios()
+        if self._session.verdict is not None:
+            return self._judged_already()
         try:
             result = await self._session.call(name, arguments)
         except (SessionError, PoolError) as exc:
@@ -190,6 +192,14 @@ class AwmEpisodes:
             done=True,
             reward_type="episode_already_done",
             error="Episode has ended. Call reset() to start a new episode.",
+        )
+
+    def _judged_already(self) -> Payload:
+        """The answer to a call after the verdict, which is final."""
+        return payload(
+            None,
+            reward_type="episode_already_done",
+            error="The episode is verified and takes no more calls: call done, or reset().",
         )
 
     def _called(self, name: str, result: ToolResult) -> Payload:

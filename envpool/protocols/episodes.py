@@ -5,6 +5,7 @@ A world's episode over a protocol is judged by the same judge as every other epi
 facts: the calls that its lease recorded, the answer, and the state at the end.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -40,6 +41,36 @@ class WorldVerdict(msgspec.Struct, frozen=True):
     judge: str  # which judge, as in `code`
     findings: tuple[Finding, ...] = ()
     unjudged: str | None = None  # why there is no label
+
+
+def shown_findings(verdict: WorldVerdict) -> list[dict[str, object]]:
+    """The findings as a client may see them, who may show them to the agent: by their kinds and
+    numbers. Their names say what was expected, as "answer says '256.35'" does.
+
+    Example: two goals, the second failed -> [{"name": "goal 1", "passed": True, "kind": "goal"},
+        {"name": "goal 2", "passed": False, "kind": "goal"}]
+    """
+    count: Counter[str] = Counter()
+    shown: list[dict[str, object]] = []
+    for one in verdict.findings:
+        count[one.kind] += 1
+        name = f"{one.kind} {count[one.kind]}"
+        shown.append({"name": name, "passed": one.passed, "kind": one.kind})
+    return shown
+
+
+def shown_reason(verdict: WorldVerdict) -> str:
+    """Why there is no verdict, as a client may see it: without what a verifier raised, which can
+    have values of the solution.
+
+    Example: "the verifier raised KeyError: 256.35" -> "the verifier raised KeyError"
+    """
+    return (verdict.unjudged or "").partition(":")[0]
+
+
+def failed_findings(verdict: WorldVerdict) -> list[object]:
+    """The names of those that failed."""
+    return [one["name"] for one in shown_findings(verdict) if not one["passed"]]
 
 
 class Opening(msgspec.Struct, frozen=True):

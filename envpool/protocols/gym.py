@@ -6,10 +6,15 @@
 
 The cookie is set by every response, since a client may keep only the last one's. /verify closes the
 session; one that is left closes when it was idle for too long.
+
+A tool is called by the path of its name, so an agent can call `seed_session` and `verify`, too. So
+a session with an open episode is not seeded again, and /verify wants every field of the seeded row,
+which no agent knows. A world with such tools is not served here.
 """
 
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult
-from rehearsal_room.envpool.protocols.episodes import WorldVerdict
+from rehearsal_room.envpool.protocols.episodes import WorldVerdict, failed_findings, shown_reason
 from rehearsal_room.envpool.protocols.http import object_of, value_of, wire_app
 from rehearsal_room.envpool.protocols.sessions import Session, Sessions
 from rehearsal_room.envpool.protocols.task_lists import task_of
@@ -25,6 +30,7 @@ from rehearsal_room.envpool.server.answers import json
 from rehearsal_room.envpool.server.guard import client_of, owner_of
 from rehearsal_room.scenarios.format import Scenario
 
+_ROUTES = ("seed_session", "verify")  # no tool of a world is called by these names
 COOKIE = "rehearsal_session"
 _STATUS: dict[ToolErrorKind, int] = {
     "unknown_tool": 404,
@@ -33,6 +39,13 @@ _STATUS: dict[ToolErrorKind, int] = {
     "timeout": 504,
     "internal": 500,
 }
+
+
+class GymSeed(msgspec.Struct, frozen=True):
+    """With what a session was seeded."""
+
+    world: Scenario | None
+    row: dict[str, Any]
 
 
 class GymProtocol:
@@ -57,12 +70,16 @@ class GymProtocol:
         task = task_of(world, row)
         client, owner = client_of(request.scope), owner_of(request)
         known = self._sessions.get(_key(request), owner)
-        session = known if known is not None and known.view is world else None
+        session = known if known is not None and _seed_of(known).world is world else None
+        if session is not None and session.lease is not None:
+            raise HTTPException(
+                409, "this session has an open episode, which /verify ends; seed another session"
+            )
         if session is None:
             session = self._sessions.open(client, owner)
-            session.view = world
+        session.view = GymSeed(world, row)
         try:
-            await session.begin(world, task)
+            await session.begin(world, task, reserved=_ROUTES)
         except BaseException:
             await self._sessions.close(session)
             raise
@@ -75,6 +92,10 @@ class GymProtocol:
 
     async def _verify(self, request: Request) -> Response:
         session, row = self._session(request), await object_of(request)
+        if (differing := _difference(_seed_of(session).row, row)) is not None:
+            raise HTTPException(
+                422, f"{differing}: the row is not the one with which this session was seeded"
+            )
         response = row.get("response")
         if not isinstance(response, dict):
             raise HTTPException(422, "response: expected an object, the response of the model")
@@ -84,7 +105,7 @@ class GymProtocol:
         finally:
             await self._sessions.close(session)
         if verdict.reward is None:
-            raise HTTPException(500, f"the episode could not be judged: {verdict.unjudged}")
+            raise HTTPException(500, f"the episode could not be judged: {shown_reason(verdict)}")
         return json({**row, **_facts(verdict, num_calls)})
 
     def _world(self, request: Request) -> Scenario:
@@ -99,7 +120,7 @@ class GymProtocol:
         """The session of a request. Raises HTTPException."""
         world, key = self._world(request), _key(request)
         session = self._sessions.get(key, owner_of(request))
-        if session is None or session.view is not world:
+        if session is None or _seed_of(session).world is not world:
             raise HTTPException(
                 410 if key else 422,
                 "there is no session: it was verified, or it was idle for too long"
@@ -107,6 +128,20 @@ class GymProtocol:
                 else f"there is no cookie {COOKIE}: call seed_session first",
             )
         return session
+
+
+def _seed_of(session: Session) -> GymSeed:
+    """With what a session was seeded; nothing for one of another wire."""
+    return session.view if isinstance(session.view, GymSeed) else GymSeed(None, {})
+
+
+def _difference(seeded: dict[str, Any], row: dict[str, Any]) -> str | None:
+    """The first field of the seeded row that the row to verify has not; None: it has all. An agent
+    does not know them, so no call of a tool named `verify` can be a row to verify."""
+    for name, value in seeded.items():
+        if name != "response" and (name not in row or row[name] != value):
+            return name
+    return None
 
 
 def answer_in(response: dict[str, Any]) -> str:
@@ -132,7 +167,7 @@ def _facts(verdict: WorldVerdict, num_calls: int) -> dict[str, Any]:
         "num_calls": num_calls,
         "label": verdict.label,
         "judge": verdict.judge,
-        "failed": [one.name for one in verdict.findings if not one.passed],
+        "failed": failed_findings(verdict),
     }
 
 

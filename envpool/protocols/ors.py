@@ -130,7 +130,7 @@ class OrsProtocol:
             client_of(request.scope), owner_of(request), key=_key(request)
         )
         try:
-            await session.begin(world, task)
+            await session.begin(world, task, reserved=(TERMINAL["name"],))
         except BaseException:
             await self._sessions.close(session)
             raise

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import ToolResult
-from rehearsal_room.envpool.protocols.episodes import WorldVerdict
+from rehearsal_room.envpool.protocols.episodes import WorldVerdict, failed_findings, shown_reason
 from rehearsal_room.envpool.protocols.http import text_field
 from rehearsal_room.envpool.protocols.sessions import Session
 from rehearsal_room.envpool.server.jsonrpc import encode
@@ -83,7 +83,7 @@ class OrsEpisode:
             return {"ok": False, "error": why, "reason": "input_validation"}
         verdict = await self._session.judge("ors", answer)
         if verdict.reward is None:
-            raise PoolError(f"the episode could not be judged: {verdict.unjudged}")
+            raise PoolError(f"the episode could not be judged: {shown_reason(verdict)}")
         self._is_finished = True
         await self._session.end()
         return _output("The episode is over.", _facts(verdict), reward=verdict.reward)
@@ -122,5 +122,5 @@ def _facts(verdict: WorldVerdict) -> dict[str, Any]:
     return {
         "label": verdict.label,
         "judge": verdict.judge,
-        "failed": [one.name for one in verdict.findings if not one.passed],
+        "failed": failed_findings(verdict),
     }

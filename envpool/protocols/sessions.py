@@ -8,7 +8,7 @@ This module does not depend on HTTP.
 
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
@@ -27,6 +27,9 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_CALLS = 10_000  # of one episode: all of them are kept until it is judged
+MAX_ANSWER = 100_000  # characters of a final answer
+MAX_BYTES = 64 * 2**20  # of the arguments and results that an episode keeps, refused ones too
+_PER_VALUE = 64  # bytes that a value takes beside its text
 
 log = structlog.get_logger()
 
@@ -53,6 +56,8 @@ class Session:
         self.is_closed = False
         self.verdict: WorldVerdict | None = None  # None: the episode was not judged yet
         self.num_calls = 0  # of the episode
+        self.num_bytes = 0  # that its calls keep, about
+        self._is_judged = False  # or is being judged
         self._sessions = sessions
         self._lease: ClientLease | None = None
         self._task: Task | None = None
@@ -80,9 +85,18 @@ class Session:
         if self._lease is not None:
             self._lease.used_at = self.used_at
 
-    async def begin(self, scenario: Scenario, task: Task | None) -> None:
-        """Begin an episode in a fresh world; the one before is released. Raises LeaseRefused and
-        PoolError."""
+    async def begin(
+        self, scenario: Scenario, task: Task | None, *, reserved: Collection[str] = ()
+    ) -> None:
+        """Begin an episode in a fresh world; the one before is released. `reserved` are the names
+        that mean something else on the wire than a tool. Raises LeaseRefused, PoolError, and
+        SessionError where a tool has such a name."""
+        tools = await self._sessions.tools(scenario)
+        if taken := sorted({tool.name for tool in tools} & set(reserved)):
+            raise SessionError(
+                f"world {scenario.name!r} has a tool {taken[0]!r}, which means something else on "
+                "this wire; it is served on others"
+            )
         async with self._lock:
             await self._release()
             if self.is_closed:
@@ -96,14 +110,24 @@ class Session:
             self._began_at = self.used_at = anyio.current_time()
 
     async def call(self, name: str, arguments: object) -> ToolResult:
-        """Execute a call of the episode. Raises NotBegun, and PoolError where the world breaks."""
+        """Execute a call of the episode. Raises NotBegun, SessionError after the verdict and beyond
+        the limits, and PoolError where the world breaks."""
         lease = self._live()
+        if self._is_judged:
+            raise SessionError("this episode is judged, so it takes no more calls; begin another")
         if self.num_calls >= MAX_CALLS:
             raise SessionError(f"this episode has {MAX_CALLS:,} calls, which is the limit")
+        size = bytes_of(name) + bytes_of(arguments)
+        if self.num_bytes + size > MAX_BYTES:
+            limit = MAX_BYTES // 2**20
+            raise SessionError(f"the calls of this episode take more than {limit} MiB, the limit")
         self.num_calls += 1
+        self.num_bytes += size
         self.used_at = anyio.current_time()
         try:
-            return await lease.execute(name, arguments)
+            result = await lease.execute(name, arguments)
+            self.num_bytes += bytes_of(result.text)
+            return result
         except WorldError as exc:
             self._broken = str(exc)
             raise
@@ -115,8 +139,14 @@ class Session:
             if self.verdict is not None:
                 return self.verdict
             lease, task = self._live(), self._task
+            if len(answer) > MAX_ANSWER:
+                raise SessionError(
+                    f"the answer has {len(answer):,} characters, and at most {MAX_ANSWER:,} are "
+                    "judged"
+                )
             if task is None:
                 raise SessionError("this episode has no task, so there is nothing to judge")
+            self._is_judged = True
             played = await self._played(wire, lease, task, answer)
             self.verdict = await self._sessions.episodes.verdict(played)
             self.used_at = anyio.current_time()
@@ -160,8 +190,28 @@ class Session:
     async def _release(self) -> None:
         lease, self._lease, self._task = self._lease, None, None
         self.verdict, self._broken, self.num_calls = None, None, 0
+        self.num_bytes, self._is_judged = 0, False
         if lease is not None:
             await self._sessions.leases.release(lease)
+
+
+def bytes_of(value: object) -> int:
+    """About the memory that a decoded JSON value takes.
+
+    Example: {"ids": [1, 2]} -> 5 values and 3 letters: 323
+    """
+    total, left = 0, [value]
+    while left:
+        one = left.pop()
+        total += _PER_VALUE
+        if isinstance(one, str):
+            total += len(one)
+        elif isinstance(one, dict):
+            left += one.keys()
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+    return total
 
 
 class Sessions(AsyncContextManagerMixin):

@@ -82,10 +82,16 @@ def mark_of(text: str) -> Mark:
     return Mark(log, since, upto, tuple(heads))
 
 
+# The name of a run, or of the verdicts on it (`<run>/judge/<log>`): followers name folders by it.
+RunName = Annotated[
+    str, msgspec.Meta(pattern=r"\A(?!(.*/)?\.{0,2}(/|\Z))[^\\\x00-\x1f\x7f]{1,500}\Z")
+]
+
+
 class RunStatus(msgspec.Struct, frozen=True):
     """The state of a run, which its publisher sends every second."""
 
-    run: str
+    run: RunName
     state: RunState
     log: str
     heads: Heads  # up to where each kind has been sent

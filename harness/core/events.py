@@ -8,8 +8,9 @@ sequence number and time. The key (episode, attempt, seq) is unique: a key that 
 same fact, delivered twice.
 """
 
+import re
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -187,6 +188,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     judgements: tuple[ModelJudgement, ...] = ()  # one for each model
     rubric: str = ""  # the rubric's version, where models were asked
     verifier_run: VerifierRun | None = None  # None: no verifier ran, or the log is older
+    mac: str = ""  # of a verdict that came over a broker (harness.following.signed_verdicts)
 
 
 class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
@@ -232,6 +234,20 @@ Event = (
 EventKind = Literal["started", "step", "summary", "ended", "judged", "weights", "fault"]
 
 
+# A name that may come from anybody and becomes a file's name: no separator, no control character,
+# and no dot in front.
+_NAME = r"\A(?!\.)[^/\\\x00-\x1f\x7f]{1,200}\Z"
+EpisodeName = Annotated[str, msgspec.Meta(pattern=_NAME)]
+_is_name = re.compile(_NAME).match
+
+
+def require_episode_name(name: str) -> None:
+    """Raise msgspec.DecodeError for what no episode is called: readers of logs and messages check
+    it, so that a name can be a file's."""
+    if _is_name(name) is None:
+        raise msgspec.DecodeError(f"{name[:60]!r} is not the name of an episode")
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A fact with its stamp.
 
@@ -239,7 +255,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     An episode that a crash cut off is repeated under the next `attempt`.
     """
 
-    episode: str
+    episode: EpisodeName
     attempt: int
     seq: int
     at: float  # Unix seconds

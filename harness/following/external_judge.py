@@ -28,6 +28,12 @@ from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import EpisodeEnded, EventKind, Judged, Record
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.following.signed_verdicts import (
+    VARIABLE,
+    VerdictSeal,
+    key_file,
+    verdict_key,
+)
 from rehearsal_room.harness.following.verdict_log import (
     FOLDER,
     AttemptKey,
@@ -156,29 +162,43 @@ async def open_external_judge(
     bus: MqttSettings, *, folder: Path, near: Near = nullcontext
 ) -> AsyncIterator[ExternalJudge]:
     """The judge of the run in `folder`, which takes verdicts until the block is left; with a `bus`
-    (its URL is not empty) from there, too, on the way that `near` opens. Raises LogError and
-    BusError."""
+    (its URL is not empty) from there, too, on the way that `near` opens, if they have the seal of
+    the key (see signed_verdicts). Raises LogError, SettingsError and BusError."""
     known = {(record.episode, record.attempt) for record in verdicts_in(folder)}
     judge = ExternalJudge(folder, known)
+    log = log_id_of(folder / "run.toml") if bus.url else ""
+    seal = VerdictSeal(verdict_key(), log) if bus.url else None
     async with OwnedTasks() as tasks:
         tasks.start_soon(_take_from_folder, judge, folder / FOLDER)
-        if not bus.url:
+        if seal is None:
             yield judge
             return
-        name = verdicts_topic(folder.name, log_id_of(folder / "run.toml"))
+        name = verdicts_topic(folder.name, log)
         async with (
             near(bus) as way,
             MqttBus(way, name) as client,
             client.subscribe(kinds=_VERDICTS) as offers,
         ):
-            tasks.start_soon(_take_from_broker, judge, offers)
+            tasks.start_soon(_take_from_broker, judge, offers, seal)
             yield judge
 
 
-async def _take_from_broker(judge: ExternalJudge, offers: Subscription) -> None:
+async def _take_from_broker(judge: ExternalJudge, offers: Subscription, seal: VerdictSeal) -> None:
+    """Take the verdicts of a judge who has the key; others are passed over, with a warning now and
+    then."""
+    warned_at = -math.inf
     with suppress(anyio.EndOfStream):  # the run has left the subscription
         while True:
-            judge.take(await offers.receive())
+            offered = await offers.receive()
+            genuine = [record for record in offered if seal.is_genuine(record)]
+            judge.take(genuine)
+            if len(genuine) < len(offered) and anyio.current_time() - warned_at >= _PATIENCE_S:
+                warned_at = anyio.current_time()
+                _log.warning(
+                    "verdicts_refused",
+                    why="they are not sealed with this run's key",
+                    key=f"give the judge {key_file()}, and name it there with {VARIABLE}",
+                )
 
 
 async def _take_from_folder(judge: ExternalJudge, folder: Path) -> None:

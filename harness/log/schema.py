@@ -37,6 +37,7 @@ from rehearsal_room.harness.core.events import (
     decode_event,
     encode,
     kind_of,
+    require_episode_name,
 )
 from rehearsal_room.harness.log import sessions
 from rehearsal_room.harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
@@ -215,6 +216,7 @@ def record_of(row: LogRow) -> Record:
     # A column of SQLite takes values of any type.
     if type(episode) is not str or type(at) is not float or not type(attempt) is type(seq) is int:
         raise msgspec.DecodeError("a column has a value of another type")
+    require_episode_name(episode)
     try:
         event: Event = decode_event(data)
         if state is not None and isinstance(event, EpisodeEnded):

@@ -349,6 +349,8 @@ async def open_log(
     with _sole_writer(folder):
         if not resume and path.exists():
             raise LogError(f"{path}: a log already exists; resume it or choose another folder")
+        if path.is_symlink():  # it could lead to the log of another run
+            raise LogError(f"{path}: this is a link; a log is written in its own folder only")
         remove_abandoned_drafts(folder)
         _make_log(path)
         async with _database(path, open_database) as database:

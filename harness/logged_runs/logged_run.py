@@ -15,6 +15,13 @@ from rehearsal_room.harness.logged_runs.unknown_world import is_unknown, scenari
 from rehearsal_room.harness.settings.judge import Rewards, read_judge
 from rehearsal_room.harness.settings.run import Settings, resolve
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.run_trust import (
+    RUN_FILE,
+    harmless,
+    require_play,
+    require_worlds,
+    strangers,
+)
 from rehearsal_room.harness.setup.worlds import world_source
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
@@ -22,13 +29,60 @@ from rehearsal_room.scenarios.format import Scenario
 
 def run_settings(folder: Path) -> Settings:
     """The settings of a logged run, for work on this machine: worlds are not leased from the pool
-    that the run may have had. A run without run.toml has the defaults. Raises SettingsError, and
-    LogError for a run of another log format."""
+    that the run may have had. A run without run.toml has the defaults. Pools of its worlds are
+    opened with `hosting_settings`. Raises SettingsError, and LogError for a run of another log
+    format."""
     require_format(folder)
-    began = folder / "run.toml"
-    settings = resolve(began, {}) if began.is_file() else Settings()
+    settings = harmless(_said(folder), folder / RUN_FILE)
     worlds = msgspec.structs.replace(settings.worlds, pool="")
     return msgspec.structs.replace(settings, worlds=worlds)
+
+
+def hosting_settings(folder: Path, *, starts_servers: bool) -> Settings:
+    """The settings of a logged run, to open its worlds here; `starts_servers`: those of an MCP
+    server or an OpenEnv environment, too. Raises SettingsError for a run of somebody else that
+    names a command or an address (see harness.setup.run_trust), and LogError."""
+    settings, began = _said(folder), folder / RUN_FILE
+    if not starts_servers:
+        worlds = msgspec.structs.replace(settings.worlds, mcp="", openenv="")
+        settings = msgspec.structs.replace(settings, worlds=worlds)
+    require_worlds(settings, began)
+    settings = harmless(settings, began, _packages(folder))
+    worlds = msgspec.structs.replace(settings.worlds, pool="")
+    return msgspec.structs.replace(settings, worlds=worlds)
+
+
+def playing_settings(folder: Path) -> Settings:
+    """The settings of a logged run, to play it on here. Raises SettingsError for a run of somebody
+    else that names a command or an address, and LogError."""
+    settings, began = _said(folder), folder / RUN_FILE
+    require_play(settings, began, given=None)
+    settings = harmless(settings, began, _packages(folder))
+    worlds = msgspec.structs.replace(settings.worlds, pool="")
+    return msgspec.structs.replace(settings, worlds=worlds)
+
+
+def strangers_of(folder: Path) -> list[str]:
+    """The packages of a logged run that are not the user's (see harness.setup.run_trust). Raises
+    SettingsError and LogError."""
+    return strangers(_said(folder), folder / RUN_FILE, _packages(folder))
+
+
+def _said(folder: Path) -> Settings:
+    """The settings as the run has them."""
+    began = folder / RUN_FILE
+    return resolve(began, {}) if began.is_file() else Settings()
+
+
+def _packages(folder: Path) -> list[tuple[str, str]]:
+    """The packages in the log, by digest and by each name under which they are looked for."""
+    with open_reader(folder) as reader:
+        return [
+            (world.scenario_digest, name)
+            for world in reader.scenarios().values()
+            for name in (world.source_path, world.scenario)
+            if name
+        ]
 
 
 def log_folder(folder: Path) -> Path:
@@ -57,7 +111,7 @@ def num_planned(folder: Path) -> int:
     if (copied := read_copied(folder)) is not None:
         return copied.episodes
     is_rollouts = (folder.parent / "train.toml").exists()
-    if is_rollouts or not (folder / "run.toml").is_file():
+    if is_rollouts or not (folder / RUN_FILE).is_file():
         return 0
     try:
         return len(planned(run_settings(folder))[1])

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -88,6 +88,6 @@ def write_allow_list(path: Path, worlds: Iterable[AllowedWorld]) -> None:
     """Write an allow-list, either completely or not at all. Raises SettingsError."""
     data = msgspec.json.encode(_File("rehearsal.allow-list.1", tuple(worlds)))
     try:
-        write_atomically(path, msgspec.json.format(data, indent=1) + b"\n")
+        write_output(path, msgspec.json.format(data, indent=1) + b"\n")
     except OSError as exc:
         raise SettingsError(f"allow-list: {path} cannot be written: {exc}") from exc

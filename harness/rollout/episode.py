@@ -64,6 +64,7 @@ from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.reply_limits import checked_answer, cut_reply
 from rehearsal_room.harness.rollout.slots import Slots
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.users.base import EpisodeUser, UserSource
@@ -524,7 +525,8 @@ class Episode:
         if reply.was_cut:
             cut = FormatError(cut_message(reply))
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
-        decision = self._limited(self.context.dialect.read(reply, turn=turn))
+        reply, too_long = cut_reply(reply)
+        decision = too_long or self._limited(self.context.dialect.read(reply, turn=turn))
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
@@ -585,10 +587,11 @@ class Episode:
         return heard, time.perf_counter() - began
 
     def _limited(self, decision: Decision) -> Decision:
-        """The decision, or why it is malformed: it has more calls than a reply may have."""
+        """The decision, or why it is malformed: it has more calls than a reply may have, or its
+        answer is too long."""
         most = self.context.limits.max_calls
         if not isinstance(decision, Act) or len(decision.calls) <= most:
-            return decision
+            return checked_answer(decision)
         calls = plural(len(decision.calls), "call")
         return FormatError(f"The reply has {calls}; make at most {most:,} in one reply.")
 

@@ -4,7 +4,7 @@ A run has them as the table [judge] of run.toml; `rehearse judge` takes them as 
 in the run's judge.toml, so that an interrupted judging continues with the same settings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -208,12 +208,13 @@ def read_judge(folder: Path) -> JudgeSettings | None:
     return load_toml(path, JudgeSettings, error=SettingsError) if path.is_file() else None
 
 
-def save_judge(folder: Path, settings: JudgeSettings) -> None:
-    """Write judge.toml. Raises SettingsError."""
+def save_judge(folder: Path, settings: JudgeSettings, marked: Callable[[bytes], bytes]) -> None:
+    """Write judge.toml, with the user's mark (see harness.setup.run_trust). Raises
+    SettingsError."""
     table = {
         name: value for name, value in msgspec.to_builtins(settings).items() if value is not None
     }
     try:
-        write_atomically(folder / FILE_NAME, tomli_w.dumps(table).encode())
+        write_atomically(folder / FILE_NAME, marked(tomli_w.dumps(table).encode()))
     except OSError as exc:
         raise SettingsError(f"{folder / FILE_NAME}: cannot be written: {exc}") from exc

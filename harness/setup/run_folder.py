@@ -10,6 +10,7 @@ from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
 from rehearsal_room.harness.settings.run import Settings, save
+from rehearsal_room.harness.setup.run_trust import RUN_FILE, marked
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -57,8 +58,9 @@ def begin_folder(
     """Make a run's folder with its `run.toml`, where they are not there yet. Raises LogError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "run.toml").exists():
-            write_atomically(folder / "run.toml", described(settings, tasks, level=level))
+        if not (folder / RUN_FILE).exists():
+            began = described(settings, tasks, level=level)
+            write_atomically(folder / RUN_FILE, marked(began))
     except OSError as exc:
         raise LogError(f"{folder}: the run folder cannot be written: {exc}") from exc
 

@@ -17,8 +17,9 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.logged_runs.logged_run import (
     found_scenarios,
-    run_settings,
+    hosting_settings,
     scenario_finder,
+    strangers_of,
 )
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.failures.calls import enumerated_arguments, made_calls
@@ -49,7 +50,7 @@ async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) ->
             (row.scenario_digest, row.task) for row in rows if row.label is not Label.COMPLETED
         }
         references: References = {}
-        async with pool_of(run_settings(folder)) as pool:
+        async with pool_of(hosting_settings(folder, starts_servers=False)) as pool:
             for scenario in _with_solutions(folder, reader):
                 # A benchmark has thousands of tasks: those that nobody failed are not played.
                 asked = played if scenario.suite is None else failing
@@ -62,15 +63,19 @@ async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) ->
 
 
 async def diagnose_one(folder: Path, episode: str) -> list[Mistake]:
-    """The mistakes of one episode; none while it is not over. Raises as read_failures does."""
+    """The mistakes of one episode; none while it is not over. It is read when somebody looks at the
+    episode, so no package of somebody else runs: findings alone are read then. Raises as
+    read_failures does."""
     with open_reader(folder) as reader:
         trajectory = reader.trajectory(episode)
         started = trajectory.started
         references: References = {}
         scenarios = [
-            one for one in _with_solutions(folder, reader) if one.digest == started.scenario_digest
+            one
+            for one in ([] if strangers_of(folder) else _with_solutions(folder, reader))
+            if one.digest == started.scenario_digest
         ]
-        async with pool_of(run_settings(folder)) as pool:
+        async with pool_of(hosting_settings(folder, starts_servers=False)) as pool:
             for scenario in scenarios:
                 tasks = [task for task in scenario.tasks if task.id == started.task]
                 image = reader.scenarios()[scenario.digest].image

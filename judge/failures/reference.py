@@ -53,8 +53,11 @@ def tables_in(image: bytes) -> dict[str, TableKeys]:
         return {}
     with closing(sqlite3.connect(":memory:")) as db:
         db.deserialize(image)
-        names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        return {name: _keys_of(db, name) for (name,) in names}
+        try:
+            names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            return {name: _keys_of(db, name) for (name,) in names}
+        except sqlite3.DatabaseError:  # the image is damaged
+            return {}
 
 
 def _keys_of(db: sqlite3.Connection, table: str) -> TableKeys:

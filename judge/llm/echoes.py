@@ -12,9 +12,11 @@ agent and says so in its own words.
 
 Compared is what is left without quotes, backslashes, blanks, braces, and the bars and marks of
 quoting, in one case. So a verdict is found in JSON inside of JSON, broken into lines, and with
-letters between that nobody sees. Its price: where somebody wrote `{"label": "agent_error"}` in
-the evidence, a model's bare `{"label": "agent_error"}` is not taken either. The model is asked
-again; an answer by the schema, with a reasoning of its own, is never an echo.
+letters between that nobody sees. An echo may also be shortened, reordered or completed: so a
+verdict without a reasoning of its own is one, too, where the evidence has the same label behind a
+key of a verdict. The price: where somebody wrote `{"label": "agent_error"}` in the evidence, a
+model's bare `{"label": "agent_error"}` is not taken either. The model is asked again; an answer by
+the schema, with a reasoning of its own, is never an echo.
 """
 
 import re
@@ -32,11 +34,16 @@ class QuotedEvidence:
 
     def has(self, verdict: str) -> bool:
         """Whether the text of a JSON object stands in the evidence."""
-        if not self._text:
-            return False
+        return bool(self._text) and squeezed(verdict) in self._squeeze()
+
+    def claims(self, key: str, label: str) -> bool:
+        """Whether the evidence has this label behind this key of a verdict."""
+        return bool(self._text) and squeezed(key + label) in self._squeeze()
+
+    def _squeeze(self) -> str:
         if self._squeezed is None:
             self._squeezed = squeezed(self._text)
-        return squeezed(verdict) in self._squeezed
+        return self._squeezed
 
 
 def squeezed(text: str) -> str:

@@ -123,7 +123,7 @@ def _own_verdict(text: str, evidence: QuotedEvidence) -> dict[str, Any] | str:
     if not found:
         return "the answer contains no JSON object with a label"
     verdict, begin, end = found[-1]
-    if evidence.has(text[begin:end]):
+    if evidence.has(text[begin:end]) or _is_completed_echo(verdict, evidence):
         return "the answer's verdict stands in the evidence: it is quoted, not the model's own"
     label = _label(verdict)
     if _REST.fullmatch(text, end):
@@ -134,6 +134,18 @@ def _own_verdict(text: str, evidence: QuotedEvidence) -> dict[str, Any] | str:
     if len({_label(other) for other, _, _ in found}) > 1 or _VERDICT_KEY.search(rest):
         return "the answer contains more than one verdict"
     return verdict if label else _unknown(verdict)
+
+
+def _is_completed_echo(verdict: Mapping[str, Any], evidence: QuotedEvidence) -> bool:
+    """Whether a verdict that somebody wrote in the evidence stands in the answer in another form:
+    the same label, and no reasoning of the model's own."""
+    reasoning = verdict.get("reasoning")
+    if isinstance(reasoning, str) and reasoning.strip() and not evidence.has(reasoning):
+        return False
+    return any(
+        isinstance(label := verdict.get(key), str) and evidence.claims(key, label)
+        for key in _LABEL_KEYS
+    )
 
 
 def _verdicts(text: str) -> list[tuple[dict[str, Any], int, int]] | None:

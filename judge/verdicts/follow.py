@@ -16,6 +16,7 @@ import msgspec
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Record
+from rehearsal_room.harness.following.signed_verdicts import VerdictSeal
 from rehearsal_room.harness.following.verdict_log import FOLDER, AttemptKey, judged_by, verdicts_in
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.recorder import Recorder
@@ -33,8 +34,9 @@ class VerdictLog:
     `log_id` is the name under which the log is followed over a broker.
     """
 
-    def __init__(self, folder: Path, log: LogWriter) -> None:
+    def __init__(self, folder: Path, log: LogWriter, seal: VerdictSeal | None) -> None:
         self.folder = folder
+        self._seal = seal
         self.log_id = _log_id_of(folder)
         self.log = log
         self.new: set[AttemptKey] = set()  # attempts that this process has judged
@@ -57,6 +59,8 @@ class VerdictLog:
     async def record(self, episode: str, attempt: int, judged: Judged) -> None:
         """Write a verdict; wait while there is no room."""
         self._recorder.open(episode, seq=self._num_verdicts[episode, attempt])
+        if self._seal is not None:
+            judged = self._seal.sealed(episode, attempt, judged)
         self._recorder.stamp(episode, attempt, judged)
         self._recorder.close(episode)
         self._num_verdicts[episode, attempt] += 1
@@ -76,8 +80,9 @@ def _log_id_of(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def open_verdict_log(run: Path) -> AsyncIterator[VerdictLog]:
-    """The log of the verdicts on the run in this folder, or on its copy there.
+async def open_verdict_log(run: Path, seal: VerdictSeal | None = None) -> AsyncIterator[VerdictLog]:
+    """The log of the verdicts on the run in this folder, or on its copy there; `seal` is for
+    verdicts that go over a broker.
 
     Raises JudgeError where another process writes it, and LogError.
     """
@@ -85,7 +90,7 @@ async def open_verdict_log(run: Path) -> AsyncIterator[VerdictLog]:
     if has_writer(folder):
         raise JudgeError(f"{run}: another process follows and judges this run already")
     async with open_log(folder, resume=True) as log:
-        yield VerdictLog(folder, log)
+        yield VerdictLog(folder, log, seal)
 
 
 async def judge_as_it_runs(

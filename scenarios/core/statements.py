@@ -80,7 +80,8 @@ _OF_MONEY = r"(?: ?(?:[$€£%]|usd|eur|gbp|euros?|dollars?|pounds?|cents?|per ?
 _OF_UNITS = r"(?: ?(?:kg|km|cm|mm|ml|g|m|l|h|min|mins|x)(?!\w))"
 # Kind of form -> its pattern, over a text made by `plain`. The first that fits is taken.
 _FORMS = {
-    "address": r"[\w.+-]+@[\w-]+\.[\w.-]*\w|https?://\S+",
+    # From its first character only: else each letter of a long word would be a beginning.
+    "address": r"(?<![\w.+-])[\w.+-]{1,200}@[\w-]+\.[\w.-]*\w|https?://\S+",
     "iso": (
         r"(?<!\d)(?P<day>\d{4}-\d{2}-\d{2})"
         r"(?:[t ](?P<hour>\d{2}:\d{2})(?::\d{2}(?:\.\d+)?)?z?)?(?!\d)"
@@ -108,9 +109,9 @@ _FORMS = {
         rf"(?:,| and)? ?(?:\d{{1,2}}|{_TO_99}) ?(?:minutes?|mins?|min|m)?(?!\w)"
     ),
     "phone": (
-        r"(?<![\w+])(?:\+\d[\d ()./-]{6,}\d|\(\d{2,5}\) ?[\d ./-]{5,}\d|00\d[\d ./-]{7,}\d"
-        r"|0\d{1,4}[ /-][\d ./-]{5,}\d|\d{3}[-. ]\d{3}[-. ]\d{4}|\d{3}-\d{4}"
-        r"|\d{2,4}(?:-\d{2,4}){3,})(?![\w-])"
+        r"(?<![\w+])(?:\+\d[\d ()./-]{6,30}\d|\(\d{2,5}\) ?[\d ./-]{5,30}\d|00\d[\d ./-]{7,30}\d"
+        r"|0\d{1,4}[ /-][\d ./-]{5,30}\d|\d{3}[-. ]\d{3}[-. ]\d{4}|\d{3}-\d{4}"
+        r"|\d{2,4}(?:-\d{2,4}){3,8})(?![\w-])"
     ),
     "spelled_amount": (
         rf"\b(?P<notes>{_SPELLED}|\d+) {_NOTES}(?:,? (?:and )?(?P<coins>{_TO_99}|\d{{2}})"
@@ -124,7 +125,7 @@ _FORMS = {
         r"|\d{1,3}(?:\.\d{3})+(?:,\d{1,2})?|\d{1,3}(?: \d{3})+(?:[.,]\d{1,2})?"
         rf"|\d+\.\d+|\d+,\d{{1,2}}(?={_OF_MONEY})|\d+,\d\d(?![\d,])|\d+)(?:{_OF_MONEY}|{_OF_UNITS})?(?!\w)"
     ),
-    "code": r"(?<!\w)(?=[\w-]*\d)(?=[\w-]*[a-z_])\w+(?:-\w+)*",
+    "code": r"(?<!\w)(?=[\w-]{0,80}\d)(?=[\w-]{0,80}[a-z_])\w+(?:-\w+)*",
     "spelled": rf"\b(?:half an hour|{_any_of(_PHRASES)}|{_SPELLED})\b",
 }
 _PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))

@@ -29,6 +29,32 @@ def test_the_address_comes_with_what_to_do(
     )
 
 
+def test_no_program_is_given_the_token(
+    mutants: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The browser is opened with a file that only this user can read and that leads to the page; it
+    goes when the viewer ends."""
+    opened: list[str] = []
+    pages: list[str] = []
+
+    def browser(address: str) -> bool:
+        opened.append(address)
+        file = Path(address.removeprefix("file://"))
+        assert (file.stat().st_mode & 0o077, file.parent.stat().st_mode & 0o077) == (0, 0)
+        pages.append(file.read_text())
+        return True
+
+    async def ready_at_once(_: object, ready: Callable[[str], None]) -> None:
+        ready("http://127.0.0.1:8/?token=t")
+
+    monkeypatch.setattr(view, "serve", ready_at_once)
+    monkeypatch.setattr(view.webbrowser, "open", browser)
+    assert rehearse("view", mutants)[0] == 0
+    assert "token" not in opened[0]
+    assert "url=http://127.0.0.1:8/?token=t" in pages[0]
+    assert not Path(opened[0].removeprefix("file://")).exists()
+
+
 def test_a_wrong_folder(tmp_path: Path, rehearse: Rehearse) -> None:
     """A folder that is not there, and one that is not a run."""
     for folder, sentence in (

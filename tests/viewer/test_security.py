@@ -23,6 +23,7 @@ REFUSED = [
     ({**HEADERS, "host": "127.0.0.1:80"}, 403),
     ({**HEADERS, "host": "127.0.0.1:4711.evil.example"}, 403),
     ({**HEADERS, "sec-fetch-site": "cross-site"}, 403),
+    ({**HEADERS, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 403),
 ]
 
 
@@ -119,3 +120,12 @@ async def test_hostile_texts_are_data(tmp_path: Path) -> None:
         await client.get(base)
 
     assert [row["episode"] for row in rows] == ["e1"]
+
+
+async def test_a_file_of_the_user_leads_to_the_page() -> None:
+    """A navigation from elsewhere gets the page, which has no data; a script gets nothing."""
+    for mode, status in (("navigate", 200), ("no-cors", 403), ("cors", 403)):
+        headers = {**HOST, "sec-fetch-site": "cross-site", "sec-fetch-mode": mode}
+        async with viewing() as client:
+            answer = await client.ask("/", headers=headers)
+        assert answer.status == status

@@ -40,13 +40,31 @@ _CONDITIONS: dict[str, tuple[str, ...]] = {
     "under": ("under", "below", "less than", "fewer than", "lower than", "short of"),
     "instead": ("instead", "rather", "replace", "swap", "in place"),
 }
+# Words that add a condition where the original has none of the group.
+_ADDED: dict[str, tuple[str, ...]] = {
+    "if": ("if", "unless", "otherwise", "in case", "provided", "as long as"),
+    "not": ("not", "no", "never", "without", "n't", "except", "neither"),
+    "only": ("only", "solely", "nothing else", "alone"),
+    "all": ("all", "every", "everything"),
+    "least": _CONDITIONS["least"],
+    "most": ("most", "highest", "largest", "dearest", "longest", "newest", "biggest"),
+    "before": ("before", "until", "till", "no later", "prior"),
+    "after": ("after", "since", "once", "newer"),
+    "over": ("over", "above", "more than", "exceed", "higher than", "beyond", "longer than"),
+    "under": ("under", "below", "less than", "fewer than", "lower than", "short of"),
+    "instead": ("instead", "replace", "swap", "in place"),
+}
+_QUOTED = 4  # words in a row that quote somebody
 _STRONG = ("if", "not", "only", "all", "least", "most", "over", "under", "instead")
 
 
-def rewording_fault(original: str, wording: str) -> str:
-    """Why a wording does not say the same as the original, as a sentence; empty: it does."""
+def rewording_fault(original: str, wording: str, said: str = "") -> str:
+    """Why a wording does not say the same as the original, as a sentence; empty: it does. `said` is
+    what its author has read beside the original: a wording that quotes it is not a request."""
     if not wording.strip():
         return "the wording is empty"
+    if quoted := sorted(_runs(wording) & _runs(said) - _runs(original)):
+        return f"it quotes what was said about an earlier wording: {' '.join(quoted[0])!r}"
     lost = sorted(set(_facts(original)) - _tokens(wording))
     new = sorted(set(_facts(wording)) - _tokens(original))
     if lost:
@@ -57,6 +75,9 @@ def rewording_fault(original: str, wording: str) -> str:
         before, after = _has(original, name), _has(wording, name)
         if before and not after:
             return f"the original says {before!r}, and the wording says nothing like it"
+    for name, words in _ADDED.items():
+        if (added := _first(wording, words)) and not _has(original, name):
+            return f"it says {added!r}, and the original says nothing like it"
     share = len(wording.split()) / len(original.split())
     if not _SHORTEST <= share <= _LONGEST:
         return f"it has {share:.1f} times the words of the original"
@@ -105,8 +126,19 @@ def _begins(text: str, start: int) -> bool:
 
 def _has(text: str, name: str) -> str:
     """The first word of a condition that the text has; empty: none."""
+    return _first(text, _CONDITIONS[name])
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    """All runs of a few words in a row."""
+    words = re.findall(r"[^\W_]+", text.casefold())
+    return {tuple(words[start : start + _QUOTED]) for start in range(len(words) - _QUOTED + 1)}
+
+
+def _first(text: str, words: tuple[str, ...]) -> str:
+    """The first of some words that the text has; empty: none."""
     low = text.casefold().replace("’", "'")
-    for word in _CONDITIONS[name]:
+    for word in words:
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", low) or (word == "n't" and word in low):
             return word
     return ""

@@ -158,17 +158,18 @@ class Paraphraser:
 
     async def _ask(self, task: Task, key: str) -> Paraphrase:
         messages = [PromptMessage("system", _SYSTEM), PromptMessage("user", task.instruction)]
-        why = ""
+        why = said = ""
         for attempt in range(_TRIES):
             self.num_asked += 1
             answer = await self._author.answer(
                 messages, RequestPurpose("paraphrase", task.id), seed=_seed(key) + attempt
             )
             text = answer.text.strip()
-            why = answer.fault or rewording_fault(task.instruction, text)
+            why = answer.fault or rewording_fault(task.instruction, text, said)
             if not why:
                 return Paraphrase(key, text)
             correction = f"That does not say the same: {why}. Reword the request again."
+            said += f"{correction}\n"
             messages = [*messages[:2], PromptMessage("assistant", text or "…")]
             messages.append(PromptMessage("user", correction))
         return Paraphrase(key, task.instruction, why)

@@ -52,10 +52,12 @@ def cli(context: click.Context, verbose: int) -> None:
     try:
         from rehearsal_room.harness.rollout.process import configure_logging
         from rehearsal_room.harness.setup.trust_notice import forget_named
+        from rehearsal_room.harness.setup.trusted_folders import forget_trust
     except (ImportError, AttributeError) as exc:
         raise CannotStartError(context.invoked_subcommand, exc) from exc
     configure_logging(verbose)
     forget_named()
+    forget_trust()
 
 
 def main() -> None:

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
-from rehearsal_room.harness.log.schema import ScenarioSnapshot, replacing
+from rehearsal_room.harness.log.outputs import writing
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.judge.failures.reading import read_failures
 from rehearsal_room.scenarios import distribution
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
@@ -86,7 +87,7 @@ def write_export(path: Path, answers: Answers) -> int:
     """Write the file; returns its size in bytes. Raises SettingsError."""
     data = html_of(answers)
     try:
-        with replacing(path) as file:
+        with writing(path) as file:
             file.write(data)
     except OSError as exc:
         raise SettingsError(f"--export: {path} cannot be written: {exc.strerror or exc}") from exc

@@ -86,7 +86,7 @@ def test_the_run_is_interrupted(commands: Commands, broker: Mosquitto, tmp_path:
     until(lambda: "run_interrupted" in judging[1].read_text(), "the judge waits")
     settings = run_folder / "run.toml"  # so long a run, that it is not over before; so short a rest
     settings.write_text(settings.read_text().replace('think = "0.5"', 'think = "0"'))
-    run_again = commands.start("run", "-o", run_folder, "--resume")
+    run_again = commands.start("run", "-o", run_folder, "--resume", "--trust-run")  # it was edited
     end_of(judging)
     end_of(run_again)
     check_copied(run_folder, copy)

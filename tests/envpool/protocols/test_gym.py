@@ -1,5 +1,6 @@
 """NeMo Gym's resources-server contract at /gym/<world>."""
 
+import re
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ async def test_doing_nothing_gets_nothing() -> None:
     """The reward is 0, and the failed goals are named."""
     async with served_protocols(SHOP) as client:
         cookie = await seeded(client, {"task_idx": 0})
-        row = {**ROW, "response": response("Done.")}
+        row = {"task_idx": 0, "response": response("Done.")}
         _, verified = await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie)
         assert (verified["reward"], verified["completed"]) == (0.0, False)
         assert verified["failed"]
@@ -81,9 +82,52 @@ async def test_each_response_sets_the_cookie() -> None:
             )
             async with sent as answer:
                 assert answer.cookies[COOKIE].value in cookie
-        again = await client.ask("POST", f"{BASE}/seed_session", ROW, Cookie=cookie)
-        assert again == (200, {})
+
+
+async def test_an_open_episode_is_not_seeded_again() -> None:
+    """An agent whose tool call is named `seed_session` gets no fresh world: the episode stays."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client)
+        status, answer = await client.ask("POST", f"{BASE}/seed_session", ROW, Cookie=cookie)
+        assert (status, "has an open episode" in answer["detail"]) == (409, True)
         assert client.leases.num_live == len(client.protocols.sessions) == 1
+        row = {**ROW, "response": response("Done.")}
+        assert (await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"task": SHOP.tasks[1].id, "mine": [1], "scenario": "shop_support"},
+        {"task": TASK.id, "mine": [2], "scenario": "shop_support"},
+        {"task": TASK.id, "scenario": "shop_support"},
+    ],
+)
+async def test_another_row_is_not_verified(row: dict[str, Any]) -> None:
+    """/verify judges the row that seeded the session: another one, or what an agent can know of it
+    as the arguments of a tool `verify`, ends nothing and says no reward."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client)
+        asked = {**row, "response": response(TASK.answer)}
+        status, answer = await client.ask("POST", f"{BASE}/verify", asked, Cookie=cookie)
+        assert (status, list(answer)) == (422, ["detail"])
+        assert "is not the one with which this session was seeded" in answer["detail"]
+        found = await client.ask("POST", f"{BASE}/get_order", {"order_id": 4101}, Cookie=cookie)
+        assert found[0] == 200
+
+
+async def test_failed_findings_say_nothing_of_what_was_expected() -> None:
+    """They have kinds and numbers; a name like "answer says '256.35'" would be the solution."""
+    for task in SHOP.tasks:
+        if task.is_dialogue:
+            continue
+        async with served_protocols(SHOP) as client:
+            asked = {"scenario": "shop_support", "task": task.id}
+            cookie = await seeded(client, asked)
+            row = {**asked, "response": response("Done.")}
+            _, verified = await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie)
+            assert all(re.fullmatch(r"[a-z_]+ \d+", name) for name in verified["failed"])
 
 
 @pytest.mark.parametrize(

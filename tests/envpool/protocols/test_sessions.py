@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from rehearsal_room.envpool.core.types import ToolSpec
@@ -122,7 +123,8 @@ async def test_an_episode_is_judged_once_from_its_recorded_calls(scenario: Scena
         booked = await session.call("book", BOOK)
         refused = await session.call("get_account", {"account_id": 99})
         first = await session.judge("test", "done")
-        await session.call("book", BOOK)
+        with pytest.raises(SessionError, match="takes no more calls"):
+            await session.call("book", BOOK)
         assert await session.judge("test", "other") is first
         (played,) = episodes.played
         assert [(one.name, one.result) for one in played.calls] == [
@@ -164,3 +166,47 @@ async def test_a_server_that_is_about_to_stop_opens_no_session(scenario: Scenari
         sessions.leases.draining = True
         with pytest.raises(LeaseRefused, match="about to stop"):
             sessions.open("a", None)
+
+
+async def test_no_call_slips_in_while_an_episode_is_judged(scenario: Scenario) -> None:
+    """The verdict begins with the request for it: what comes then is refused."""
+    async with opened(scenario) as (sessions, episodes, _):
+        session = sessions.open("a", None)
+        await session.begin(scenario, scenario.tasks[0])
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.judge, "test", "done")
+            while not session._is_judged:  # it has no event for it
+                await anyio.lowlevel.checkpoint()
+            with pytest.raises(SessionError, match="takes no more calls"):
+                await session.call("book", BOOK)
+        assert episodes.played[0].calls == ()
+        await session.begin(scenario, scenario.tasks[0])
+        assert (await session.call("book", BOOK)).error is None
+
+
+async def test_the_bytes_of_an_episode_are_bounded(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused calls count, too: what they keep is bounded, however small their text was."""
+    monkeypatch.setattr(sessions_module, "MAX_BYTES", 2**20)
+    async with opened(scenario) as (sessions, _, _pool):
+        session = sessions.open("a", None)
+        await session.begin(scenario, scenario.tasks[0])
+        many = {"ids": [1] * 5_000}  # 10 KB of text, and 320 KB in memory
+        for _ in range(3):
+            assert (await session.call("no_such_tool", many)).error is not None
+        with pytest.raises(SessionError, match="take more than 1 MiB"):
+            await session.call("no_such_tool", many)
+        assert (await session.call("book", BOOK)).error is None
+        assert session.num_bytes < 2**20
+        await session.begin(scenario, scenario.tasks[0])
+        assert session.num_bytes == 0
+
+
+async def test_a_tool_that_is_called_like_a_route_is_not_served(scenario: Scenario) -> None:
+    """A wire on which `book` means something else refuses the world in a sentence."""
+    async with opened(scenario) as (sessions, _, _pool):
+        session = sessions.open("a", None)
+        with pytest.raises(SessionError, match="has a tool 'book', which means something else"):
+            await session.begin(scenario, scenario.tasks[0], reserved=("verify", "book"))
+        assert session.lease is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiomqtt
 import anyio
+import msgspec
 import pytest
 
 from rehearsal_room.harness.bus.local import LocalBus
@@ -22,6 +23,7 @@ from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import FaultInjected, Judged, Record
 from rehearsal_room.harness.following.external_judge import OpenExternalJudge
+from rehearsal_room.harness.following.signed_verdicts import VerdictSeal, verdict_key
 from rehearsal_room.harness.following.verdict_log import verdicts_topic
 from rehearsal_room.harness.settings.run import Settings, log_id_of
 from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
@@ -201,7 +203,13 @@ async def test_verdicts_of_a_judge_elsewhere(tmp_path: Path) -> None:
     run.mkdir()
     (run / "run.toml").write_text('[environment]\nlog_id = "a"\n')
     records = [one for number in range(20) for one in episode(f"e{number}", 1)]
-    verdicts = [one for one in records if isinstance(one.event, Judged)]
+    seal = VerdictSeal(verdict_key(), "a")
+    plain = [one for one in records if isinstance(one.event, Judged)]
+    verdicts = [
+        msgspec.structs.replace(one, event=seal.sealed(one.episode, one.attempt, one.event))
+        for one in plain
+        if isinstance(one.event, Judged)
+    ]
     tables: dict[str, dict[str, Any]] = {
         "duplicate": {"share": 0.5},
         "reorder": {"share": 0.4},
@@ -225,7 +233,7 @@ async def test_verdicts_of_a_judge_elsewhere(tmp_path: Path) -> None:
         ):
             tasks.start_soon(judge.serve, subscription, record)
             for one in records:
-                if one not in verdicts:
+                if one not in plain:
                     await bus.publish(one)
             async with injecting(injector) as faults:
                 for one in verdicts:

@@ -10,9 +10,14 @@ import msgspec
 from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import LogReader
-from rehearsal_room.harness.logged_runs.logged_run import run_settings, scenario_finder
+from rehearsal_room.harness.logged_runs.logged_run import (
+    hosting_settings,
+    run_settings,
+    scenario_finder,
+)
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.judge import (
+    FILE_NAME,
     FOR_EVERY_MODE,
     JudgeSettings,
     asks_models,
@@ -20,6 +25,7 @@ from rehearsal_room.harness.settings.judge import (
     read_judge,
 )
 from rehearsal_room.harness.settings.run import judge_settings
+from rehearsal_room.harness.setup.run_trust import RUN_FILE, require_judge
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
@@ -53,10 +59,14 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
     for name in ("rubric", "prices", "cache"):
         if flags.get(name):
             flags[name] = str(Path(flags[name]).absolute())
-    began = read_judge(folder) or _of_run(folder)
+    saved = read_judge(folder)
+    began = saved or _of_run(folder)
     if "models" in flags and "mode" not in flags and began.mode == "code":
         flags["mode"] = "hybrid"
     settings = merge_flags(began, flags)
+    if asks_models(settings.mode):
+        said = folder / (RUN_FILE if saved is None else FILE_NAME)
+        require_judge(settings, said, given=flags)
     unused = [] if asks_models(settings.mode) else _about_models(flags)
     if unused:
         raise SettingsError(
@@ -96,7 +106,8 @@ async def open_run_judge(
         if settings.mode != "llm":
             scenario_of = scenario_finder(folder)
             scenarios = [scenario_of(world.scenario, world.scenario_digest) for world in worlds]
-            pool = await stack.enter_async_context(pool_of(run_settings(folder)))
+            hosting = hosting_settings(folder, starts_servers=False)
+            pool = await stack.enter_async_context(pool_of(hosting))
             # The findings of foreign scenarios are in the log.
             await pool.host_all(scenario for scenario in scenarios if scenario.foreign is None)
         judge = open_judge(

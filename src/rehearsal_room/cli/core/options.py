@@ -13,16 +13,20 @@ from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
-from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
-from rehearsal_room.harness.settings.run import (
-    Settings,
-    difference,
-    resolve,
-    with_steps_of,
+from rehearsal_room.harness.settings.run import Settings, difference, resolve, with_steps_of
+from rehearsal_room.harness.setup.run_trust import (
+    RUN_FILE,
+    harmless,
+    require_play,
 )
+from rehearsal_room.harness.setup.trusted_folders import trust_run_folders
 from rehearsal_room.harness.setup.worlds import world_source
+from rehearsal_room.scenarios.files import read_toml
 
 
 def _writable(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -57,6 +61,14 @@ JOBS = click.option(
 )
 RESUME = click.option(
     "--resume", is_flag=True, help="Continue the run in the folder that --output names."
+)
+TRUST_RUN = click.option(
+    "--trust-run",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, option, value: trust_run_folders() if value else None,
+    help="Let a run that you did not begin on this machine run the commands and packages that its "
+    "folder names, and send keys to the addresses in it.",
 )
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Print the resolved settings and stop; nothing is run."
@@ -94,7 +106,7 @@ pool_flags = flags_of(Settings, only=_HOSTING)  # of commands that need worlds a
 
 def run_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The argument and the flags of commands that run episodes."""
-    for add in (JSON, DRY_RUN, RESUME, OUTPUT, _CONFIG, flags_of(Settings), _SCENARIOS):
+    for add in (JSON, DRY_RUN, TRUST_RUN, RESUME, OUTPUT, _CONFIG, flags_of(Settings), _SCENARIOS):
         command = add(command)
     return command
 
@@ -102,24 +114,50 @@ def run_flags(command: Callable[..., None]) -> Callable[..., None]:
 def settings_of(config: Path | None, output: Path | None, resume: bool, flags: Any) -> Settings:
     """The resolved settings; a run that is resumed has those with which it began, and a fork those
     of the run from which it is forked."""
-    began = output / "run.toml" if resume and output is not None else None
+    began = output / RUN_FILE if resume and output is not None else None
     if began is None or not began.is_file():
         if flags.get("forked_from"):
             return _fork_settings(config, flags)
         settings = resolve(config, flags)
         if settings.policy.name == "replay":
             settings = with_steps_of(settings, Path(settings.policy.replay) / "run.toml")
+        if config is not None and _is_of_a_run(config):
+            settings = _trusted(settings, config, flags)
         if settings.forked_from and not settings.scenarios:
-            return with_its_task(
-                settings, world_source(settings.worlds).find, episodes=settings.episodes
-            )
+            return _with_its_task(settings, settings.episodes)
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
     settings = with_steps_of(resolve(config or began, flags), began)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
-    return settings
+    return _trusted(settings, config or began, flags)
+
+
+def _is_of_a_run(file: Path) -> bool:
+    """Whether a file of settings belongs to a run, and not to the user who names it."""
+    if file.name == RUN_FILE or (file.parent / LOG_NAME).exists():
+        return True
+    return "environment" in read_toml(file, error=SettingsError)
+
+
+def _with_its_task(settings: Settings, episodes: int | None) -> Settings:
+    """The settings of a fork, with its task; its world in workers where only the run that is forked
+    names it."""
+    if strangers_of(Path(parse_fork(settings.forked_from).run)):
+        worlds = msgspec.structs.replace(settings.worlds, isolate=True)
+        settings = msgspec.structs.replace(settings, worlds=worlds)
+    return with_its_task(settings, world_source(settings.worlds).find, episodes=episodes)
+
+
+def _trusted(settings: Settings, file: Path | None, flags: Any) -> Settings:
+    """The settings, if the run of the file in which they are is the user's own, or the file acts in
+    nothing that the flags do not say. Raises SettingsError."""
+    if file is None or not _is_of_a_run(file):
+        return settings
+    given = {key for key, value in flags.items() if value not in (None, ())}
+    require_play(settings, file, given=given)
+    return settings if "scenarios" in given else harmless(settings, file)
 
 
 def _fork_settings(config: Path | None, flags: Any) -> Settings:
@@ -129,11 +167,10 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
         )
     folder = Path(parse_fork(flags["forked_from"]).run)
     require_format(folder)
-    began = folder / "run.toml"
-    settings = resolve(config or (began if began.is_file() else None), flags)
-    return with_its_task(
-        settings, world_source(settings.worlds).find, episodes=flags.get("episodes")
-    )
+    began = folder / RUN_FILE
+    file = config or (began if began.is_file() else None)
+    settings = _trusted(resolve(file, flags), file, flags)
+    return _with_its_task(settings, flags.get("episodes"))
 
 
 def write_json(result: Any, json_file: str | None) -> None:
@@ -146,7 +183,7 @@ def write_json(result: Any, json_file: str | None) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        write_atomically(Path(json_file), data)
+        write_output(Path(json_file), data)
     except OSError as exc:
         raise SettingsError(f"--json: {json_file} cannot be written: {exc}") from exc
 

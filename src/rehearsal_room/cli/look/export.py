@@ -10,6 +10,7 @@ from rehearsal_room.cli.look.spans import CONTENT, write_spans
 from rehearsal_room.cli.worlds.task_exports import TASK_FORMATS, export_tasks
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.interop.exports.formats import EPISODE_FORMATS, OTLP_NAME
 from rehearsal_room.interop.exports.formats import export as write_export
@@ -89,7 +90,7 @@ def export_command(
     chosen_endings = [Ending(ending) for ending in endings] or None
     with open_reader(folder) as reader:
         if to == "otlp":
-            path = output or folder / OTLP_NAME
+            path = output or own_path(folder / OTLP_NAME)
             rows = rows_with(reader, labels=chosen_labels, endings=chosen_endings)
             count = write_spans(folder, reader, path, rows, content=content)
         else:

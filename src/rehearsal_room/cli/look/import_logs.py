@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from rehearsal_room.cli.core.options import JSON, OUTPUT, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, OUTPUT, TRUST_RUN, console_of, write_json
 from rehearsal_room.harness.core.errors import ConversationError
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import open_reader
@@ -14,6 +14,7 @@ from rehearsal_room.harness.reports.summary import read_report, write_report
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened, require_new
+from rehearsal_room.harness.setup.run_trust import isolated_unless_own
 from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.interop.imports.atif import read_atif
 from rehearsal_room.interop.imports.chat import read_chats
@@ -38,6 +39,7 @@ _SCENARIO = click.option(
 @_PATH
 @_SCENARIO
 @OUTPUT
+@TRUST_RUN
 @JSON
 def import_atif_command(
     path: Path,
@@ -56,6 +58,7 @@ def import_atif_command(
 @_PATH
 @_SCENARIO
 @OUTPUT
+@TRUST_RUN
 @JSON
 def import_chat_command(
     path: Path,
@@ -91,7 +94,8 @@ def _import(
 async def _play(
     folder: Path, conversations: list[ImportedConversation], scenario: str
 ) -> ImportedRun:
-    settings = Settings()
+    named = [] if scenario else [one.scenario for one in conversations if one.scenario]
+    settings = isolated_unless_own(Settings(), named)
     worlds = WorldFinder(world_source(settings.worlds).find, scenario)
     async with pool_of(settings) as pool:
         return await import_conversations(

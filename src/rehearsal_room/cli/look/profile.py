@@ -8,8 +8,8 @@ import msgspec
 
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import replacing
 from rehearsal_room.harness.logged_runs.logged_run import log_folder
 from rehearsal_room.harness.profile.chrome_trace import ChromeTrace
 from rehearsal_room.harness.profile.report import ProfileReport
@@ -65,7 +65,7 @@ def _profiled(runs: dict[str, Path], on_part: OnPart) -> ProfileReport:
 
 def _traced(runs: dict[str, Path], trace_file: Path) -> ProfileReport:
     try:
-        with replacing(trace_file) as file:
+        with writing(trace_file) as file:
             trace = ChromeTrace(file)
             report = _profiled(runs, trace.add)
             trace.close()

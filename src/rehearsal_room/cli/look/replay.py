@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from rehearsal_room.cli.core.options import JSON, RUN, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, RUN, TRUST_RUN, console_of, write_json
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.logged_runs.logged_run import (
     found_scenarios,
+    hosting_settings,
     rewards_of,
-    run_settings,
     scenario_finder,
 )
 from rehearsal_room.harness.replay.report import render_replay, render_what_if
@@ -34,6 +34,7 @@ from rehearsal_room.scenarios.format import Scenario
     help="Changed package of a scenario: show which results, labels and rewards it would change "
     "(default: the packages of the run).",
 )
+@TRUST_RUN
 @JSON
 def replay_command(folder: Path, world: Path | None, json_file: str | None) -> None:
     """Execute every tool call of a run again and compare the results.
@@ -55,7 +56,7 @@ def replay_command(folder: Path, world: Path | None, json_file: str | None) -> N
 
 async def _replay(folder: Path) -> ReplayReport:
     with open_reader(folder) as reader:
-        async with pool_of(run_settings(folder)) as pool:
+        async with pool_of(hosting_settings(folder, starts_servers=True)) as pool:
             with ProgressDisplay("episodes", total=len(reader.episodes())) as display:
                 find_package = scenario_finder(folder)
                 pool.announce(found_scenarios(reader, find_package))
@@ -64,7 +65,7 @@ async def _replay(folder: Path) -> ReplayReport:
 
 async def _what_if(folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader:
-        async with pool_of(run_settings(folder)) as pool:
+        async with pool_of(hosting_settings(folder, starts_servers=True)) as pool:
             await pool.host(changed)
             judging = JudgeSettings(rewards=rewards_of(folder))
             async with open_judge(judging, pool=pool, scenarios=[changed], folder=folder) as judge:

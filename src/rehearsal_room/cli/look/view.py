@@ -1,14 +1,18 @@
 """The command `view`: runs as a page in the browser, or as one file."""
 
+import html
+import sqlite3
 import webbrowser
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
-from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.cli.core.options import TRUST_RUN
+from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.viewer.export import answers_of, write_export
@@ -49,6 +53,7 @@ _BASE = Path("runs")
     show_default=True,
     help="Number of episodes of each run in the exported file.",
 )
+@TRUST_RUN
 def view_command(
     folders: Sequence[Path],
     port: int,
@@ -97,15 +102,33 @@ def _view_published(
 
 
 def _serve(settings: ViewerSettings, *, no_open: bool) -> None:
+    stack = ExitStack()
+
     def ready(url: str) -> None:
         terminal = Terminal(stderr=True)
         terminal.print(url, soft_wrap=True, highlight=False)
         terminal.print("open this address in a browser; Ctrl-C ends it", highlight=False)
         if not no_open:
-            with suppress(webbrowser.Error):
-                webbrowser.open(url)
+            with suppress(webbrowser.Error, OSError):
+                webbrowser.open(stack.enter_context(_leading_to(url)))
 
-    run(serve, settings, ready)
+    with stack:
+        run(serve, settings, ready)
+
+
+@contextmanager
+def _leading_to(url: str) -> Iterator[str]:
+    """The address of a file of this user that leads to the page, until the block is left: programs
+    see the arguments of other programs, so the browser gets no address with a token."""
+    with TemporaryDirectory(prefix="rehearse-view-") as folder:
+        file = Path(folder) / "open.html"
+        file.touch(0o600)
+        where = html.escape(url)
+        file.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={where}">'
+            f'<a href="{where}">runs</a>\n'
+        )
+        yield file.as_uri()
 
 
 def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:
@@ -114,6 +137,9 @@ def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:
     if not path.absolute().parent.is_dir():
         raise SettingsError(f"--export: {path}: its folder does not exist")
     with closing(ShownRuns(folders)) as runs:
-        answers = run(partial(answers_of, runs.all(), episodes=episodes))
+        try:
+            answers = run(partial(answers_of, runs.all(), episodes=episodes))
+        except sqlite3.DatabaseError as exc:
+            raise LogError(f"the log is damaged: the database of a world: {exc}") from exc
         size = write_export(path, answers)
     click.echo(f"{path}: {size / 1e6:.1f} MB")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, TRUST_RUN, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
@@ -34,6 +34,7 @@ from rehearsal_room.judge.failures.report import report_of
     metavar="FILE",
     help="Markdown file of the report (default: none).",
 )
+@TRUST_RUN
 @JSON
 def failures_command(
     folders: Sequence[Path], against: Path | None, output: Path | None, json_file: str | None
@@ -61,7 +62,7 @@ def failures_command(
         raise SettingsError(f"--against: {against} shares no task with {_names(folders)}")
     if output is not None:
         try:
-            write_atomically(output, markdown_of(report, _names(folders)).encode())
+            write_output(output, markdown_of(report, _names(folders)).encode())
         except OSError as exc:
             raise SettingsError(f"{output} cannot be written: {exc}") from exc
     render_failures(report, console_of(json_file))

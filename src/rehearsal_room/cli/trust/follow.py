@@ -16,11 +16,13 @@ from rehearsal_room.harness.core.errors import BusError
 from rehearsal_room.harness.core.events import Record
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.following.published import published_verdicts
+from rehearsal_room.harness.following.signed_verdicts import VerdictSeal, verdict_key
 from rehearsal_room.harness.following.verdict_log import judged_by, verdicts_topic
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.writer import has_writer
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
 from rehearsal_room.harness.settings.judge import JudgeSettings, save_judge
+from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.judge.core.live_judging import EpisodeJudge
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
@@ -64,7 +66,8 @@ async def follow_published(
     run: str, bus: str, folder: Path, flags: Mapping[str, object]
 ) -> JudgingSummary:
     """Judge the run of this name on a broker until it has ended. A copy of the run and the verdicts
-    are in `folder`; the run takes the verdicts from the broker.
+    are in `folder`; the run takes the verdicts from the broker,
+    if this judge has its key.
 
     Raises BusError also for a run that takes no verdicts, and for one that ended without all.
     """
@@ -80,8 +83,9 @@ async def follow_published(
                 f"run {run!r} takes no verdicts from the broker (its judge is {status.judge!r}):"
                 " play it with --judge elsewhere, or judge it in its own folder"
             )
+        seal = VerdictSeal(verdict_key(), status.log)
         await stack.enter_async_context(open_copy(settings, status, folder))
-        following = await _open(stack, folder, flags)
+        following = await _open(stack, folder, flags, seal)
         await _publish(stack, settings, verdicts_topic(run, status.log), following.verdicts)
         await following.run()
         left = hand_off_of(following.reader, following.verdicts.folder, following.judge.name)
@@ -134,14 +138,20 @@ class _Following(msgspec.Struct, frozen=True):
         return tally.summary()
 
 
-async def _open(stack: AsyncExitStack, folder: Path, flags: Mapping[str, object]) -> _Following:
-    """Open a judge of the run in this folder, or of its copy there, until the stack is closed."""
+async def _open(
+    stack: AsyncExitStack,
+    folder: Path,
+    flags: Mapping[str, object],
+    seal: VerdictSeal | None = None,
+) -> _Following:
+    """Open a judge of the run in this folder, or of its copy there, until the stack is closed. With
+    a `seal` its verdicts can go over a broker."""
     reader = stack.enter_context(open_reader(folder))
     settings = settings_of(folder, dict(flags))
-    verdicts = await stack.enter_async_context(open_verdict_log(folder))
+    verdicts = await stack.enter_async_context(open_verdict_log(folder, seal))
     while not reader.records_after(0, limit=1) and has_writer(folder):  # noqa: ASYNC110
         await anyio.sleep(_LOOK_S)  # the scenarios are in the log before its first record
-    save_judge(folder, settings)
+    save_judge(folder, settings, marked)
     opened = open_run_judge(folder, reader, settings, spent=verdicts.spent)
     judge = await stack.enter_async_context(opened)
     known = judged_by(reader, judge.name) | verdicts.judged_by(judge.name)

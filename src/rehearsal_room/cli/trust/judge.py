@@ -16,7 +16,7 @@ from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.interruption import command_line, continued_by, same_command
 from rehearsal_room.cli.core.judge_options import judge_flags, open_run_judge, settings_of
-from rehearsal_room.cli.core.options import JSON, RUN, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, RUN, TRUST_RUN, console_of, write_json
 from rehearsal_room.cli.trust.follow import follow_published, follow_run
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
@@ -25,6 +25,7 @@ from rehearsal_room.harness.reports.summary import RunReport, read_report, write
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.settings.judge import JudgeSettings, save_judge
+from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.judge.core.rewards import PROFILES
 from rehearsal_room.judge.verdicts import summary as verdict_summary
 from rehearsal_room.judge.verdicts.disagreements import Disagreement, queue, ranked, render
@@ -85,6 +86,7 @@ _USUAL = (
     metavar="DIR",
     help="With --bus: folder of the copy of the run and of the verdicts (default: runs/RUN-copy).",
 )
+@TRUST_RUN
 @JSON
 def judge_command(
     folder: Path,
@@ -191,7 +193,7 @@ async def _judge_again(folder: Path, settings: JudgeSettings, only: RejudgeOnly)
             judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
-        save_judge(folder, settings)
+        save_judge(folder, settings, marked)
         display = ProgressDisplay("episodes judged", total=len(reader.episodes()))
         stack.enter_context(display)
         return await judge_again(
@@ -213,7 +215,7 @@ async def _reward_again(folder: Path, settings: JudgeSettings) -> JudgingSummary
         stack.enter_context(display)
         work = start_rejudging(reader, log)
         summary = await reward_again(work, PROFILES[settings.rewards], done=display.advance)
-        save_judge(folder, settings)  # later verdicts have the same rewards
+        save_judge(folder, settings, marked)  # later verdicts have the same rewards
         return summary
 
 

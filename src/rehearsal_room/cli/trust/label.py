@@ -7,6 +7,7 @@ import click
 
 from rehearsal_room.cli.core.options import RUN
 from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.reliability.annotate import LabellingSession, shuffled_episodes
@@ -68,7 +69,7 @@ def label_command(
             contested = {entry.episode for entry in queue(reader.trajectories())}
             rows = [row for row in rows if row.episode in contested]
         names = sample_of(rows, sample or len(rows), seed=seed)
-        book = LabelBook(output or folder / "labels.jsonl")
+        book = LabelBook(output or own_path(folder / "labels.jsonl"))
         session = LabellingSession(
             shuffled_episodes(names, book.by(who), seed=seed),
             book,

@@ -7,16 +7,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, TRUST_RUN, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
-from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
+from rehearsal_room.harness.logged_runs.logged_run import log_folder, playing_settings
 from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
 from rehearsal_room.harness.settings.run import with_episodes
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.run_trust import renewed
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, read_criteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, read_facts
@@ -71,6 +73,7 @@ _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
     metavar="FILE",
     help="JUnit XML file of the verdict, for CI (default: none).",
 )
+@TRUST_RUN
 @JSON
 def promote_command(
     gate_file: Path,
@@ -115,9 +118,9 @@ def promote_command(
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
     if output is not None:
-        _write(output, markdown_of(report).encode())
+        _write_output(output, markdown_of(report).encode())
     if junit is not None:
-        _write(junit, junit_of(report))
+        _write_output(junit, junit_of(report))
     render(report, console_of(json_file))
     write_json(report, json_file)
     sys.exit(_STATUS[report.verdict])
@@ -198,11 +201,11 @@ class _Promotion:
     def _play(self, folder: Path, episodes: int) -> None:
         """Play a run on until it has so many episodes, or a few more: groups are whole."""
         path = folder / "run.toml"
-        settings = run_settings(folder)
+        settings = playing_settings(folder)
         groups = -(-episodes // settings.group_size)
         target = max(groups * settings.group_size, len(planned(settings)[1]))
         settings = msgspec.structs.replace(settings, episodes=target)
-        _write(path, with_episodes(path, target))
+        _write(path, renewed(path, with_episodes(path, target)))
         play_run(settings, folder, resume=True)
 
     def report(self, gate_file: Path, looked: Looked, most: int | None) -> PromotionReport:
@@ -256,5 +259,12 @@ def _advice(last: StageResult, episodes: Sequence[EpisodeFacts], most: int | Non
 def _write(path: Path, data: bytes) -> None:
     try:
         write_atomically(path, data)
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be written: {exc}") from exc
+
+
+def _write_output(path: Path, data: bytes) -> None:
+    try:
+        write_output(path, data)
     except OSError as exc:
         raise SettingsError(f"{path} cannot be written: {exc}") from exc

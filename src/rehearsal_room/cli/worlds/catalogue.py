@@ -11,6 +11,7 @@ from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.reports.world_view import WorldReport, render_world, world_report
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.run_trust import isolated_unless_own
 from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.scenarios.catalogue import catalogue_entries
 from rehearsal_room.scenarios.format import Scenario
@@ -53,8 +54,11 @@ def _cell(text: str) -> str:
 @pool_flags
 @JSON
 def show_command(name: str, json_file: str | None, **flags: Any) -> None:
-    """Show a world: its tables, tools, rules and tasks."""
-    settings = resolve(None, flags)
+    """Show a world: its tables, tools, rules and tasks.
+
+    The code of a world that is neither bundled nor in $REHEARSE_WORLDS runs in a sandbox.
+    """
+    settings = isolated_unless_own(resolve(None, flags), [name])
     report: WorldReport = run(_world_report, settings, world_source(settings.worlds).find(name))
     render_world(report, console_of(json_file))
     write_json(report, json_file)

@@ -17,7 +17,7 @@ from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import JOBS, JSON, console_of, pool_flags, write_json
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.rollout.allow_list import write_allow_list
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
@@ -102,7 +102,7 @@ def _write_reports(outcomes: Sequence[CheckOutcome], output: Path | None) -> Non
             path.mkdir(exist_ok=True)
         for outcome in outcomes:
             data = msgspec.json.format(msgspec.json.encode(openenv_report(outcome)), indent=2)
-            write_atomically(path if is_file else path / f"{outcome.name}.json", data + b"\n")
+            write_output(path if is_file else path / f"{outcome.name}.json", data + b"\n")
     except OSError as exc:
         raise SettingsError(f"--output: {path} cannot be written: {exc}") from exc
     click.echo(f"reports under OpenEnv's check ids: {path}", err=True)

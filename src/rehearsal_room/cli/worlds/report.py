@@ -15,7 +15,7 @@ from rehearsal_room.authoring.metrics import WorldFigures, world_figures
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
-from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.judge.gate.inputs import worlds_in
 from rehearsal_room.scenarios.catalogue import find
@@ -116,7 +116,7 @@ def _read(names: Sequence[str]) -> tuple[list[WorldFigures], list[Unread]]:
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        write_atomically(path, data)
+        write_output(path, data)
     except OSError as exc:
         raise SettingsError(f"{path} cannot be written: {exc}") from exc
 

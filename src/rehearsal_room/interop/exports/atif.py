@@ -22,6 +22,7 @@ from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import AgentCall, FormatError, Reply, UserTurn
 from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
 from rehearsal_room.harness.dialects.base import result_text
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.interop.exports.conversation import EpisodeConversation, ShownReply
 from rehearsal_room.interop.exports.dataset_card import make_folder
@@ -50,7 +51,7 @@ def write_atif(source: ExportSource, path: Path) -> None:
                 f"{path}: a .json file has one trajectory, and these are {len(source.rows)}; name"
                 " a .jsonl file or a folder"
             )
-        write_atomically(path, encode(next(documents)[1]))
+        write_output(path, encode(next(documents)[1]))
     else:
         make_folder(path)
         for episode, document in documents:

@@ -9,6 +9,8 @@ from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.interop.exports.source import LoggedEpisode
 from rehearsal_room.scenarios.api import Row
 
+_MOST_BYTES = 2**31  # of a world's database
+
 
 def final_tables(episode: LoggedEpisode) -> dict[str, list[Row]] | None:
     """Every row of every table at the end; None when the episode has no final state, or it is
@@ -31,11 +33,16 @@ def final_tables(episode: LoggedEpisode) -> dict[str, list[Row]] | None:
 
 
 def image_with(image: bytes, state: StoredState) -> bytes:
-    """The database of a stored state: its template's image with the changed pages written in."""
+    """The database of a stored state: its template's image with the changed pages written in.
+    Raises sqlite3.DatabaseError for a state that no database has."""
     size = int.from_bytes(image[16:18], "big")  # SQLite's file format, 1.3.2
     size = 65_536 if size == 1 else size
+    if not 0 <= state.num_pages * size <= _MOST_BYTES:
+        raise sqlite3.DatabaseError(f"it has {state.num_pages:,} pages")
     database = bytearray(image[: state.num_pages * size].ljust(state.num_pages * size, b"\0"))
     for number, page in state.pages.items():
+        if number < 1 or len(page) != size:
+            raise sqlite3.DatabaseError(f"page {number} has {len(page):,} bytes")
         if number <= state.num_pages:  # later pages were cut off when the database shrank
             database[(number - 1) * size : number * size] = page
     return bytes(database)

@@ -18,6 +18,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.interop.exports.atif import write_atif
 from rehearsal_room.interop.exports.chats import write_chats
@@ -82,7 +83,7 @@ def export(
     source = ExportSource(reader, rows, dumps=dumps, license=license)
     if path is None:
         name = wanted.output if isinstance(wanted.output, str) else wanted.output(source)
-        path = reader.path.parent / name
+        path = own_path(reader.path.parent / name)
     try:
         wanted.write(source, path)
     except OSError as exc:

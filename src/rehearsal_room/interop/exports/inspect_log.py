@@ -10,6 +10,7 @@ The tests of this format run where inspect_ai is installed: `just doors inspect`
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 
 from inspect_ai.log import (
@@ -29,6 +30,7 @@ from inspect_ai.log import (
 from inspect_ai.model import ModelUsage
 
 from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.interop.exports.inspect_names import (
     began,
@@ -62,10 +64,11 @@ def write_log(source: ExportSource, path: Path) -> None:
         stats=_stats(rows, samples),
         samples=samples,
     )
-    with TemporaryDirectory(dir=path.parent) as folder:
+    with TemporaryDirectory() as folder:
         made = Path(folder) / "log.eval"
         write_eval_log(log, made, format="eval")
-        made.replace(path)
+        with made.open("rb") as whole, writing(path) as file:
+            copyfileobj(whole, file)
 
 
 def _sample_names(rows: Sequence[EpisodeRow]) -> dict[str, tuple[str, int]]:

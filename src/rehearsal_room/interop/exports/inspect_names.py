@@ -1,5 +1,6 @@
 """Names and times as Inspect AI has them. This module does not need inspect_ai."""
 
+import re
 from datetime import UTC, datetime
 from hashlib import blake2b
 
@@ -9,7 +10,15 @@ from rehearsal_room.interop.exports.source import ExportSource
 def inspect_name(source: ExportSource) -> str:
     """The log's file name in the form that Inspect's lists read: time, task and id."""
     time = stamp(began(source)).partition(".")[0].replace("+00:00", "").replace(":", "-")
-    return f"{time}-00-00_{task_name(source).replace('_', '-')}_{id_of(source, 'task')}.eval"
+    return f"{time}-00-00_{_in_a_file_name(task_name(source))}_{id_of(source, 'task')}.eval"
+
+
+def _in_a_file_name(name: str) -> str:
+    """A name, which the log has from anybody, as a part of a file's name.
+
+    Example: "../shop_support" -> "-shop-support"
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "-", name)[:100]
 
 
 def began(source: ExportSource) -> float:

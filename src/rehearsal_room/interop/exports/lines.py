@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.log.schema import replacing
+from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.interop.exports.episode_lines import EpisodeLine, episode_line
 from rehearsal_room.interop.exports.final_states import final_tables
 from rehearsal_room.interop.exports.source import ExportSource
@@ -21,7 +21,7 @@ encode = msgspec.json.Encoder().encode
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:
     """Write a file of JSON lines, whole or not at all. Raises OSError."""
-    with replacing(path) as file:
+    with writing(path) as file:
         for value in values:
             file.write(encode(value))
             file.write(b"\n")
@@ -42,7 +42,7 @@ def write_parquet(source: ExportSource, path: Path) -> None:
             f"to: parquet needs pyarrow, which cannot be imported ({exc});"
             f" {install_command('parquet')}"
         ) from exc
-    with replacing(path) as file:
+    with writing(path) as file:
         write(file, _episode_lines(source))
 
 

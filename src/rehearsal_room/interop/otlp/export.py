@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.harness.log.reader import LogReader
-from rehearsal_room.harness.log.schema import replacing
 from rehearsal_room.harness.profile.timeline import Timeline, TimelineSpan
 from rehearsal_room.interop.otlp.encoding import SpanBatch, bytes_of
 from rehearsal_room.interop.otlp.spans import SpanMaker
@@ -20,7 +20,7 @@ def export_spans(
     selected = set(episodes)
     records = (record for record in reader.records() if record.episode in selected)
     try:
-        with replacing(path) as file:
+        with writing(path) as file:
             for part in _parts(records):
                 for request in batch.add(maker.spans_of(part)):
                     file.write(bytes_of(request))

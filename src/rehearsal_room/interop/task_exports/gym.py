@@ -18,7 +18,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.log.schema import replacing
+from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.harness.rollout.episode import briefing_of
 from rehearsal_room.interop.task_exports.world_tasks import TaskFormat, WorldTasks
 from rehearsal_room.scenarios.format import Task
@@ -68,7 +68,7 @@ def write_gym(path: Path, worlds: Sequence[WorldTasks]) -> int:
     """Write the rows of all tasks as JSON lines; return their number. Raises SettingsError."""
     count = 0
     try:
-        with replacing(path) as file:
+        with writing(path) as file:
             for world in worlds:
                 for row in gym_rows(world):
                     file.write(_encode(row) + b"\n")

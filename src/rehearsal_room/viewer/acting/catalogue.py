@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.run_trust import isolated_unless_own
 from rehearsal_room.scenarios.catalogue import bundled_names, catalogue_entries, find
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
@@ -50,6 +52,11 @@ class Catalogue:
         scenario = find(source)
         self._known[source] = _stamp_of(scenario.path), scenario
         return scenario
+
+    def hosting(self, name: str) -> Settings:
+        """The settings that host the world: in this process where the user has named its folder, or
+        it is the user's own (see harness.setup.run_trust); else in workers."""
+        return isolated_unless_own(Settings(), [] if name in self._folders else [name])
 
     def source(self, name: str) -> str:
         """What commands call the world: its name, or its folder."""

@@ -38,10 +38,12 @@ _ERROR_PREFIX = "Error: "  # see harness.dialects.base.result_text
 _log = structlog.get_logger(__name__)
 
 
-def solution(name: str) -> tuple[Trajectory, list[float], ScenarioSnapshot]:
+def solution(name: str, isolate: bool) -> tuple[Trajectory, list[float], ScenarioSnapshot]:
     """The episode in which the oracle plays a task, given as SCENARIO:TASK, with the times of its
-    turns. It is logged in a folder that is removed. Raises as `launch` does."""
-    settings = resolve(None, {"scenarios": (name,), "policy": "oracle", "dialogue": True})
+    turns. `isolate`: its world runs in workers. It is logged in a folder that is removed. Raises as
+    `launch` does."""
+    flags = {"scenarios": (name,), "policy": "oracle", "dialogue": True, "isolate": isolate}
+    settings = resolve(None, flags)
     settings = msgspec.structs.replace(settings, episodes=1)
     with tempfile.TemporaryDirectory(prefix="rehearse-view-") as temporary:
         folder = Path(temporary) / "run"
@@ -164,10 +166,11 @@ class Plays:
         self._group = group
         self._plays: dict[str, BrowserPlay] = {}
 
-    def start(self, source: str, task: str) -> str:
-        """Begin to play a task; returns its id. Raises SettingsError."""
+    def start(self, source: str, task: str, *, isolate: bool) -> str:
+        """Begin to play a task, its world in workers if it is to be isolated; returns its id.
+        Raises SettingsError."""
         name = f"{source}:{task}"
-        settings = human_settings(name)
+        settings = human_settings(name, isolate=isolate)
         folder = fresh_folder(settings).absolute()
         play = BrowserPlay(name, settings, folder)
         key = f"{folder.name}-{len(self._plays)}"
@@ -187,9 +190,9 @@ class Plays:
             await play.leave()
 
 
-def human_settings(name: str) -> Settings:
-    """The settings of one episode that a person plays."""
-    settings = resolve(None, {"scenarios": (name,), "dialogue": True})
+def human_settings(name: str, *, isolate: bool) -> Settings:
+    """The settings of one episode that a person plays; `isolate`: its world runs in workers."""
+    settings = resolve(None, {"scenarios": (name,), "dialogue": True, "isolate": isolate})
     limits = msgspec.structs.replace(
         settings.limits, reply_timeout=None, time_limit=None, max_steps=_MAX_STEPS
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import episode_digest
 from rehearsal_room.judge.reliability.annotations import HumanLabel, LabelBook, read_labels
@@ -32,7 +33,7 @@ def labels_in(folder: Path) -> dict[str, Label | None]:
 def add_label(folder: Path, trajectory: Trajectory, label: Label | None, note: str) -> None:
     """Add a label; None withdraws it. Raises LogError."""
     with _as_log_error():
-        LabelBook(folder / _LABELS).add(
+        LabelBook(own_path(folder / _LABELS)).add(
             HumanLabel(
                 trajectory.episode,
                 label,

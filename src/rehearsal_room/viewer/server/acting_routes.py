@@ -8,7 +8,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
-from rehearsal_room.harness.logged_runs.logged_run import run_settings, scenario_finder
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.logged_runs.logged_run import (
+    hosting_settings,
+    scenario_finder,
+    strangers_of,
+)
 from rehearsal_room.harness.rollout.episode import user_of
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.scenarios.format import Scenario
@@ -100,7 +105,8 @@ class ActingRoutes:
         """One world."""
         name = request.path_params["world"]
         scenario = await in_thread(self._viewer.catalogue.find, name)
-        async with self._viewer.pools.open(Settings(), scenario) as pool:
+        hosting = await in_thread(self._viewer.catalogue.hosting, name)
+        async with self._viewer.pools.open(hosting, scenario) as pool:
             states = pool.hosted(scenario)
             tables = await in_thread(_tables_of, states.template.image)
             return {
@@ -119,8 +125,10 @@ class ActingRoutes:
 
     async def world_table(self, request: Request) -> object:
         """Rows of a table of a world."""
-        scenario = await in_thread(self._viewer.catalogue.find, request.path_params["world"])
-        async with self._viewer.pools.open(Settings(), scenario) as pool:
+        name = request.path_params["world"]
+        scenario = await in_thread(self._viewer.catalogue.find, name)
+        hosting = await in_thread(self._viewer.catalogue.hosting, name)
+        async with self._viewer.pools.open(hosting, scenario) as pool:
             image = pool.hosted(scenario).template.image
             return await in_thread(_rows_of, image, request, (), ())
 
@@ -129,6 +137,11 @@ class ActingRoutes:
         viewer, name = self._viewer, request.path_params["world"]
         scenario = await in_thread(viewer.catalogue.find, name)
         source = viewer.catalogue.source(name)
+        if (await in_thread(viewer.catalogue.hosting, name)).worlds.isolate:
+            raise SettingsError(
+                f"{name}: its code would run in this process, and it is not named on the command "
+                f"line; `rehearse view {scenario.path}` does, or --trust-run"
+            )
         failures = await in_thread(gate_failures, source)
         found = {"failures": failures, "checked_at": viewer.now()}
         viewer.gates[scenario.digest] = found
@@ -137,9 +150,10 @@ class ActingRoutes:
     async def oracle(self, request: Request) -> object:
         """The solution of a task, played now."""
         viewer = self._viewer
-        source = viewer.catalogue.source(request.path_params["world"])
-        name = f"{source}:{request.path_params['task']}"
-        trajectory, times, world = await in_thread(solution, name)
+        world_name = request.path_params["world"]
+        hosting = await in_thread(viewer.catalogue.hosting, world_name)
+        name = f"{viewer.catalogue.source(world_name)}:{request.path_params['task']}"
+        trajectory, times, world = await in_thread(solution, name, hosting.worlds.isolate)
         return episode_page(None, trajectory, dict(enumerate(times)), world, None)
 
     async def replay(self, request: Request) -> object:
@@ -197,7 +211,8 @@ class ActingRoutes:
         scenario = await in_thread(viewer.catalogue.find, asked.scenario)
         scenario.task(asked.task)
         source = viewer.catalogue.source(asked.scenario)
-        key = viewer.plays.start(source, asked.task)
+        hosting = await in_thread(viewer.catalogue.hosting, asked.scenario)
+        key = viewer.plays.start(source, asked.task, isolate=hosting.worlds.isolate)
         return {"id": key, "folder": str(viewer.plays.get(key).folder)}
 
     async def played(self, request: Request) -> object:
@@ -234,8 +249,14 @@ class ActingRoutes:
         started = trajectory.started
 
         def package() -> tuple[Scenario, Settings]:
-            found = scenario_finder(folder)(started.scenario, started.scenario_digest)
-            return found, run_settings(folder)
+            if found := strangers_of(folder):
+                raise SettingsError(
+                    f"{folder}: you did not begin this run on this machine, and the package "
+                    f"{found[0]} is named by its log alone, so its code does not run here; "
+                    "`rehearse view --trust-run` runs it"
+                )
+            settings = hosting_settings(folder, starts_servers=True)
+            return scenario_finder(folder)(started.scenario, started.scenario_digest), settings
 
         scenario, settings = await in_thread(package)
         return ScratchOrigin(
@@ -257,7 +278,8 @@ class ActingRoutes:
         if task:
             scenario.task(task)
         source = catalogue.source(asked.scenario)
-        return ScratchOrigin(settings=Settings(), scenario=scenario, source=source, task=task)
+        hosting = await in_thread(catalogue.hosting, asked.scenario)
+        return ScratchOrigin(settings=hosting, scenario=scenario, source=source, task=task)
 
     async def _result(self, folder: Any) -> dict[str, Any] | None:
         """The line of the episode that a person has played."""

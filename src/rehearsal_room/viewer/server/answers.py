@@ -1,5 +1,6 @@
 """Answers of the API: JSON, and errors as one sentence."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,6 +31,8 @@ def answering(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
             return error(404, str(exc))
         except (HarnessError, PoolError, ScenarioError) as exc:
             return error(400, str(exc))
+        except sqlite3.DatabaseError as exc:
+            return error(400, f"the log is damaged: the database of this world: {exc}")
         except msgspec.MsgspecError as exc:
             return error(400, f"the request cannot be read: {exc}")
         except Exception:

@@ -3,6 +3,8 @@
     Host             127.0.0.1:PORT or localhost:PORT, so that no page of another name reaches the
                      server (DNS rebinding)
     Authorization    Bearer TOKEN for every path below /api; an event stream may have it as ?token=
+    Sec-Fetch-Site   a page of another site gets nothing; it may lead to the page itself, which has
+                     no data, as the file does with which the browser is opened
     headers          no script and no style but the viewer's own, no framing, no caching of data
 
 What agents, tools and judges wrote leaves the server as JSON and never as HTML.
@@ -67,7 +69,8 @@ class HostGuard:
         headers = dict(scope["headers"])
         if headers.get(b"host", b"") not in self._hosts:
             return 403, "the viewer answers only under the address that it printed"
-        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+        is_page = scope["path"] == "/" and headers.get(b"sec-fetch-mode") == b"navigate"
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin") and not is_page:
             return 403, "the viewer does not answer pages of other sites"
         if not scope["path"].startswith("/api"):
             return None

@@ -23,6 +23,7 @@ from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.scenarios.api import RowChange
 
 _MAX_CHECKED = 50_000  # rows of a world whose digest is computed
+_MOST_BYTES = 2**31  # of a world's database
 _MAGIC = b"SQLite format 3\0"
 UNKNOWN = (
     "the state of this world is unknown: the worlds of an MCP server do not reveal their rows, so"
@@ -102,10 +103,16 @@ def opened(image: bytes) -> sqlite3.Connection:
 
 
 def image_of(template: bytes, state: StoredState) -> bytes:
-    """The file of a stored state: the template's pages with those that changed."""
+    """The file of a stored state: the template's pages with those that changed. Raises
+    sqlite3.DatabaseError for a state that no database has."""
+    if not 0 <= state.num_pages * PAGE <= _MOST_BYTES:
+        raise sqlite3.DatabaseError(f"it has {state.num_pages:,} pages")
     image = bytearray(template[: state.num_pages * PAGE].ljust(state.num_pages * PAGE, b"\0"))
     for number, page in state.pages.items():
-        image[(number - 1) * PAGE : number * PAGE] = page
+        if number < 1 or len(page) != PAGE:
+            raise sqlite3.DatabaseError(f"page {number} has {len(page):,} bytes")
+        if number <= state.num_pages:
+            image[(number - 1) * PAGE : number * PAGE] = page
     return bytes(image)
 
 

@@ -52,3 +52,31 @@ def test_a_wording_with_another_meaning_is_refused(old: str, new: str, fault: st
 def test_an_empty_or_much_longer_wording_is_refused(wording: str, fault: str) -> None:
     """A wording has about as many words as the original."""
     assert fault in rewording_fault(ORIGINAL, wording)
+
+
+@pytest.mark.parametrize(
+    ("added", "fault"),
+    [
+        ("Do it unless it is over a month old.", "'unless'"),
+        ("Leave out every spare part.", "'every'"),
+        ("Take the cheapest way.", "'cheapest'"),
+        ("It may cost below ten.", "'below'"),
+        ("Do that once the bill is settled.", "'once'"),
+        ("Swap the labels in the same go.", "'swap'"),
+    ],
+)
+def test_a_condition_that_the_original_lacks_is_refused(added: str, fault: str) -> None:
+    """A wording adds no condition, exception or superlative."""
+    original = "Ana Lopez wants order R-407131 sent to Graz. Please write to her that it is done."
+    assert rewording_fault(original, f"Hi. {original}") == ""
+    assert fault in rewording_fault(original, f"{original} {added}")
+
+
+def test_a_wording_that_quotes_its_correction_is_refused() -> None:
+    """The facts that a correction names do not count in a wording that repeats the correction."""
+    original = "Please send order R-407131 of Ana Lopez to Graz and write to her that it is done."
+    said = "That does not say the same: it leaves out 'Ana', 'Lopez'. Reword the request again."
+    quoting = "You say it leaves out 'Ana', 'Lopez'. Please send R-407131 to Graz, I guess."
+    assert rewording_fault(original, quoting) == ""
+    assert "quotes" in rewording_fault(original, quoting, said)
+    assert rewording_fault(original, f"Hello. {original}", said) == ""

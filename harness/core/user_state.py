@@ -1,0 +1,23 @@
+"""This user's own files on this machine: keys, which mark what the user has made."""
+
+import os
+from pathlib import Path
+
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server.signed_states import key_of
+
+
+def state_folder() -> Path:
+    """The folder of the user's keys: `rehearse` in $XDG_STATE_HOME, or in ~/.local/state."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "rehearse"
+
+
+def user_key(name: str) -> bytes | None:
+    """The user's key of this name, which is made where there is none; None: none can be kept."""
+    folder = state_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return key_of(str(folder / name))
+    except (OSError, PoolError):
+        return None

@@ -1,0 +1,271 @@
+"""A run folder of somebody else runs no command and no package here, and gets no key."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from rehearsal_room.scenarios.files import read_toml
+from tests.cli.test_remote_worlds import PLAIN, TASKS
+from tests.support.cli import Rehearse
+from tests.support.strangers import (
+    KEY,
+    begun_by_another,
+    listener,
+    ran_here,
+    tell_tale_package,
+)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """The file that tells what ran."""
+    return tmp_path / "trace"
+
+
+@pytest.fixture
+def packaged(
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A stranger's run whose log names a package on this machine."""
+    run = tmp_path / "run"
+    package = tell_tale_package(tmp_path / "ledger", trace)
+    status, _, err = rehearse("run", package, "-p", "oracle", "-n", 2, "-o", run)
+    assert status == 0, err
+    assert ran_here(trace)
+    begun_by_another(monkeypatch, tmp_path)
+    return run
+
+
+@pytest.fixture
+def served(
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A stranger's run whose run.toml names the command of an MCP server."""
+    tasks, server, run = tmp_path / "tasks.toml", tmp_path / "server.py", tmp_path / "run"
+    tasks.write_text(TASKS)
+    server.write_text(f"open({str(trace)!r}, 'a').write('x')\n{Path(PLAIN).read_text()}")
+    command = f"{sys.executable} {server}"
+    assert rehearse("run", "--mcp", command, f"{tasks}:once", "-o", run)[0] == 0
+    assert trace.exists()
+    trace.unlink()
+    begun_by_another(monkeypatch, tmp_path)
+    return run
+
+
+def change(file: Path, **values: Any) -> None:
+    """Change values at the top of a TOML file, or in its tables (`table__name`)."""
+    table = read_toml(file)
+    for key, value in values.items():
+        name, _, inner = key.partition("__")
+        if inner:
+            table.setdefault(name, {})[inner] = value
+        else:
+            table[name] = value
+    file.write_text(tomli_w.dumps(table))
+
+
+@pytest.mark.parametrize("verb", ["replay", "judge", "failures", "resume", "fork", "promote"])
+def test_packages_of_a_strangers_run_run_in_workers(
+    rehearse: Rehearse, packaged: Path, trace: Path, tmp_path: Path, verb: str
+) -> None:
+    """Each verb that executes a package which only the folder names does it in workers, and in this
+    process with --trust-run."""
+    gate = tmp_path / "gate.toml"
+    gate.write_text('name = "g"\n[[stage]]\nname = "s"\ncriteria = ["completed.lower >= 0.99"]\n')
+    fork = ("run", "--from", f"{packaged}/e000000@0", "-o", tmp_path / "fork")
+    commands: dict[str, tuple[object, ...]] = {
+        "replay": ("replay", packaged),
+        "judge": ("judge", packaged),
+        "failures": ("failures", packaged),
+        "resume": ("run", "-o", packaged, "--resume"),
+        "fork": fork,
+        "promote": ("promote", gate, packaged, "--continue", 3),
+    }
+    trace.unlink(missing_ok=True)
+    status, _, err = rehearse(*commands[verb])
+    assert status in (0, 3), err
+    assert not ran_here(trace)
+    assert "in this process: ledger" not in err
+    if verb == "fork":
+        shutil.rmtree(tmp_path / "fork")
+    elif verb == "promote":
+        commands[verb] = (*commands[verb][:-1], 9)  # it has played three episodes now
+    status, _, err = rehearse(*commands[verb], "--trust-run")
+    assert status in (0, 3), err
+    assert ran_here(trace)
+
+
+def test_a_run_of_ones_own_stays_as_it_was(rehearse: Rehearse, tmp_path: Path, trace: Path) -> None:
+    """A run that this user began resumes and replays in this process, also after it was moved; a
+    package that its run.toml does not name does not."""
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    package = tell_tale_package(tmp_path / "ledger", trace)
+    assert rehearse("run", package, "-p", "oracle", "-n", 2, "-o", run)[0] == 0
+    shutil.move(run, moved)
+    assert rehearse("run", "-o", moved, "--resume")[0] == 0
+    assert rehearse("replay", moved)[0] == 0
+    assert ran_here(trace)
+    other = tmp_path / "other"
+    tell_tale_package(tmp_path / "ledger", trace)
+    assert rehearse("run", "shop_support", "-n", 1, "-o", other)[0] == 0
+    shutil.copy(other / "run.toml", moved / "run.toml")  # genuine, beside a log of somebody else
+    trace.unlink(missing_ok=True)
+    assert rehearse("replay", moved)[0] == 0
+    assert not ran_here(trace)
+
+
+def test_the_command_of_a_strangers_run_is_refused(
+    rehearse: Rehearse, served: Path, trace: Path
+) -> None:
+    """The sentence shows the command and both ways out, and nothing is started."""
+    for verb in (("replay", served), ("run", "-o", served, "--resume")):
+        status, _, err = rehearse(*verb)
+        assert status == 2
+        assert "names the MCP server" in err and "server.py" in err and "--trust-run" in err
+        assert len(err.strip().splitlines()) == 1
+    assert "--mcp" in err
+    for verb in (("judge", served), ("failures", served), ("show", served)):
+        assert rehearse(*verb)[0] == 0
+    assert not trace.exists()
+    command = read_toml(served / "run.toml")["worlds"]["mcp"]
+    assert rehearse("run", "-o", served, "--resume", "--mcp", command)[0] == 0
+    assert rehearse("replay", served, "--trust-run")[0] == 0
+    assert trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "flag"),
+    [
+        ({"policy__name": "openai", "model__name": "m", "model__base_url": "URL"}, "--base-url"),
+        ({"user__name": "m", "user__base_url": "URL"}, "--user-base-url"),
+        ({"judge__mode": "llm", "judge__models": ["m"], "judge__base_url": "URL"}, "--judge-base"),
+        ({"judge__mode": "llm", "judge__models": ["m@URL"]}, "--judge-model"),
+        ({"judge__mode": "llm", "judge__models": ["m"], "judge__cache": "CACHE"}, "--judge-cache"),
+        ({"worlds__pool": "URL"}, "--pool"),
+        ({"worlds__mcp": "URL"}, "--mcp"),
+        ({"worlds__openenv": "URL"}, "--openenv"),
+        ({"worlds__suite": "bfcl_v3", "worlds__suite_python": "COMMAND"}, "--suite-python"),
+        ({"cluster__address": "ray://x:1"}, "--address"),
+        ({"chaos": "CACHE"}, "--chaos"),
+    ],
+)
+def test_addresses_of_a_strangers_run_get_nothing(
+    rehearse: Rehearse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trace: Path,
+    values: dict[str, Any],
+    flag: str,
+) -> None:
+    """--resume with an address or a command that only run.toml names is one sentence, and no server
+    hears of this user's keys."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("REHEARSE_TOKEN", KEY)
+    run = tmp_path / "run"
+    assert rehearse("run", "shop_support", "-n", 2, "-o", run)[0] == 0
+    (run / "episodes.sqlite").unlink()
+    spy = tmp_path / "spy"
+    spy.write_text(f"#!/bin/sh\ntouch {trace}\n")
+    spy.chmod(0o755)
+    with listener() as (url, heard):
+        text = json.dumps(values).replace("URL", url).replace("COMMAND", str(spy))
+        change(run / "run.toml", **json.loads(text.replace("CACHE", str(trace))))
+        status, _, err = rehearse("run", "-o", run, "--resume")
+        assert status == 2, err
+        assert flag in err and "--trust-run" in err
+        assert heard == []
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("file", ["run.toml", "judge.toml"])
+def test_a_judge_in_a_strangers_run_gets_no_key(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """`judge` asks no server that only the folder names."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    run = tmp_path / "run"
+    assert rehearse("run", "shop_support", "-n", 1, "-o", run)[0] == 0
+    with listener() as (url, heard):
+        judge = {"mode": "llm", "models": ["m"], "base_url": url, "attempts": 1}
+        if file == "judge.toml":
+            (run / file).write_text(tomli_w.dumps(judge))
+        else:
+            change(run / file, judge=judge)
+        status, _, err = rehearse("judge", run)
+        assert (status, heard) == (2, [])
+        assert url in err and "--trust-run" in err
+        rehearse("judge", run, "--base-url", url)
+        assert KEY in heard[0]
+
+
+def test_a_config_that_is_a_run_toml_belongs_to_its_run(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--config` with the run.toml of somebody else's run gets no key; a file of the user does."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    run, own = tmp_path / "run", tmp_path / "own.toml"
+    assert rehearse("run", "shop_support", "-n", 1, "-o", run)[0] == 0
+    with listener() as (url, heard):
+        model = {"name": "m", "base_url": url, "max_attempts": 1, "preflight": False}
+        change(run / "run.toml", policy={"name": "openai"}, model=model)
+        command = ("run", "--config", run / "run.toml", "-o", tmp_path / "new")
+        status, _, err = rehearse(*command)
+        assert (status, heard) == (2, [])
+        assert "--base-url" in err
+        table = read_toml(run / "run.toml")
+        del table["environment"]
+        own.write_text(tomli_w.dumps(table))
+        (run / "run.toml").write_text(tomli_w.dumps(table))
+        for words in (
+            command,
+            ("run", "-o", run, "--resume"),
+        ):
+            status, _, err = rehearse(*words)
+            assert (status, heard) == (2, [])
+            assert "--trust-run" in err
+        rehearse("run", "--config", own, "-o", tmp_path / "new")
+        assert KEY in heard[0]
+
+
+def test_a_file_of_conversations_names_no_code(
+    rehearse: Rehearse, tmp_path: Path, trace: Path
+) -> None:
+    """A package that a file of conversations names runs in workers; one of --scenario, or with
+    --trust-run, in this process."""
+    package = tell_tale_package(tmp_path / "ledger", trace)
+    task = read_toml(package / "tasks.toml")["task"][0]
+    line = {
+        "scenario": str(package),
+        "task": task["id"],
+        "messages": [
+            {"role": "user", "content": task["instruction"]},
+            {"role": "assistant", "content": "done"},
+        ],
+    }
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(json.dumps(line) + "\n")
+    for number, (flags, ran) in enumerate(
+        [((), False), (("--trust-run",), True), (("--scenario", package), True)]
+    ):
+        status, out, err = rehearse("import", "chat", chats, "-o", tmp_path / str(number), *flags)
+        assert status == 0, err
+        assert "1 played again in their world" in out
+        assert ran_here(trace) is ran
+
+
+def test_a_world_that_is_only_shown_runs_in_workers(
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`worlds show` runs the code of a package in workers, unless it is in the user's own folder of
+    worlds."""
+    package = tell_tale_package(tmp_path / "mine" / "ledger", trace)
+    assert rehearse("worlds", "show", package)[0] == 0
+    assert not ran_here(trace)
+    monkeypatch.setenv("REHEARSE_WORLDS", str(tmp_path / "mine"))
+    assert rehearse("worlds", "show", "ledger")[0] == 0
+    assert ran_here(trace)

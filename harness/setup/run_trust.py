@@ -47,6 +47,7 @@ _OF_WORLDS = {
     "suite_python": "the suite's interpreter",
     "suite_servers": "the servers of the suite",
     "mcp_env": "variables of your environment",
+    "mcp_header": "headers with variables of your environment",
 }
 _OF_PLAY = {
     "pool": "the server of worlds",
@@ -96,7 +97,7 @@ def harmless(settings: Settings, file: Path, logged: Iterable[tuple[str, str]] =
     is_own = counts(file)
     if not is_own:
         worlds = msgspec.structs.replace(
-            worlds, suite_path="", suite_python="", suite_servers="", mcp_env=()
+            worlds, suite_path="", suite_python="", suite_servers="", mcp_env=(), mcp_header=()
         )
     if strangers(settings, file, logged):
         worlds = msgspec.structs.replace(worlds, isolate=True)

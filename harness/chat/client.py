@@ -20,6 +20,7 @@ import anyio
 import msgspec
 import structlog
 
+from rehearsal_room.harness.chat.completions import read_completion, read_error
 from rehearsal_room.harness.chat.in_flight import InFlightLimit
 from rehearsal_room.harness.chat.outage import OutageDetector
 from rehearsal_room.harness.chat.request_metrics import RequestMetrics, RequestObserver
@@ -32,7 +33,6 @@ from rehearsal_room.harness.chat.transport import (
     proxy_for,
 )
 from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
-from rehearsal_room.harness.chat.wire import read_completion, read_error
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.core.messages import Reply, Usage
 from rehearsal_room.harness.core.terminal_text import plural

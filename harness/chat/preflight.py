@@ -13,9 +13,9 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from rehearsal_room.harness.chat.completions import read_error
 from rehearsal_room.harness.chat.retry import AttemptFailure, is_retried
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport, TransportError
-from rehearsal_room.harness.chat.wire import read_error
 from rehearsal_room.harness.core.errors import ModelServerError
 
 MAX_WAIT_S = 20.0  # for the list of models

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.chat.wire import is_context_overflow
+from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
 _FORMAT = re.compile(

@@ -5,7 +5,8 @@ Promises:
   number of attempts, and never contains the API key.
 - A rate limit delays the request that was refused, and no other (see harness.chat.client).
 - A server that is gone raises ModelOutageError, which stops the run.
-- A conversation that is too long for the model raises ContextLengthError.
+- A conversation that is too long for the model raises ContextLengthError, and a reply that the
+  provider withholds ModelRefusedError.
 
 Settings that are left out come from the environment, as in the openai package: OPENAI_API_KEY,
 OPENAI_BASE_URL, OPENAI_ORG_ID, OPENAI_PROJECT_ID. OpenAI itself needs a key; other endpoints do
@@ -27,11 +28,17 @@ from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
 from rehearsal_room.harness.chat.preflight import models_endpoint, require_model
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
-from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
+from rehearsal_room.harness.chat.retry import (
+    AttemptFailure,
+    Backoff,
+    is_context_overflow,
+    is_withheld,
+)
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
-from rehearsal_room.harness.chat.wire import RequestWriter, is_context_overflow
+from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import (
     ContextLengthError,
+    ModelRefusedError,
     ModelServerError,
     PolicyError,
     SettingsError,
@@ -145,15 +152,12 @@ class OpenAIPolicy(AsyncContextManagerMixin):
             attempt += 1
 
     def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
-        kind = ContextLengthError if is_context_overflow(failure) else PolicyError
-        return kind(
-            error_sentence(
-                failure,
-                attempt,
-                model=self._settings.model,
-                url=self._endpoint.base_url,
-                secret=self._endpoint.api_key,
-            )
+        return policy_error(
+            failure,
+            attempt,
+            model=self._settings.model,
+            url=self._endpoint.base_url,
+            secret=self._endpoint.api_key,
         )
 
 
@@ -226,6 +230,18 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
         limit: settings.max_tokens,
     }
     return {name: value for name, value in fields.items() if value is not None} | settings.extra
+
+
+def policy_error(
+    failure: AttemptFailure, attempts: int, *, model: str, url: str, secret: str | None
+) -> PolicyError:
+    """The error for a request that failed: its kind decides how the episode ends."""
+    kind = PolicyError
+    if is_withheld(failure):
+        kind = ModelRefusedError
+    elif is_context_overflow(failure):
+        kind = ContextLengthError
+    return kind(error_sentence(failure, attempts, model=model, url=url, secret=secret))
 
 
 def error_sentence(

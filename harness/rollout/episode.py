@@ -35,7 +35,12 @@ from rehearsal_room.harness.continuation.outcomes import (
     world_failure_in,
 )
 from rehearsal_room.harness.core.briefings import shown_tools
-from rehearsal_room.harness.core.errors import ContextLengthError, LogError, PolicyError
+from rehearsal_room.harness.core.errors import (
+    ContextLengthError,
+    LogError,
+    ModelRefusedError,
+    PolicyError,
+)
 from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -151,6 +156,8 @@ async def run_episode(
                 ending, error = _expiry(watch, context.limits)
         except ContextLengthError as exc:
             ending, error = Ending.TOKEN_LIMIT, str(exc)
+        except ModelRefusedError as exc:
+            ending, error = Ending.MODEL_REFUSED, str(exc)
         except PolicyError as exc:
             ending, error = Ending.POLICY_ERROR, str(exc)
         except WorldError as exc:

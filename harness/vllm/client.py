@@ -20,10 +20,9 @@ from rehearsal_room.harness.chat.client import ChatClient, transport_of
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
-from rehearsal_room.harness.chat.wire import is_context_overflow
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError, SettingsError
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.messages import Usage
-from rehearsal_room.harness.policies.openai import check_url, error_sentence
+from rehearsal_room.harness.policies.openai import check_url, policy_error
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
 from rehearsal_room.harness.vllm.wire import CompletionRequest, read_tokens, request_body
@@ -156,11 +155,8 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         return read_tokens(content, len(request.prompt), attempts=attempt, weights=weights)
 
     def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
-        kind = ContextLengthError if is_context_overflow(failure) else PolicyError
         url, secret = self._settings.base_url, self._api_key
-        return kind(
-            error_sentence(failure, attempt, model=self._model.name, url=url, secret=secret)
-        )
+        return policy_error(failure, attempt, model=self._model.name, url=url, secret=secret)
 
     async def _require_not_paused(self) -> None:
         """Check that requests would not wait for ever. Raises SettingsError."""

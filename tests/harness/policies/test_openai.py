@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.harness.chat.retry import AttemptFailure
+from rehearsal_room.harness.chat.completions import read_completion, read_error
+from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow
 from rehearsal_room.harness.chat.transport import (
     HttpResponse,
     LeanTransport,
@@ -29,13 +30,7 @@ from rehearsal_room.harness.chat.transport import (
     proxy_for,
 )
 from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
-from rehearsal_room.harness.chat.wire import (
-    RequestWriter,
-    is_context_overflow,
-    read_arguments,
-    read_completion,
-    read_error,
-)
+from rehearsal_room.harness.chat.wire import RequestWriter, read_arguments
 from rehearsal_room.harness.core.errors import (
     ContextLengthError,
     ModelOutageError,
@@ -321,8 +316,8 @@ async def test_a_refusal_is_a_text(server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({"choices": [{"message": {}}]}, Reply("")),
-        ({"choices": [{"message": {"content": None}, "finish_reason": None}]}, Reply("")),
+        ({"choices": [{"message": {}, "finish_reason": "stop"}]}, Reply("")),
+        ({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}, Reply("")),
         ({"choices": [{"message": {"content": "a"}}], "usage": None}, Reply("a")),
         (
             {"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}]}}]},

@@ -1,5 +1,6 @@
 """The headline of a run, and when its model was missing."""
 
+import msgspec
 import pytest
 
 from rehearsal_room.harness.core.events import Ending, Label
@@ -88,3 +89,16 @@ def test_headlines(found: list[EpisodeRow], text: str, lacks_model: bool) -> Non
 def test_causes(error: str, cause: str) -> None:
     """A cause has neither model nor URL nor the number of attempts, and fits a line."""
     assert cause_of(error) == cause
+
+
+def test_withheld_replies_are_counted_apart() -> None:
+    """Episodes whose provider withheld a reply are neither model failures nor merely unjudged."""
+    refused = [
+        msgspec.structs.replace(one, ending=Ending.MODEL_REFUSED)
+        for one in rows(0, 0, ["model 'm' at http://x/v1: withheld (after 1 attempt)"] * 2)
+    ]
+    report = report_of([*rows(3, 1, []), *refused])
+    assert (report.model_refusals, report.model_failures, report.unjudged) == (2, 0, 2)
+    assert headline(report) == (
+        "6 episodes, 12 steps, pass rate 0.750, mean reward 0.750, 2 refused by the provider"
+    )

@@ -14,7 +14,7 @@ from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, Tool
 from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, ToolFault, copy_with_fault
 from rehearsal_room.envpool.inprocess.pool import LocalEnv, LocalPool
 from rehearsal_room.harness.continuation.outcomes import failure_message
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.errors import ContextLengthError, ModelRefusedError, PolicyError
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply, Usage
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
@@ -119,6 +119,7 @@ async def test_several_calls_of_one_turn_are_made_in_order() -> None:
             0,
         ),
         ([LOOK, PolicyError("gone")], Limits(), Ending.POLICY_ERROR, "gone", 1),
+        ([LOOK, ModelRefusedError("filtered")], Limits(), Ending.MODEL_REFUSED, "filtered", 1),
         ([LOOK, ContextLengthError("9 > 8")], Limits(), Ending.TOKEN_LIMIT, "9 > 8", 1),
         ([LOOK, never], Limits(reply_timeout=30), Ending.POLICY_ERROR, "no reply within 30 s", 1),
         ([LOOK, never], Limits(time_limit=90), Ending.TIME_LIMIT, "not done within 90 s", 1),

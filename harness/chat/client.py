@@ -2,8 +2,8 @@
 
 Promises:
 - A refusal delays the request that was refused, and no other. Only where a server refuses more than
-  every tenth request, fewer requests are in flight at once (see harness.chat.in_flight).
-- Where the server is gone (see harness.chat.outage), a request raises ModelOutageError.
+  every tenth request, fewer requests are in flight at once (see harness.model_servers.in_flight).
+- Where the server is gone (see harness.model_servers.outage), a request raises ModelOutageError.
 
 The caller decides whether a failed attempt is followed by another one, because it may have a better
 request by then; this module decides how long to wait before it.
@@ -21,8 +21,6 @@ import msgspec
 import structlog
 
 from rehearsal_room.harness.chat.completions import read_completion, read_error
-from rehearsal_room.harness.chat.in_flight import InFlightLimit
-from rehearsal_room.harness.chat.outage import OutageDetector
 from rehearsal_room.harness.chat.request_metrics import RequestMetrics, RequestObserver
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 from rehearsal_room.harness.chat.transport import (
@@ -36,6 +34,8 @@ from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.core.messages import Reply, Usage
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.model_servers.in_flight import InFlightLimit
+from rehearsal_room.harness.model_servers.outage import OutageDetector
 from rehearsal_room.scenarios.distribution import missing_package
 
 ClientName = Literal["lean", "package"]

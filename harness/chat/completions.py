@@ -9,7 +9,7 @@ Every reply can be encoded for the log, whatever the server sends: halves of sur
 replaced, and arguments and fields that the log cannot hold stay the text that they were, or are
 left out.
 
-A generation that failed is no reply (see harness.chat.finish_reasons).
+A generation that failed is no reply (see harness.model_servers.finish_reasons).
 """
 
 import re
@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.core.arguments import argument_fault
-from rehearsal_room.harness.chat.finish_reasons import FinishKind, finish_kind
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import read_arguments
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
+from rehearsal_room.harness.model_servers.finish_reasons import FinishKind, finish_kind
 from rehearsal_room.scenarios.core.short_text import one_line
 
 MAX_MESSAGE = 500  # characters of a server's message that are shown

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from rehearsal_room.harness.chat.refusal_words import tells_filter, tells_overflow
+from rehearsal_room.harness.model_servers.refusal_words import tells_filter, tells_overflow
 
 # malformed: the answer cannot be read, or its generation failed; proxy: the proxy did not answer;
 # refused: the provider withheld the reply.

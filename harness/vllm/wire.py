@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from rehearsal_room.harness.chat.completions import failure_of_error, generation_fault
-from rehearsal_room.harness.chat.finish_reasons import finish_kind
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.model_servers.finish_reasons import finish_kind
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 
 _NO_LOGPROB = -9999.0  # vLLM reports it in place of minus infinity

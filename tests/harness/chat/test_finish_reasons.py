@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from rehearsal_room.harness.chat.completions import read_completion
-from rehearsal_room.harness.chat.finish_reasons import _unknown, finish_kind
 from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow, is_withheld
 from rehearsal_room.harness.core.errors import ContextLengthError, ModelRefusedError, PolicyError
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
+from rehearsal_room.harness.model_servers.finish_reasons import _unknown, finish_kind
 from tests.harness.policies.test_openai import reply
 from tests.support.model_server import Body, Completes, ModelServer, Status
 

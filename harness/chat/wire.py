@@ -1,7 +1,9 @@
 """The chat-completions format on the wire: windows to request bodies, and the arguments of calls.
 Response bodies are read in harness.chat.completions."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -47,43 +49,195 @@ class _Result(msgspec.Struct, gc=False):
 _Wire = _Text | _TextWithCalls | _Result
 
 
+class HistoryForm(msgspec.Struct, frozen=True):
+    """How earlier replies are shown to a server."""
+
+    returned: frozenset[str] = frozenset()  # fields that it sent, so that it gets them back
+    # Whether it gets all fields that replies have and their thoughts, and the name of the field
+    # for thoughts; empty: the name that they had.
+    wants_thoughts: bool = False
+    thought_name: str = ""
+    without: frozenset[str] = frozenset()  # fields that it refuses
+    short_ids: bool = False  # ids of calls are nine letters and digits
+
+
+PLAIN = HistoryForm()
+
+
 class RequestWriter:
     """Writes request bodies. Everything except the messages is encoded once for each set of tools.
 
-    `fields` are the body's other fields (`model`, `temperature`, ...), in their order.
+    `fields` are the body's other fields (`model`, `temperature`, ...), in their order; `without`
+    are fields that the writer does not add to them.
     """
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, Any], *, without: Collection[str] = ()) -> None:
         self._fields = dict(fields)
+        self._without = without
         # By whether the window asks for a summary, and the ids of the tools. The tools are stored
         # too, so that no other object can get their id.
-        self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
+        self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes, ToolNames]] = {}
 
-    def body(self, window: Window, *, seed: int | None = None) -> bytes:
+    def body(self, window: Window, *, seed: int | None = None, form: HistoryForm = PLAIN) -> bytes:
         """The request's body; `seed` None: the server chooses the seed.
 
         Example: a window of one user message "Hi" ->
             {"model":"m","messages":[{"role":"user","content":"Hi"}]}
         """
         tail = b"}" if seed is None else b',"seed":%d}' % seed
-        messages = _encode([wire_message(message) for message in window.messages])
-        return b"".join((self._head(window.tools, window.asks_for_summary), messages, tail))
+        _, head, names = self._head(window.tools, window.asks_for_summary)
+        messages = _encode(wire_messages(window.messages, form, names))
+        return b"".join((head, messages, tail))
 
-    def _head(self, tools: tuple[ToolSpec, ...], asks_for_summary: bool) -> bytes:
+    def tool_names(self, window: Window) -> "ToolNames":
+        """The names that the window's tools have on the wire."""
+        return self._head(window.tools, window.asks_for_summary)[2]
+
+    def _head(
+        self, tools: tuple[ToolSpec, ...], asks_for_summary: bool
+    ) -> tuple[tuple[ToolSpec, ...], bytes, "ToolNames"]:
         key = (asks_for_summary, *map(id, tools))
         known = self._heads.get(key)
         if known is not None:
-            return known[1]
+            return known
         fields = dict(self._fields)
+        names = ToolNames([tool.name for tool in tools])
         if tools:
-            fields["tools"] = [wire_tool(tool) for tool in tools]
-            if asks_for_summary:  # the tools stay, so that the prompt begins as the previous one
+            fields["tools"] = [wire_tool(tool, names.sent(tool.name)) for tool in tools]
+            # The tools stay, so that the prompt begins as the previous one.
+            if asks_for_summary and "tool_choice" not in self._without:
                 fields["tool_choice"] = "none"
         head = _encode(fields)[:-1] + (b',"messages":' if fields else b'"messages":')
         if len(self._heads) >= MAX_CACHED_HEADS:  # worlds that make new tools for each episode
             self._heads.clear()
-        self._heads[key] = (tools, head)
-        return head
+        self._heads[key] = found = (tools, head, names)
+        return found
+
+
+class ToolNames:
+    """The names of tools on the wire: chat APIs take letters, digits, `_` and `-`, at most 64.
+
+    A name that does not fit is changed, and changed back in replies. So is the name that a model
+    made up, in the history that shows its call; no such name becomes that of a tool.
+
+    Example: ["notes.count", "notes_count"] -> "notes_count_2", "notes_count"
+    """
+
+    __slots__ = ("_changed", "_original", "_taken")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        names = list(names)
+        self._taken = {name for name in names if _fits(name)}
+        self._changed: dict[str, str] = {}
+        for name in names:
+            if not _fits(name) and name not in self._changed:
+                self._changed[name] = changed = self._free(name)
+                self._taken.add(changed)
+        self._original = {changed: name for name, changed in self._changed.items()}
+
+    @property
+    def are_changed(self) -> bool:
+        """Whether a tool has another name on the wire."""
+        return bool(self._changed)
+
+    def sent(self, name: str) -> str:
+        """A name as it is sent, that of a tool or one that a model made up."""
+        if _fits(name):
+            return name
+        return self._changed.get(name) or self._free(name)
+
+    def read(self, name: str) -> str:
+        """The tool's own name, for a name that a server sent."""
+        return self._original.get(name, name)
+
+    def _free(self, name: str) -> str:
+        """A name that fits, and that no tool has."""
+        base = _NO_NAME_CHARACTER.sub("_", name)[:_MAX_NAME] or "unnamed"
+        found, number = base, 1
+        while found in self._taken:
+            number += 1
+            found = f"{base[: _MAX_NAME - 4]}_{number}"
+        return found
+
+
+_MAX_NAME = 64
+_NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+_fits = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME}}}").fullmatch
+_is_short_id = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
+_THOUGHT_BEGINS, _THOUGHT_ENDS = "<think>", "</think>"
+
+
+def wire_messages(
+    messages: Sequence[Message], form: HistoryForm, names: ToolNames
+) -> list[_Wire | dict[str, Any]]:
+    """Messages in the form of the chat API, as this server takes them. Ids of calls are unique in
+    them, whatever the servers' were that made the calls."""
+    written: list[_Wire | dict[str, Any]] = []
+    used: set[str] = set()
+    ids: dict[str, str] = {}  # of the latest calls, where they are sent under another id
+    for message in messages:
+        if message.call_id is not None:
+            id = ids.get(message.call_id, message.call_id) if ids else message.call_id
+            written.append(_Result(message.role, message.content, id))
+            continue
+        calls: list[Any] = []
+        if message.calls:
+            ids = {}
+            for call in message.calls:
+                id = call.id
+                if id in used or form.short_ids:
+                    ids[id] = id = _free_id(id, used, form)
+                used.add(id)
+                calls.append(_wire_call(call, id, names.sent(call.name), form))
+        if message.role == "assistant" and (
+            message.thought or message.fields or form.wants_thoughts
+        ):
+            written.append(_with_fields(message, calls, form))
+        elif calls:
+            written.append(_TextWithCalls(message.role, message.content or None, calls))
+        else:
+            written.append(_Text(message.role, message.content))
+    return written
+
+
+def _free_id(id: str, used: set[str], form: HistoryForm) -> str:
+    """An id like this one that no earlier call has. It follows from the ids before it alone, so
+    that the next window has the same."""
+    number, found = 1, id
+    while found in used or (form.short_ids and not _is_short_id(found)):
+        if form.short_ids:
+            found = blake2b(f"{number} {id}".encode(), digest_size=5).hexdigest()[:9]
+        else:
+            found = f"{id}_{number + 1}"
+        number += 1
+    return found
+
+
+def _with_fields(message: Message, calls: list[Any], form: HistoryForm) -> dict[str, Any]:
+    """The message of a reply, with those of its fields that the server gets back."""
+    written: dict[str, Any] = {"role": message.role, "content": message.content}
+    if calls:
+        written["content"] = message.content or None
+        written["tool_calls"] = calls
+    written |= _returned(message.fields, form)
+    if form.wants_thoughts:
+        name = form.thought_name or message.thought
+        begins, _, rest = message.content.partition(_THOUGHT_ENDS)
+        if message.thought and begins.startswith(_THOUGHT_BEGINS):
+            written["content"] = rest or (None if calls else "")
+            written[name] = begins[len(_THOUGHT_BEGINS) :]
+        elif calls and form.thought_name and name not in written:
+            written[name] = ""  # servers that demand a thought with each call take an empty one
+    return written
+
+
+def _returned(fields: Mapping[str, Any], form: HistoryForm) -> dict[str, Any]:
+    """Those of a reply's fields that the server gets back."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if (form.wants_thoughts or name in form.returned) and name not in form.without
+    }
 
 
 def wire_message(message: Message) -> _Wire:
@@ -91,21 +245,31 @@ def wire_message(message: Message) -> _Wire:
     if message.call_id is not None:
         return _Result(message.role, message.content, message.call_id)
     if message.calls:
-        return _TextWithCalls(
-            message.role, message.content or None, [_wire_call(c) for c in message.calls]
-        )
+        calls: list[Any] = [_wire_call(call, call.id, call.name, PLAIN) for call in message.calls]
+        return _TextWithCalls(message.role, message.content or None, calls)
     return _Text(message.role, message.content)
 
 
-def _wire_call(call: AgentCall) -> _ToolCall:
+def _wire_call(
+    call: AgentCall, id: str, name: str, form: HistoryForm
+) -> _ToolCall | dict[str, Any]:
     arguments = call.arguments
     text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
-    return _ToolCall(call.id, _Function(call.name, text))
+    if not call.fields:
+        return _ToolCall(id, _Function(name, text))
+    function: dict[str, Any] = {"name": name, "arguments": text}
+    fields = dict(call.fields)
+    function |= _returned(fields.pop("function", {}), form)
+    return {"id": id, "type": "function", "function": function, **_returned(fields, form)}
 
 
-def wire_tool(tool: ToolSpec) -> dict[str, Any]:
-    """A tool in the form of the chat API."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:
+    """A tool in the form of the chat API; `name` is its name on the wire, empty: its own."""
+    function = {
+        "name": name or tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+    }
     return {"type": "function", "function": function}
 
 

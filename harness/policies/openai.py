@@ -5,6 +5,8 @@ Promises:
   number of attempts, and never contains the API key.
 - A rate limit delays the request that was refused, and no other (see harness.chat.client).
 - A server that is gone raises ModelOutageError, which stops the run.
+- A request that the server refuses for its form is sent in another one (see
+  harness.chat.adaptive).
 - A conversation that is too long for the model raises ContextLengthError, and a reply that the
   provider withholds ModelRefusedError.
 
@@ -24,6 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 from anyio import AsyncContextManagerMixin
 
+from rehearsal_room.harness.chat.adaptive import AdaptiveWriter
 from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
 from rehearsal_room.harness.chat.preflight import models_endpoint, require_model
@@ -91,7 +94,8 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         endpoint = endpoint_of(settings, environment)
         self._settings = settings
         self._endpoint = endpoint
-        self._writer = RequestWriter(request_fields(settings, endpoint.base_url))
+        fields = request_fields(settings, endpoint.base_url)
+        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key)
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -141,12 +145,16 @@ class OpenAIPolicy(AsyncContextManagerMixin):
 
     async def reply_to(self, window: Window, seed: int | None) -> Reply:
         """The model's reply to a window. Raises PolicyError and ModelOutageError."""
-        body = self._writer.body(window, seed=seed)
+        writer = self._writer
+        features, body = writer.features, writer.body(window, seed)
         attempt = 1
         while True:
             outcome = await self._client.ask(body, attempt)
             if isinstance(outcome, Reply):
-                return outcome
+                return writer.read(window, outcome)
+            if writer.adapt(features, outcome, window, seed):
+                features, body = writer.features, writer.body(window, seed)
+                continue
             if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
             attempt += 1

@@ -29,6 +29,7 @@ from rehearsal_room.harness.chat.transport import (
     ModelTransport,
     TransportError,
     proxy_for,
+    shown_proxy,
 )
 from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
@@ -241,9 +242,15 @@ class _Counts(msgspec.Struct):
 
 def transport_of(client: ClientName, endpoint: Endpoint) -> ModelTransport:
     """The transport that a setting names. Raises SettingsError."""
-    if client == "lean" and not proxy_for(endpoint.url):
-        return LeanTransport(endpoint)
     if client == "lean":
+        proxy = proxy_for(endpoint.url)
+        if not proxy:
+            return LeanTransport(endpoint)
+        if "://" in proxy and not proxy.lower().startswith(("http://", "https://")):
+            raise SettingsError(
+                f"client: the environment names the proxy {shown_proxy(proxy)}, and only HTTP"
+                " proxies are supported; name the server in NO_PROXY, or unset the proxy"
+            )
         return AiohttpTransport(endpoint)
     try:  # the package is optional, and takes a second to import
         from rehearsal_room.harness.chat.transport_openai import PackageTransport

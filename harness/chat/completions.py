@@ -58,6 +58,8 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         repaired = _replace_half_characters(body)
         if repaired != body:
             return read_completion(repaired, attempts=attempts)
+        if body.lstrip()[:1] == b"<":
+            return AttemptFailure("malformed", "the answer is a web page (HTML)")
         return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     if completion.error:
         return failure_of_error(completion.error)
@@ -125,7 +127,9 @@ def _read_choice(choice: Any) -> _Part | AttemptFailure | None:
 def _joined(parts: list[_Part]) -> _Part:
     """Several choices as one. We never ask for alternatives, so their texts and calls belong
     together."""
-    texts, calls, fields = [], [], {}
+    texts: list[str] = []
+    calls: list[AgentCall] = []
+    fields: dict[str, Any] = {}
     for part in parts:
         if part[0] and part[0] not in texts:
             texts.append(part[0])
@@ -326,6 +330,8 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> AttemptF
     if isinstance(error, list) and len(error) == 1:  # Google's form
         error = error[0]
     message, code, _ = _describe(_error_in(error))
+    if 300 <= status < 400 and (target := headers.get("location")):
+        message = f"the server redirects to {one_line(target, 200)}"
     return AttemptFailure("status", message, status, code, headers)
 
 

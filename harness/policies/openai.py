@@ -187,22 +187,29 @@ def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> End
     """The endpoint that the settings and the environment name. Raises SettingsError."""
     base_url = settings.base_url or environment.get("OPENAI_BASE_URL") or OPENAI_URL
     check_url(base_url)
-    api_key = (settings.api_key or environment.get("OPENAI_API_KEY", "")).strip() or None
+    api_key = header_value("api_key", settings.api_key or environment.get("OPENAI_API_KEY"))
     if api_key is None and _is_openai(base_url):
         raise SettingsError(
             f"api_key: {OPENAI_URL} needs one: set OPENAI_API_KEY, or base_url for another endpoint"
         )
-    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        raise SettingsError("api_key: contains characters that an HTTP header cannot contain")
     return Endpoint(
         base_url=base_url.rstrip("/"),
         api_key=api_key,
-        organization=environment.get("OPENAI_ORG_ID") or None,
-        project=environment.get("OPENAI_PROJECT_ID") or None,
+        organization=header_value("OPENAI_ORG_ID", environment.get("OPENAI_ORG_ID")),
+        project=header_value("OPENAI_PROJECT_ID", environment.get("OPENAI_PROJECT_ID")),
         timeout_s=settings.timeout_s,
         concurrency=settings.concurrency,
         answers=settings.answers,
     )
+
+
+def header_value(name: str, text: str | None) -> str | None:
+    """A value for an HTTP header, without space around it; None: there is none. Raises
+    SettingsError for one with a line break or another character that a header cannot contain."""
+    value = (text or "").strip() or None
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise SettingsError(f"{name}: contains characters that an HTTP header cannot contain")
+    return value
 
 
 async def preflight_of(settings: OpenAISettings, endpoint: Endpoint) -> None:

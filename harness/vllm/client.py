@@ -22,7 +22,7 @@ from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.messages import Usage
-from rehearsal_room.harness.policies.openai import check_url, policy_error
+from rehearsal_room.harness.policies.openai import check_url, header_value, policy_error
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
 from rehearsal_room.harness.vllm.wire import CompletionRequest, read_tokens, request_body
@@ -68,7 +68,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         self._settings = settings
         self._end_ids = sorted(end_ids)
         self._weights = weights
-        self._api_key = (settings.api_key or environment.get("VLLM_API_KEY", "")).strip() or None
+        self._api_key = header_value("api_key", settings.api_key or environment.get("VLLM_API_KEY"))
         self._client = ChatClient(
             transport or transport_of("lean", _endpoint(settings, self._api_key)),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),

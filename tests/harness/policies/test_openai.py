@@ -845,3 +845,16 @@ def test_proxies_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert proxy_for("http://models.example/v1") == "http://proxy:3128"
     assert proxy_for("http://127.0.0.1:8000/v1") is None
     assert proxy_for("http://gpu.inside/v1") is None
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
+def test_values_of_headers_hold_no_line_break(name: str) -> None:
+    """Space around a value of the environment is dropped; a line break inside it is refused."""
+    settings = OpenAISettings("m", base_url="http://x/v1")
+    found = endpoint_of(settings, {name: " v-1\r\n"})
+    assert [value for value in (found.api_key, found.organization, found.project) if value] == [
+        "v-1"
+    ]
+    assert endpoint_of(settings, {name: "\n"}).headers.keys() == {"Content-Type", "Accept"}
+    with pytest.raises(SettingsError, match="contains characters that an HTTP header cannot"):
+        endpoint_of(settings, {name: "v-1\r\nX-Other: 1"})

@@ -1,4 +1,5 @@
-"""What the words mean by which servers say why a reply ended. One table; docs/runs.md shows it.
+"""What the words mean by which servers say why a reply ended. One table; docs/model-servers.md
+shows it.
 
 Words are compared without regard to case. A word that is not in the table is read as `stop`, with
 one warning.

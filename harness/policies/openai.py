@@ -47,6 +47,7 @@ from rehearsal_room.harness.core.errors import (
     SettingsError,
 )
 from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.model_servers.descriptors import connections_at_most
 from rehearsal_room.harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -91,6 +92,8 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         now: Callable[[], float] = time.time,
     ) -> None:
         _check(settings)
+        most = connections_at_most(settings.concurrency)
+        settings = msgspec.structs.replace(settings, concurrency=most)
         endpoint = endpoint_of(settings, environment)
         self._settings = settings
         self._endpoint = endpoint

@@ -22,6 +22,7 @@ from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.messages import Usage
+from rehearsal_room.harness.model_servers.descriptors import connections_at_most
 from rehearsal_room.harness.policies.openai import check_url, header_value, policy_error
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
@@ -65,6 +66,8 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         now: Callable[[], float] = time.time,
     ) -> None:
         check_url(settings.base_url)
+        most = connections_at_most(settings.concurrency)
+        settings = msgspec.structs.replace(settings, concurrency=most)
         self._settings = settings
         self._end_ids = sorted(end_ids)
         self._weights = weights

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
+from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
@@ -655,3 +656,34 @@ async def test_a_group_shares_its_start() -> None:
     assert [a.seed for one in policy.assignments.values() for a in one] == [
         start.seed for start in starts
     ]
+
+
+class _AskingPolicy(MovesPolicy):
+    """The same moves, as if a model server had been asked for them."""
+
+    base_url = "http://127.0.0.1:8000/v1"
+
+    def observe(self, observer: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("usage", "num_steps"), [(Usage(), 2), (Usage(9, 100), 6)])
+async def test_the_token_limit_holds_without_usage(usage: Usage, num_steps: int) -> None:
+    """Where a model server reports no tokens they are estimated, and the run says so once; where
+    it reports them, its number counts."""
+    sink = MemorySink()
+    look = msgspec.structs.replace(LOOK, text="thinking " * 120, usage=usage)
+    context = make_run_context(_AskingPolicy(look), sink, limits=Limits(token_limit=520))
+    (plan,) = plans()
+    with capture_logs() as logs:
+        async with watchdog_running(context):
+            assert await run_episode(plan, context) is Ending.TOKEN_LIMIT
+    assert sink.ended(plan.episode).num_steps == num_steps
+    said = [log["event"] for log in logs if log["log_level"] == "warning"]
+    assert said == (["tokens_estimated"] if usage == Usage() else [])
+
+
+async def test_scripted_replies_have_no_tokens_to_limit() -> None:
+    """A policy that asks no model server has no tokens that count."""
+    look = msgspec.structs.replace(LOOK, text="thinking " * 120)
+    ended = await play(look, limits=Limits(token_limit=500, max_steps=4))
+    assert (ended.ending, ended.num_steps) == (Ending.STEP_LIMIT, 4)

@@ -9,9 +9,9 @@ from collections.abc import Collection
 _UNSUPPORTED = re.compile(
     r"(not|n't|un|never|no longer) ?(currently |yet |be |been )?(supported|support|permitted"
     r"|allowed|accepted|accept|recogni[sz]ed|known|expected|available|implemented|compatible|valid\b)"
-    r"|extra_forbidden|extra (inputs?|fields?)|additional ?propert|unknown|unrecogni[sz]ed"
+    r"|extra_forbidden|extra (inputs?|fields?)|additional ?properties|unknown|unrecogni[sz]ed"
     r"|unexpected|cannot find field|no such (field|parameter)|deprecated|incompatible|forbidden"
-    r"|invalid[ _](parameter|argument|field|key|propert)|mutually exclusive|(cannot|not) both"
+    r"|invalid[ _](parameter|argument|field|key|property)|mutually exclusive|(cannot|not) both"
     r"|only (one of|the default|be|allowed|valid|supported)|may only"
     r"|must be (omitted|unset|removed)|use '?\w+'? instead|\binstead\b",
     re.IGNORECASE,

@@ -63,10 +63,15 @@ class AdaptiveWriter:
 
     def read(self, window: Window, reply: Reply) -> Reply:
         """A reply with the tools' own names."""
-        if reply.fields or any(call.fields for call in reply.calls):
+        if reply.fields:
             self._learn(reply)
-        if not reply.calls or not (names := self._writer.tool_names(window)).are_changed:
+        for call in reply.calls:
+            if call.fields:
+                self._learn(reply)
+                break
+        if not reply.calls or not self._writer.changes_names:
             return reply
+        names = self._writer.tool_names(window)
         calls = [
             AgentCall(names.read(call.name), call.arguments, call.id, call.fields)
             for call in reply.calls

@@ -74,6 +74,7 @@ class RequestWriter:
     def __init__(self, fields: Mapping[str, Any], *, without: Collection[str] = ()) -> None:
         self._fields = dict(fields)
         self._without = without
+        self.changes_names = False  # whether a tool had another name on the wire so far
         # By whether the window asks for a summary, and the ids of the tools. The tools are stored
         # too, so that no other object can get their id.
         self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes, ToolNames]] = {}
@@ -102,6 +103,7 @@ class RequestWriter:
             return known
         fields = dict(self._fields)
         names = ToolNames([tool.name for tool in tools])
+        self.changes_names = self.changes_names or names.are_changed
         if tools:
             fields["tools"] = [wire_tool(tool, names.sent(tool.name)) for tool in tools]
             # The tools stay, so that the prompt begins as the previous one.
@@ -123,11 +125,12 @@ class ToolNames:
     Example: ["notes.count", "notes_count"] -> "notes_count_2", "notes_count"
     """
 
-    __slots__ = ("_changed", "_original", "_taken")
+    __slots__ = ("_changed", "_original", "_taken", "unchanged")
 
     def __init__(self, names: Iterable[str]) -> None:
         names = list(names)
-        self._taken = {name for name in names if _fits(name)}
+        self.unchanged = frozenset([name for name in names if _fits(name)])
+        self._taken = set(self.unchanged)
         self._changed: dict[str, str] = {}
         for name in names:
             if not _fits(name) and name not in self._changed:
@@ -175,25 +178,29 @@ def wire_messages(
     written: list[_Wire | dict[str, Any]] = []
     used: set[str] = set()
     ids: dict[str, str] = {}  # of the latest calls, where they are sent under another id
+    unchanged, short_ids = names.unchanged, form.short_ids
     for message in messages:
-        if message.call_id is not None:
-            id = ids.get(message.call_id, message.call_id) if ids else message.call_id
+        id = message.call_id
+        if id is not None:
+            id = ids.get(id, id) if ids else id
             written.append(_Result(message.role, message.content, id))
             continue
         calls: list[Any] = []
         if message.calls:
-            ids = {}
+            if ids:
+                ids = {}
             for call in message.calls:
                 id = call.id
-                if id in used or form.short_ids:
+                if id in used or short_ids:
                     ids[id] = id = _free_id(id, used, form)
                 used.add(id)
-                calls.append(_wire_call(call, id, names.sent(call.name), form))
+                name = call.name if call.name in unchanged else names.sent(call.name)
+                calls.append(_wire_call(call, id, name, form))
         if message.role == "assistant" and (
             message.thought or message.fields or form.wants_thoughts
         ):
             written.append(_with_fields(message, calls, form))
-        elif calls:
+        elif message.calls:
             written.append(_TextWithCalls(message.role, message.content or None, calls))
         else:
             written.append(_Text(message.role, message.content))

@@ -80,9 +80,10 @@ class AdaptiveWriter:
 
     def _learn(self, reply: Reply) -> None:
         """Remember which fields the server sends."""
-        names = {*reply.fields}
+        names = {*(reply.fields or ())}
         for call in reply.calls:
-            names.update(call.fields, call.fields.get("function", ()))
+            if call.fields:
+                names.update(call.fields, call.fields.get("function", ()))
         if not names <= self._returned:
             self._returned |= names
             self._rebuild()

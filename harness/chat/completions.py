@@ -91,7 +91,7 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         _usage_of(usage) if isinstance(usage, dict) else Usage(),
         attempts=attempts,
         thought=thought,
-        fields=fields,
+        fields=fields or None,
     )
 
 
@@ -236,7 +236,8 @@ def _text_of_parts(content: Any) -> tuple[str, str]:
 def _calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
     sent = message.get("tool_calls")
     if sent:
-        _require(sent, (list,), "tool_calls")
+        if type(sent) is not list:
+            _require(sent, (list,), "tool_calls")
         calls = tuple([_read_call(call) for call in sent])
         if len(calls) > 1 or (calls and calls[0].id == ""):
             return _identified(calls)
@@ -260,15 +261,17 @@ def _read_call(call: Any) -> AgentCall:
     if not isinstance(call, dict):
         raise _UnreadableError(f"a tool call is a {type(call).__name__}")
     function = call.get("function")
-    _require(function, (dict,), "function")
-    function = function or {}
+    if type(function) is not dict:
+        _require(function, (dict,), "function")
+        function = {}
     name, sent_id = function.get("name"), call.get("id")
-    _require(name, (str,), "the name of a tool call")
-    fields: dict[str, Any] = {}
+    if type(name) is not str:
+        _require(name, (str,), "the name of a tool call")
+    fields: dict[str, Any] | None = None
     if not call.keys() <= _CALL:
-        fields = _others(call, _CALL)
+        fields = _others(call, _CALL) or None
     if not function.keys() <= _FUNCTION and (inner := _others(function, _FUNCTION)):
-        fields["function"] = inner
+        fields = {**(fields or {}), "function": inner}
     return AgentCall(
         name or "",
         read_arguments(function.get("arguments")),

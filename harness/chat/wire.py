@@ -226,7 +226,7 @@ def _with_fields(message: Message, calls: list[Any], form: HistoryForm) -> dict[
     if calls:
         written["content"] = message.content or None
         written["tool_calls"] = calls
-    written |= _returned(message.fields, form)
+    written |= _returned(message.fields or {}, form)
     if form.wants_thoughts:
         name = form.thought_name or message.thought
         begins, _, rest = message.content.partition(_THOUGHT_ENDS)

@@ -16,7 +16,7 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     `arguments` is what the agent sent, decoded. It may not fit the tool's schema, and it is a str
     where the agent's text was not JSON. `id` is unique within its episode. `fields` is what a
     server sent beside them and wants back with the call, as it came; what it sent inside of
-    `function` is under that name.
+    `function` is under that name. None: it sent nothing else.
 
     Example: AgentCall("get_order", {"order_id": 1042}, "c3-0")
     Example: AgentCall("ping", {}, "a", {"extra_content": {"google": {"thought_signature": "s"}}})
@@ -25,7 +25,7 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     name: str
     arguments: Any
     id: str
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] | None = None
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -38,7 +38,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     calls: tuple[AgentCall, ...] = ()
     call_id: str | None = None  # id of the call that a tool message answers
     thought: str = ""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] | None = None
 
 
 class Briefing(msgspec.Struct, frozen=True):
@@ -97,8 +97,9 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     # The field in which the server sent the thought with which `text` begins, as in
     # `reasoning_content`; empty: there is no thought, or the model wrote it into its text.
     thought: str = ""
-    # Other fields of the message that a server may want back, as they came (`reasoning_details`).
-    fields: dict[str, Any] = {}
+    # Other fields of the message that a server may want back, as they came (`reasoning_details`);
+    # None: there are none.
+    fields: dict[str, Any] | None = None
 
     @property
     def was_cut(self) -> bool:

@@ -281,7 +281,7 @@ def _check(settings: OpenAISettings) -> None:
     for field in ("timeout_s", "max_attempts", "concurrency"):
         if not getattr(settings, field) > 0:
             raise SettingsError(f"{field}: must be above 0, found {getattr(settings, field)}")
-    for field in ("messages", "tools", "seed", "stream"):
+    for field in ("messages", "tools", "seed", "stream", "n"):  # n: choices are read as one reply
         if field in settings.extra:
             raise SettingsError(f"extra: {field!r} cannot be set there")
 

@@ -811,6 +811,10 @@ async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
             OpenAISettings("m", base_url="http://x", extra={"messages": []}),
             "extra: 'messages' cannot be set there",
         ),
+        (
+            OpenAISettings("m", base_url="http://x", extra={"n": 2}),
+            "extra: 'n' cannot be set there",
+        ),
     ],
 )
 def test_invalid_settings_are_refused(settings: OpenAISettings, sentence: str) -> None:

@@ -215,9 +215,10 @@ test-vllm *ARGS: sync
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
 
-# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (half a minute).
+# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (a quarter of an hour).
 statistics: sync
     {{bin}}/python -m tests.judge.statistics.campaign
+    {{bin}}/python -m tests.judge.statistics.verdict_campaign
 
 # Dialogues of 1,000 generated worlds: oracles, agents that never ask, early disclosures (six minutes).
 dialogues *ARGS: sync

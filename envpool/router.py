@@ -21,6 +21,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.mcp.checks import require_known_calls
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.envpool.workers.pool import (
@@ -137,7 +138,10 @@ class RoutingPool(AsyncContextManagerMixin):
             states = await self._started_workers(scenario).host(scenario)
             return states if self._remote is None else await self._remote.host(scenario)
         if self._remote is not None:
-            return await self._remote.host(scenario)
+            elsewhere = await self._remote.host(scenario)
+            if scenario.foreign is not None and scenario.foreign.target:
+                require_known_calls(scenario, elsewhere.tools)
+            return elsewhere
         return self._local.world(scenario)
 
     async def host_all(self, scenarios: Iterable[Scenario]) -> None:

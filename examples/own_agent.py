@@ -18,7 +18,7 @@ async def agent(task: rr.TaskView, env: rr.AgentEnv) -> str:
 
 
 async def main() -> None:
-    report = await rr.rehearse(agent, ["shop_support"], tempfile.mkdtemp(), judge=rr.ScenarioJudges)
+    report = await rr.rehearse(agent, ["shop_support"], tempfile.mkdtemp())
     print(f"pass rate {report.pass_rate:.2f}, {report.labels}: rehearse show {report.folder}")
 
 

@@ -8,7 +8,8 @@
 
 Each call is logged as a step with its result, and so is the answer. The run is like every other: it
 can be shown, judged, replayed and exported. An exception that the function raises ends its episode
-with `policy_error`; the run continues.
+with `agent_failed`: the agent has failed, and the run continues. Where a model that your function
+asks is out of reach, raise `ModelFailed`: the episode ends with `policy_error` and has no verdict.
 
 The function may make several calls at once; they are executed and logged one after the other.
 `Limits.max_steps` counts the calls and the answer, `Limits.reply_timeout` is the time from one call
@@ -38,6 +39,7 @@ from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
+from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.dialects.base import call_id
@@ -46,7 +48,12 @@ from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.base import Agent, Assignment
-from rehearsal_room.harness.reports.summary import RunReport, read_report, write_report
+from rehearsal_room.harness.reports.summary import (
+    RunReport,
+    StatisticsOf,
+    read_report,
+    write_report,
+)
 from rehearsal_room.harness.rollout.deadlines import Watch
 from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
 from rehearsal_room.harness.rollout.meters import Meters
@@ -224,7 +231,7 @@ class AgentEnv:
     @property
     def has_step(self) -> bool:
         """Whether the agent may take another step."""
-        return len(self._run.steps) < self._run.context.limits.max_steps
+        return len(self._run.steps) < self._run.max_steps
 
     def _check_open(self) -> None:
         if self._closed:
@@ -238,7 +245,7 @@ class AgentEnv:
             raise WorldFailed(error)
         if ending is Ending.ANSWERED:
             raise RuntimeError(f"{self!r}: the user has ended the talk")
-        raise StepLimit(f"all {self._run.context.limits.max_steps} steps of the episode are taken")
+        raise StepLimit(f"all {self._run.max_steps} steps of the episode are taken")
 
     def _read(self, name: str, arguments: Any) -> tuple[Act, str | None]:
         """The call as it is logged, and what is wrong with its arguments (None: nothing).
@@ -336,13 +343,15 @@ async def rehearse(
     seed: int = 0,
     limits: Limits = DEFAULT_LIMITS,
     resume: bool = False,
+    statistics_of: StatisticsOf | None = None,
 ) -> Rehearsal:
     """Run episodes of your agent and log them in the folder `output`.
 
     `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
     of each task. `judge` makes the judge, as
     `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the episodes stay
-    unjudged. With `resume` only the missing episodes are run.
+    unjudged. With `resume` only the missing episodes are run. `statistics_of` computes the report's
+    statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes both.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
     what happened until then. Where structlog is not configured, only warnings are shown.
@@ -367,7 +376,7 @@ async def rehearse(
         await run_session(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
-    return await anyio.to_thread.run_sync(_report, folder)
+    return await anyio.to_thread.run_sync(_report, folder, statistics_of, limits)
 
 
 def _log_trusted(scenarios: Sequence[Scenario]) -> None:
@@ -380,14 +389,14 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
     """The episode driver that lets this function take the steps."""
 
     async def drive(run: Episode, watch: Watch) -> EpisodeOutcome:
-        failure: Exception | None = None
+        failure: BaseException | None = None
         answer: object = None
         scope = anyio.CancelScope()
         env = AgentEnv(run, watch, scope)
         try:
             with scope:
                 answer = await agent(_view_of(run), env)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:  # a program may end with sys.exit
             failure = exc
         finally:
             env.close()
@@ -403,7 +412,8 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
             cause = sole_exception(failure)
             error = f"{type(cause).__name__}: {cause}{_origin(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
-            return Ending.POLICY_ERROR, error
+            is_outage = isinstance(cause, PolicyError)
+            return Ending.POLICY_ERROR if is_outage else Ending.AGENT_FAILED, error
         assert isinstance(answer, str)
         await env.finish(answer)
         return Ending.ANSWERED, None
@@ -436,9 +446,9 @@ def _origin(exc: BaseException) -> str:
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
-def _report(folder: Path) -> Rehearsal:
+def _report(folder: Path, statistics_of: StatisticsOf | None, limits: Limits) -> Rehearsal:
     with open_reader(folder) as reader:
-        report = read_report(reader)
+        report = read_report(reader, statistics_of, max_steps=limits.max_steps)
     write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 

@@ -127,10 +127,13 @@ _NEGATIVE = re.compile(
 
 _OF_WORDS = re.compile(r"\bsays\b")  # in the name of a custom goal
 _CLAIMS = re.compile(
-    r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
-    r" (?:just |now |already |also )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
-    r"|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made|sent"
-    r"|created|credited|completed|updated|settled|registered|reset|lent)\b"
+    r"^(?:done|all done|all set|sure)\b"
+    r"|\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
+    r" (?:just |now |already |also |all |both )?(?:approved|accepted|authori[sz]ed|issued"
+    r"|cancell?ed|refunded|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done"
+    r"|made|sent|created|credited|completed|updated|settled|registered|reset|lent|carried out"
+    r"|finished|handled|fulfilled|arranged|resolved|renewed|scheduled|corrected|removed|deleted"
+    r"|reported|flagged|hidden|taken care)\b"
 )
 
 
@@ -397,7 +400,7 @@ class Check:
     ) -> bool:
         each = [(one,) if isinstance(one, str) else one for one in alternatives]
         passed = any(all(says(text, phrase) for phrase in one) for text in texts for one in each)
-        are_words = all(_are_words(phrase) for one in each for phrase in one)
+        are_words = not passed and all(_are_words(phrase) for one in each for phrase in one)
         return self._add(
             name,
             passed,
@@ -446,7 +449,7 @@ def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
 
 
 def _are_words(phrase: str) -> bool:
-    """Whether a phrase is no value: "once" is a word, though it can be a number."""
+    """Whether a phrase has words: "once" has one, though it can mean a number."""
     value = only_value(phrase)
     return value is None or value.is_loose
 

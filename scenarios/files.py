@@ -49,9 +49,11 @@ def read_toml(path: Path, *, error: MakeError = PackageError) -> dict[str, Any]:
 
 
 def read_text(path: Path, *, exact: bool = False) -> str:
-    """A file's text; `exact` keeps its line ends unchanged, for untrusted code."""
+    """A file's text, without a byte order mark; `exact` keeps the mark and the line ends, for
+    untrusted code."""
+    encoding = "utf-8" if exact else "utf-8-sig"
     try:
-        with path.open(encoding="utf-8", newline="" if exact else None) as file:
+        with path.open(encoding=encoding, newline="" if exact else None) as file:
             return file.read()
     except FileNotFoundError:
         raise PackageError(f"{path}: the file is missing") from None

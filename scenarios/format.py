@@ -3,6 +3,8 @@
     <name>/
       scenario.toml   name, title, version, description, clock, [user] id, name, role
                       [, written_by = "model": the code runs in workers only]
+                      [, proofs: calls with which the gate proves tools]
+                      [, row_rules: rules that the gate checks by SQL]
       schema.sql      tables, indexes, triggers
       data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
@@ -177,6 +179,13 @@ class AwmRecord(msgspec.Struct, frozen=True):
     verifiers: dict[str, AwmVerifier] = {}  # by task id
 
 
+class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule of the world as data: no row may be like these."""
+
+    rule: str  # in words, as policy.md has it
+    broken_by: str  # SQL: the rows that break it, or the keys of what they belong to
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """A package as it was read from its folder."""
 
@@ -196,6 +205,8 @@ class Scenario(msgspec.Struct, frozen=True):
     foreign: McpRecord | None = None  # set: tasks for an MCP server, without SQL
     written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
     suite: SuiteRecord | None = None  # set: its worlds and scoring are those of a benchmark
+    proofs: dict[str, tuple[Call, ...]] = {}  # see PackageHead
+    row_rules: tuple[RowRule, ...] = ()  # see PackageHead
 
     @property
     def has_code(self) -> bool:
@@ -240,6 +251,11 @@ class PackageHead(_Head, forbid_unknown_fields=True):
     """The scenario.toml of a package in our format."""
 
     written_by: CodeAuthor = "people"
+    # By tool: calls from the start state, one of which is of this tool and succeeds. Only the gate
+    # makes them: for tools that its own calls do not reach.
+    proofs: dict[str, tuple[Call, ...]] = {}
+    # Only the gate reads them: at the start and after each oracle no row may break one.
+    row_rules: tuple[RowRule, ...] = ()
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -317,6 +333,8 @@ def _scenario(
         path=folder,
         digest=_digest(texts),
         written_by=head.written_by,
+        proofs=head.proofs,
+        row_rules=head.row_rules,
     )
 
 

@@ -34,11 +34,14 @@ import msgspec
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.call_checks import CallCheck, McpRecord
 from rehearsal_room.scenarios.checks import Finding, says
+from rehearsal_room.scenarios.core.statements import readings
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import read_text
 from rehearsal_room.scenarios.format import Call, Difficulty, Scenario, Task
 from rehearsal_room.scenarios.task_tables import TaskTables
 from rehearsal_room.scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
+
+_MOST_WORDS, _MOST_VALUES = 150, 25  # of an answer that is still one
 
 NO_USER = User("", "", "")  # the file names no user
 
@@ -144,12 +147,36 @@ def _scenario(
 
 
 def answer_findings(task: Task, answer: str) -> tuple[Finding, ...]:
-    """The finding on the final answer; empty where the task demands no answer."""
+    """The finding on the final answer; empty where the task demands no answer.
+
+    A text that holds everything holds the answer, too: an answer of too many words or values leaves
+    the finding open.
+    """
     if not task.answer:
         return ()
     found = " ".join(answer.split())[:200]
     name = f"answer says {task.answer!r}"
-    return (Finding(name, says(answer, task.answer), repr(task.answer), found, "goal"),)
+    is_said = says(answer, task.answer)
+    num_words = len(answer.split())
+    num_values = len({one.options for one in readings(answer) if not one.is_loose})
+    most = _MOST_WORDS + 2 * len(task.answer.split())
+    is_heap = num_words > most or num_values > _MOST_VALUES
+    if is_said and is_heap:
+        found = (
+            f"{num_words} words (of {most} allowed) with {num_values} values (of {_MOST_VALUES} "
+            f"allowed): {found}"
+        )
+    return (
+        Finding(
+            name,
+            is_said and not is_heap,
+            repr(task.answer),
+            found,
+            "goal",
+            is_open=is_said and is_heap,
+            is_of_words=is_heap,
+        ),
+    )
 
 
 def _task(task: _McpTask) -> Task:

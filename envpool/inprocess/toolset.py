@@ -61,12 +61,21 @@ class Tool:
         if reason := _unloggable(value):
             raise BadArguments(f"{self.spec.name}: {reason}.")
         try:
-            checked = msgspec.convert(value, self._type)
+            checked = self._checked(value)
         except msgspec.ValidationError as exc:
             raise BadArguments(f"{self.spec.name}: {self._explain(str(exc))}.") from None
         except UnicodeEncodeError as exc:  # surrogates; msgspec reports unknown names only
             raise BadArguments(f"{self.spec.name}: there is no argument {exc.object!r}.") from None
         return {field: getattr(checked, field) for field in self._fields}
+
+    def _checked(self, value: Mapping[str, Any]) -> msgspec.Struct:
+        """The arguments as the tool's struct. JSON Schema calls 3.0 an integer."""
+        try:
+            return msgspec.convert(value, self._type)
+        except msgspec.ValidationError as exc:
+            if not str(exc).startswith("Expected `int") or "got `float`" not in str(exc):
+                raise
+        return msgspec.convert(_with_integers(value), self._type)
 
     def _explain(self, message: str) -> str:
         """A message of msgspec as a sentence for the agent."""
@@ -92,6 +101,17 @@ class Tool:
             allowed = ", ".join(map(repr, _enum(schema)))
             return f"{inside}expected one of {allowed}, got {wrong[1]}"
         return f"{inside}{_lower_first(fault)}"
+
+
+def _with_integers(value: Any) -> Any:
+    """A value whose whole floats are integers."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _SMALL:
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _with_integers(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_integers(inner) for inner in value]
+    return value
 
 
 def _lower_first(fault: str) -> str:

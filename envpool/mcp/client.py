@@ -11,12 +11,14 @@ import mcp_types
 import msgspec
 import structlog
 from fastmcp.client import Client
+from fastmcp.client.transports import StreamableHttpTransport, infer_transport
 from mcp import MCPError
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.content import text_of
 from rehearsal_room.envpool.mcp.process import ServerProcess
+from rehearsal_room.envpool.mcp.tolerant import TolerantHttp
 from rehearsal_room.scenarios.core.short_text import shortened
 
 _CLOSE_S = 15.0  # seconds that the end of a connection may take; a process takes at most 3
@@ -30,6 +32,9 @@ _PROTOCOL_BROKEN = frozenset(
         mcp_types.REQUEST_TIMEOUT,
     }
 )
+_OF_THE_CLIENT = frozenset(
+    ("", "Connection closed", "Server returned an error response", "Session terminated")
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -39,6 +44,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: str  # an http or https URL, or a command that is split like in a shell
     protocol: str = "auto"  # or `legacy` (the handshake before 2026), or a later version
     token: str = ""  # bearer token for a URL
+    headers: tuple[tuple[str, str], ...] = ()  # further headers for a URL: name, value
     environment: tuple[
         str, ...
     ] = ()  # variables that a command inherits, besides PATH and the like
@@ -83,12 +89,15 @@ class ServerConnection:
         self._settings = settings
         process = ServerProcess(command, settings.environment, variables) if command else None
         self._process = process
+        self._http = None if command else _http(settings)
         self._client: Client[Any] = Client(
-            self._process or settings.target,
-            auth=(settings.token or None) if self._process is None else None,
+            self._process or self._http or settings.target,
+            auth=(settings.token or None) if not (self._process or self._http) else None,
             mode=settings.protocol,
             init_timeout=0,  # `open` has a limit of its own
+            message_handler=self._on_message,
         )
+        self._is_listed = True  # the tools are those that the server has now
         self._stack = AsyncExitStack()
         self.tools: tuple[ToolSpec, ...] = ()
 
@@ -108,9 +117,22 @@ class ServerConnection:
             ) from exc
         except Exception as exc:  # its transport may raise anything
             raise PoolError(f"the MCP server {name!r} does not work: {self._why(exc)}") from exc
-        self.tools = tuple(map(_spec, listed))
+        self.tools, self._is_listed = tuple(map(_spec, listed)), True
         if not self.tools:
             raise PoolError(f"the MCP server {name!r} has no tools")
+
+    async def renew_tools(self) -> None:
+        """List the tools again where the server has said that they changed. Raises WorldError."""
+        if self._is_listed:
+            return
+        try:
+            listed = await self._client.list_tools()
+        except Exception as exc:
+            raise WorldError(
+                f"the MCP server {self._settings.target!r} changed its tools and does not list "
+                f"them: {self._why(exc)}"
+            ) from exc
+        self.tools, self._is_listed = tuple(map(_spec, listed)), True
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not).
@@ -150,10 +172,36 @@ class ServerConnection:
             return True
         return not self._client.is_connected()
 
+    async def _on_message(self, message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._is_listed = False
+
     def _why(self, exc: Exception) -> str:
-        """Why it broke: how its process ended, otherwise the message of the exception."""
+        """Why it broke: what the server itself said, how its process ended, how it refused a
+        request, otherwise the message of the exception."""
+        if said := _said_by_server(exc):
+            return shortened(said, _MAX_QUOTE)
         reason = "" if self._process is None else self._process.exit_reason()
+        if self._http is not None:
+            reason = self._http.refusal()
         return reason or shortened(_message_of(exc), _MAX_QUOTE)
+
+
+def _http(settings: McpSettings) -> TolerantHttp | None:
+    """The transport of a URL; None: it is one of the old kind (SSE)."""
+    if not isinstance(infer_transport(settings.target), StreamableHttpTransport):
+        return None
+    return TolerantHttp(settings.target, dict(settings.headers), settings.token)
+
+
+def _said_by_server(exc: BaseException) -> str:
+    """The message of an error that the server sent; empty: it sent none."""
+    found: BaseException | None = exc
+    while found is not None:
+        if isinstance(found, MCPError) and found.error.message not in _OF_THE_CLIENT:
+            return found.error.message
+        found = found.__cause__ or found.__context__
+    return ""
 
 
 def _spec(tool: mcp_types.Tool) -> ToolSpec:

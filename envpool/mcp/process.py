@@ -15,7 +15,6 @@ from subprocess import PIPE
 from typing import Unpack
 
 import anyio
-import mcp_types
 import psutil
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -23,10 +22,14 @@ from fastmcp.client.transports.base import ClientTransport, SessionKwargs, Trans
 from mcp import ClientSession
 from mcp.shared.message import SessionMessage
 
+from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
+from rehearsal_room.scenarios.core.short_text import shortened
+
 SCRATCH = "{scratch}"  # in a command: the path of an empty folder, a new one for each process
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER")
 _MAX_LINE = 64 * 2**20  # bytes of one message
 _MAX_ERRORS = 2_000  # bytes of standard error that are kept
+_MAX_QUOTE = 120  # characters of a message that cannot be read
 _GRACE_S = 1.0  # seconds to end after its input is closed, and again after SIGTERM
 
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
@@ -52,6 +55,7 @@ class ServerProcess(ClientTransport):
         self._variables = variables or {}
         self._errors: deque[int] = deque(maxlen=_MAX_ERRORS)
         self._errors_read = anyio.Event()  # it will write no more errors
+        self._unreadable = ""  # why what it sent cannot be read
         self._process: Process | None = None
 
     def __repr__(self) -> str:
@@ -65,7 +69,6 @@ class ServerProcess(ClientTransport):
         **session_kwargs: Unpack[SessionKwargs],
     ) -> AsyncIterator[ClientSession]:
         """The process, running and connected, until the block is left."""
-        session_class = (transport_options or TransportOptions()).session_class
         with tempfile.TemporaryDirectory(
             prefix="rehearse-mcp-", ignore_cleanup_errors=True
         ) as scratch:
@@ -73,11 +76,11 @@ class ServerProcess(ClientTransport):
             to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
             outgoing, to_it = anyio.create_memory_object_stream[SessionMessage](16)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_read, process, to_us)
+                tasks.start_soon(self._read, process, to_us)
                 tasks.start_soon(_write, process, to_it, to_us)
                 tasks.start_soon(self._read_errors, process.stderr)
                 try:
-                    async with session_class(incoming, outgoing, **session_kwargs) as session:
+                    async with TolerantSession(incoming, outgoing, **session_kwargs) as session:
                         yield session
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -88,6 +91,8 @@ class ServerProcess(ClientTransport):
 
     def exit_reason(self) -> str:
         """How it ended and its last errors, as a sentence; empty: it runs, or it never started."""
+        if self._unreadable:
+            return self._unreadable
         status = None if self._process is None else self._process.returncode
         if status is None:
             return ""
@@ -121,6 +126,29 @@ class ServerProcess(ClientTransport):
             start_new_session=True,
         )
 
+    async def _read(self, process: Process, to_us: _Incoming) -> None:
+        """Pass on each line of its output as a message. Other lines, such as a greeting, are left
+        out; a message that cannot be read, or exceeds the limit, closes the connection: nobody
+        would answer the request that it belongs to."""
+        assert process.stdout is not None
+        pending = bytearray()
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            async with to_us:
+                async for chunk in process.stdout:
+                    pending += chunk
+                    if len(pending) > _MAX_LINE:
+                        self._unreadable = f"it sent a line of more than {_MAX_LINE:,} bytes"
+                        return
+                    *lines, rest = pending.split(b"\n") if b"\n" in chunk else (pending,)
+                    pending = bytearray(rest)
+                    for line in filter(bytes.strip, map(bytes, lines)):
+                        message = read_message(line)
+                        if isinstance(message, Exception) and line.lstrip().startswith(b"{"):
+                            start = shortened(line.decode(errors="replace"), _MAX_QUOTE)
+                            self._unreadable = f"it sent a message that cannot be read: {start}"
+                            return
+                        await to_us.send(message)
+
     async def _read_errors(self, stream: ByteReceiveStream | None) -> None:
         """Keep the end of its standard error; never let that pipe fill up."""
         assert stream is not None
@@ -128,31 +156,6 @@ class ServerProcess(ClientTransport):
             async for chunk in stream:
                 self._errors.extend(chunk)
         self._errors_read.set()
-
-
-async def _read(process: Process, to_us: _Incoming) -> None:
-    """Pass on each line of its output as a message, an invalid line as an exception; a line that
-    exceeds the limit closes the connection."""
-    assert process.stdout is not None
-    pending = bytearray()
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        async with to_us:
-            async for chunk in process.stdout:
-                pending += chunk
-                if len(pending) > _MAX_LINE:
-                    return
-                *lines, rest = pending.split(b"\n") if b"\n" in chunk else (pending,)
-                pending = bytearray(rest)
-                for line in lines:
-                    if line.strip():
-                        await to_us.send(_message(bytes(line)))
-
-
-def _message(line: bytes) -> SessionMessage | Exception:
-    try:
-        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as exc:
-        return exc
 
 
 async def _write(process: Process, to_it: _Outgoing, to_us: _Incoming) -> None:

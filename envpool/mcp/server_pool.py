@@ -26,6 +26,9 @@ class WorldConnection(Protocol):
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not). Raises WorldError."""
 
+    async def renew_tools(self) -> None:
+        """List the tools again where the server has said that they changed. Raises WorldError."""
+
     async def close(self) -> None:
         """End the world."""
 
@@ -157,6 +160,15 @@ class McpEnv(UnknownEnv):
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+    async def _renew_tools(self) -> None:
+        if self._connection is not None and not self._restart:
+            try:
+                await self._connection.renew_tools()
+            except WorldError as exc:
+                self._broken = str(exc)
+                raise
+            self._tools = self._connection.tools
 
     async def _execute(
         self, name: str, arguments: dict[str, Any]

@@ -53,9 +53,14 @@ class UnknownEnv(ABC):
         """The text of a call of a known tool, and why it failed (None: it did not). Raises
         WorldError."""
 
+    async def _renew_tools(self) -> None:
+        """Learn which tools there are now, where the server says that they changed; one that says
+        no such thing has those of the start."""
+        return
+
     @property
     def tools(self) -> Sequence[ToolSpec]:
-        """The tools that the server listed when the lease began."""
+        """The tools that the server listed last."""
         return self._tools
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
@@ -63,6 +68,7 @@ class UnknownEnv(ABC):
         if call_id in self._answered:
             return self._answered[call_id]
         self._pool.num_calls += 1
+        await self._renew_tools()
         refused = self._refused(name, arguments)
         text, error = refused or await self._execute(name, arguments)
         result = self._answered[call_id] = ToolResult(text, error)

@@ -101,10 +101,26 @@ class OpenEnvWorld(UnknownEnv):
         )
 
     async def _verdict(self, answer: str) -> Finding:
-        """The verdict of AWM's tool `verify`. Raises WorldError."""
+        """The verdict of AWM's tool `verify`. Raises WorldError, also where the tool has none: it
+        broke, or the server has no verifier."""
         action = {"type": "call_tool", "tool_name": "verify", "arguments": {"final_answer": answer}}
         try:
-            found = (await self._step(action)).observation.get("reward_type")
+            observation = (await self._step(action)).observation
         except EnvRefused as exc:
-            found = f"error: {exc}"
-        return Finding("verify", found == "complete", "complete", str(found), "goal")
+            raise WorldError(f"verify failed: {exc}") from exc
+        found = observation.get("reward_type")
+        result = observation.get("verify_result")
+        status = result.get("execution_status") if isinstance(result, dict) else None
+        if status == "error" or not isinstance(found, str) or _is_of_server(found):
+            text, _ = read_observation(observation)
+            raise WorldError(f"verify gave no verdict ({found}): {text}")
+        return Finding("verify", found == "complete", "complete", found, "goal")
+
+
+def _is_of_server(kind: str) -> bool:
+    """Whether a kind of reward says that there is no verdict on the agent.
+
+    Example: "server_error" and "no_verifier" -> True; "agent_error" and "others" -> False
+    """
+    is_error = kind.endswith("_error") and kind not in ("agent_error", "format_error")
+    return is_error or kind in ("no_verifier", "timeout")

@@ -61,6 +61,9 @@ class ServedConnection:
             if spec.name == bare
         )
 
+    async def renew_tools(self) -> None:
+        """The tools of a benchmark's servers are those of the start, as its own runner has them."""
+
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """See envpool.mcp.server_pool.WorldConnection."""
         server, connection, bare = self._routes[name]

@@ -2,7 +2,7 @@
 how long its body may be, and how many requests one client may have in flight.
 
     403  a Host or an Origin that is not ours
-    401  no token, or a wrong one
+    401  no token, or a wrong one (a browser's preflight has none and needs none)
     413  a body above the limit, before the whole of it has arrived
     429  too many requests in flight
 
@@ -30,6 +30,16 @@ from rehearsal_room.envpool.server.settings import WorldServerSettings
 Headers = dict[bytes, bytes]
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY = ("", "0.0.0.0", "::", "[::]")  # nosec B104 # compared with, not bound
+
+
+# What a browser may send after its preflight, and what its page may read.
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, Last-Event-ID, "
+    "Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name",
+    "Access-Control-Max-Age": "600",
+}
+_EXPOSED = b"Mcp-Session-Id, Location, Retry-After, WWW-Authenticate"
 
 
 class AccessCheck:
@@ -74,6 +84,11 @@ class AccessCheck:
         if self._owners and not open_to_all and self.owner(headers) is None:
             return 401, "a bearer token is required, and this request has no token or a wrong one"
         return None
+
+    def knows_page(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request comes from the page of an allowed origin."""
+        origin = headers.get(b"origin")
+        return origin is not None and self._is_known(origin.decode("latin-1"))
 
     def _is_known(self, origin: str) -> bool:
         try:
@@ -156,9 +171,15 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or one WebSocket."""
         headers = headers_of(scope)
-        is_open = scope["path"] in self._open_paths
+        is_preflight = scope["type"] == "http" and _is_preflight(scope["method"], headers)
+        is_open = is_preflight or scope["path"] in self._open_paths
+        if scope["type"] == "http" and self._access.knows_page(headers):
+            send = _for_browsers(send, headers[b"origin"])
         if fault := self._access.refusal(headers, open_to_all=is_open):
             await self._refuse(scope, receive, send, *fault)
+            return
+        if is_preflight:
+            await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, send)
             return
         scope["owner"] = self._access.owner(headers)
         if scope["type"] == "websocket":
@@ -204,6 +225,24 @@ class Guard:
             return message
 
         return bounded
+
+
+def _is_preflight(method: str, headers: Headers) -> bool:
+    """Whether a browser asks if a page may send a request (it sends no token with that)."""
+    return method == "OPTIONS" and {b"origin", b"access-control-request-method"} <= set(headers)
+
+
+def _for_browsers(send: Send, origin: bytes) -> Send:
+    """`send`, whose answers the page of an allowed origin may read."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            added = [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+            added.append((b"access-control-expose-headers", _EXPOSED))
+            message["headers"] = [*message.get("headers", ()), *added]
+        await send(message)
+
+    return sent
 
 
 async def deny(socket: WebSocket, response: Response) -> None:

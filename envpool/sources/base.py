@@ -22,6 +22,7 @@ class SourceArguments(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = ""  # URL of a `rehearse serve` process
     mcp: str = ""  # URL or command of an MCP server
     mcp_env: tuple[str, ...] = ()  # names of environment variables that its command may have
+    mcp_headers: tuple[tuple[str, str], ...] = ()  # name and value, for the URL of a server
     openenv: str = ""  # URL of an OpenEnv environment
     suite: str = ""  # name of a suite
     suite_flags: SuiteFlags = SuiteFlags()

@@ -50,7 +50,10 @@ class McpServer(_TaskFiles):
         except ModuleNotFoundError as exc:
             raise PoolError(missing_package("mcp", exc, "mcp")) from exc
         given = self._arguments
-        yield McpPool(McpSettings(given.mcp, token=given.token, environment=given.mcp_env))
+        settings = McpSettings(
+            given.mcp, token=given.token, headers=given.mcp_headers, environment=given.mcp_env
+        )
+        yield McpPool(settings)
 
 
 class OpenEnvServer(_TaskFiles):

@@ -1,5 +1,6 @@
 """The template of a world: the seeded database as pages, built once per scenario."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -29,8 +30,12 @@ _NOT_IN_SCRIPTS = {
     apsw.SQLITE_PRAGMA: "PRAGMA is not allowed in packages",
     apsw.SQLITE_ATTACH: "ATTACH is not allowed in packages",
     apsw.SQLITE_DETACH: "DETACH is not allowed in packages",
-    apsw.SQLITE_CREATE_VTABLE: "virtual tables are not supported",
 }
+# Modules of virtual tables that keep their rows in tables of the same database.
+_MODULES = frozenset(("fts3", "fts4", "fts5", "rtree", "rtree_i32"))
+_OTHER_MODULE = "a virtual table may only be a full-text index (fts5, fts4, fts3) or an rtree"
+# A full-text index whose text is in another table shows nothing of its own.
+_IS_INDEX = re.compile(r"using\s+fts[345].*\bcontent\s*=\s*['\"]?\w", re.IGNORECASE | re.DOTALL)
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -190,9 +195,11 @@ def _statements(script: str) -> Iterator[tuple[int, str]]:
 def _run_script(connection: apsw.Connection, path: Path, script: str) -> None:
     denied = ""
 
-    def authorize(op: int, *_: object) -> int:
+    def authorize(op: int, _name: object, detail: object, *_: object) -> int:
         nonlocal denied
         denied = _NOT_IN_SCRIPTS.get(op, "")
+        if op == apsw.SQLITE_CREATE_VTABLE and str(detail).lower() not in _MODULES:
+            denied = _OTHER_MODULE
         return apsw.SQLITE_DENY if denied else apsw.SQLITE_OK
 
     connection.authorizer = authorize
@@ -232,18 +239,19 @@ def _check_columns(connection: apsw.Connection, path: Path) -> None:
 
 
 def tables_of(connection: apsw.Connection, path: Path) -> dict[str, TableSchema]:
-    """The tables of a database, by name. Shadow tables are left out: the virtual table itself shows
-    their rows. Raises SeedError, naming `path`, for a table whose rows have no usable identity."""
+    """The tables of a database, by name. Shadow tables are left out (the virtual table itself shows
+    their rows), and so is a full-text index of another table's text. Raises SeedError, naming
+    `path`, for a table whose rows have no usable identity."""
     kinds = connection.execute(
-        "SELECT l.name, l.type, l.wr FROM pragma_table_list AS l "
+        "SELECT l.name, l.type, l.wr, s.sql FROM pragma_table_list AS l "
         "JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table' "
         "WHERE l.schema = 'main' AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY l.name"
     ).fetchall()
-    shadows = tuple(str(name) for name, kind, _ in kinds if kind == "shadow")
+    shadows = tuple(str(name) for name, kind, *_ in kinds if kind == "shadow")
     return {
         str(name): _table(connection, path, str(name), bool(without_rowid), shadows, kind)
-        for name, kind, without_rowid in kinds
-        if kind in ("table", "virtual")
+        for name, kind, without_rowid, sql in kinds
+        if kind == "table" or (kind == "virtual" and not _IS_INDEX.search(str(sql)))
     }
 
 

@@ -4,7 +4,7 @@ The resumed turns are copied into the new run's log, so nothing reads the old fo
 run that is resumed takes them from its own log where that has them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def with_its_task(
 
 
 def beginning_of(
-    settings: Settings, folder: Path, tasks: Iterable[tuple[Scenario, Task]]
+    settings: Settings, folder: Path, tasks: Sequence[tuple[Scenario, Task]]
 ) -> Beginning | None:
     """The turns that every episode of a run keeps; None: the run is not a fork. `folder` is that of
     the run itself. Raises SettingsError and LogError."""
@@ -158,7 +158,7 @@ def _check(
     trajectory: Trajectory,
     source: ForkedFrom,
     settings: Settings,
-    tasks: Iterable[tuple[Scenario, Task]],
+    tasks: Sequence[tuple[Scenario, Task]],
 ) -> None:
     """Refuse a source that an episode of these settings cannot go on from."""
     started, turn = trajectory.started, source.turn
@@ -180,9 +180,10 @@ def _check(
     if turn > len(trajectory.steps):
         has = plural(len(trajectory.steps), "turn")
         raise SettingsError(f"{where} has {has}, so {turn} cannot be kept")
-    if turn >= settings.limits.max_steps:
+    most = min((settings.limits.steps_for(task) for _, task in tasks), default=turn + 1)
+    if turn >= most:
         raise SettingsError(
-            f"max_steps: an episode has at most {settings.limits.max_steps}, and the fork keeps "
+            f"max_steps: an episode has at most {most}, and the fork keeps "
             f"{plural(turn, 'turn')}, so none is left to play"
         )
     if turn and (ending := _ending_with(trajectory.steps[turn - 1], settings)):

@@ -20,6 +20,9 @@ from rehearsal_room.scenarios.checks import Finding
 
 class Ending(StrEnum):
     """How an episode ended. ANSWERED is the agent's own decision; the limits are truncations.
+
+    POLICY_ERROR: the model could not answer, which says nothing about the agent. AGENT_FAILED: the
+    agent is the user's own program, and that raised, hung or returned no text: it has failed.
     MODEL_REFUSED: the model's provider withheld a reply."""
 
     ANSWERED = "answered"
@@ -29,6 +32,7 @@ class Ending(StrEnum):
     TIME_LIMIT = "time_limit"
     POLICY_ERROR = "policy_error"
     MODEL_REFUSED = "model_refused"
+    AGENT_FAILED = "agent_failed"
     WORLD_ERROR = "world_error"
     CANCELLED = "cancelled"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.arguments import argument_fault
+from rehearsal_room.envpool.core.arguments import argument_fault, read_arguments
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -189,7 +189,8 @@ def _decision(value: Any, decode: _Decode, new_id: str, lenient: bool) -> Decisi
     inner = _object(outer.get("arguments"), decode)
     if inner is None:
         if not lenient:
-            return FormatError(f"The arguments of {tool} must be a JSON object.")
+            why = read_arguments(outer.get("arguments"))[1] or "they must be a JSON object"
+            return FormatError(f"The arguments of {tool} cannot be used: {why}.")
         inner = {}
     if fault := argument_fault(inner):
         return FormatError(f"The arguments of {tool} cannot be used: {fault}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.arguments import argument_fault
+from rehearsal_room.envpool.core.arguments import read_arguments
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -128,6 +128,10 @@ def call_block(encoded: bytes) -> str:
     return f"{_OPEN}\n{text}\n{_CLOSE}"
 
 
+# What models call the arguments: Hermes and Qwen, Llama, others.
+_ARGUMENTS = ("arguments", "parameters", "args")
+
+
 class _BadBlockError(Exception):
     """A block that cannot be read; the message is a sentence that the agent reads."""
 
@@ -165,14 +169,15 @@ def _decode_block(text: str, start: int) -> tuple[Any, int]:
 def _call(value: Any, new_id: str) -> AgentCall:
     if not isinstance(value, dict):
         raise _BadBlockError(f"A {_OPEN} must hold a JSON object with name and arguments.")
-    name, arguments = value.get("name"), value.get("arguments")
+    name, given = value.get("name"), [key for key in _ARGUMENTS if value.get(key) is not None]
     if not isinstance(name, str) or not name:
         raise _BadBlockError("A tool call has no name.")
+    if len(given) > 1:
+        raise _BadBlockError(f"The call of {name} has both {given[0]} and {given[1]}.")
+    if not given and (others := sorted(set(value) - {"name", "type", "id", *_ARGUMENTS})):
+        raise _BadBlockError(f"The call of {name} has no arguments, but {', '.join(others)}.")
+    arguments, fault = read_arguments(value[given[0]] if given else None)
     if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        raise _BadBlockError(f"The arguments of {name} must be a JSON object.")
-    if fault := argument_fault(arguments):
         raise _BadBlockError(f"The arguments of {name} cannot be used: {fault}.")
     return AgentCall(name, arguments, new_id)
 

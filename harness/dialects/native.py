@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from rehearsal_room.envpool.core.arguments import argument_fault
+from rehearsal_room.envpool.core.arguments import read_arguments
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -26,7 +27,6 @@ from rehearsal_room.harness.dialects.base import (
     user_messages,
     without_thoughts,
 )
-from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.format import Call
 
 _json = msgspec.json.Encoder().encode
@@ -61,14 +61,10 @@ class Native:
         for index, call in enumerate(reply.calls):
             if not call.name:
                 return FormatError("A tool call has no name.")
-            if not isinstance(call.arguments, dict):
-                return FormatError(
-                    f"The arguments of {call.name} must be a JSON object, "
-                    f"not {shortened(_text(call.arguments), 80)}."
-                )
-            if fault := argument_fault(call.arguments):
+            arguments, fault = read_arguments(call.arguments)
+            if arguments is None:
                 return FormatError(f"The arguments of {call.name} cannot be used: {fault}.")
-            calls.append(AgentCall(call.name, call.arguments, call_id(turn, index)))
+            calls.append(AgentCall(call.name, arguments, call_id(turn, index)))
         return Act(tuple(calls))
 
     def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
@@ -119,9 +115,17 @@ def _with_usable_ids(
     sent: tuple[AgentCall, ...], read: tuple[AgentCall, ...]
 ) -> tuple[AgentCall, ...]:
     """The calls with the server's own ids, for the history that is sent back to it; with the
-    dialect's ids where the server sent a call without an id, or one id twice."""
+    dialect's ids where the server sent a call without an id, or one id twice. Arguments that were
+    read from a text, or from nothing, are those that were read."""
     ids = {call.id for call in sent}
-    return sent if len(ids) == len(sent) and "" not in ids else read
+    if len(ids) < len(sent) or "" in ids:
+        return read
+    given = [two.arguments for two in read]
+    given += [one.arguments for one in sent[len(read) :]]  # of an episode that a call ended
+    return tuple(
+        one if one.arguments == arguments else replace(one, arguments=arguments)
+        for one, arguments in zip(sent, given, strict=True)
+    )
 
 
 def _text(value: object) -> str:

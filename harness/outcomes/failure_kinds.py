@@ -35,6 +35,7 @@ class FailureKind(StrEnum):
     FORMAT_ERROR = "format_error"
     WORLD_FAILURE = "world_failure"
     MODEL_FAILURE = "model_failure"
+    AGENT_FAILURE = "agent_failure"  # the user's own program raised
     UNJUDGED = "unjudged"
     GOAL_NOT_MET = "goal_not_met"  # a check of the task failed, and nothing tells more
 
@@ -117,6 +118,8 @@ def kind_of_ending(ending: Ending, label: Label | None) -> FailureKind | None:
         return FailureKind.WORLD_FAILURE
     if ending is Ending.POLICY_ERROR:
         return FailureKind.MODEL_FAILURE
+    if ending is Ending.AGENT_FAILED:
+        return FailureKind.AGENT_FAILURE
     if label is None:
         return FailureKind.UNJUDGED
     if ending is Ending.FORMAT_ERROR:

@@ -11,6 +11,7 @@ from rehearsal_room.scenarios.core.short_text import shortened
 LARGEST_SHARE = 0.1  # of the episodes of a run that still shows something about its model
 _MAX_CAUSE = 100  # characters
 _SERVER = re.compile(r"^model '.*?' at \S+: ", re.DOTALL)
+_OUTAGES = re.compile(r"(Connect(ion)?|Timeout)(Error)?$")  # names of exceptions
 _ATTEMPTS = re.compile(r" \(after [\d,]+ attempts?\)$")
 
 
@@ -23,6 +24,26 @@ def failure_causes(rows: Iterable[EpisodeRow]) -> dict[str, int]:
     """The number of such episodes by cause, the most frequent first."""
     causes = Counter(cause_of(row.error or "") for row in rows if row.ending is Ending.POLICY_ERROR)
     return dict(sorted(causes.items(), key=lambda item: (-item[1], item[0])))
+
+
+def is_outage(exc: BaseException) -> bool:
+    """Whether an exception of some client of a model server means that the server could not answer:
+    no connection, no answer in time, too many requests, or a failure of its own.
+
+    Clients have classes of their own for it (openai.APIConnectionError, httpx.ConnectTimeout), so
+    names and status codes are read, along the causes.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = exc
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        status = getattr(one, "status_code", None)
+        if isinstance(status, int):
+            return status == 429 or status >= 500
+        if isinstance(one, ConnectionError | TimeoutError) or _OUTAGES.search(type(one).__name__):
+            return True
+        one = one.__cause__ or one.__context__
+    return False
 
 
 def cause_of(error: str) -> str:

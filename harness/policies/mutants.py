@@ -50,11 +50,13 @@ def mutants_of(
     tools: Sequence[ToolSpec] = (),
     *,
     unwanted: Sequence[Call] = (),
+    named: str = "",
 ) -> list[Mutant]:
     """Every single mutation of a task's oracle, without duplicates.
 
     `writes` has one entry per oracle call: whether it changed the world. The schemas of `tools`
-    give the values of enumerations; `unwanted` are writes of other tasks. Raises ValueError when
+    give the values of enumerations; `unwanted` are writes of other tasks. Of the answer's values
+    only those in the text `named` are changed, if it has some of them. Raises ValueError when
     `writes` has another length.
     """
     if len(writes) != len(task.oracle):
@@ -64,7 +66,8 @@ def mutants_of(
     schemas = {tool.name: tool.schema for tool in tools}
     found: list[Mutant] = []
     seen = {_key(task.oracle, task.answer)}
-    for mutant in _all(task, [i for i, wrote in enumerate(writes) if wrote], schemas, unwanted):
+    wrote = [i for i, is_write in enumerate(writes) if is_write]
+    for mutant in _all(task, wrote, schemas, unwanted, named):
         key = _key(mutant.calls, mutant.answer)
         if key not in seen:
             seen.add(key)
@@ -97,7 +100,11 @@ def _key(calls: Sequence[Call], answer: str) -> bytes:
 
 
 def _all(
-    task: Task, writes: list[int], schemas: Mapping[str, Any], unwanted: Sequence[Call]
+    task: Task,
+    writes: list[int],
+    schemas: Mapping[str, Any],
+    unwanted: Sequence[Call],
+    named: str,
 ) -> Iterator[Mutant]:
     calls = task.oracle
     for i in reversed(writes):
@@ -116,7 +123,7 @@ def _all(
         note = f"an unwanted {_call_text(call)} before the answer"
         yield Mutant("added", (*calls, call), task.answer, note)
     if not writes:
-        for text, note in wrong_answers(task):
+        for text, note in wrong_answers(task, named):
             yield Mutant("answered", calls, text, note)
 
 

@@ -18,11 +18,13 @@ from rehearsal_room.envpool.inprocess.dedicated_connection import DedicatedConne
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.admission.adaptive import Settled
-from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.messages import Act
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
+from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.faults import FaultCounts, faults_in
+from rehearsal_room.harness.reports.summary import players
 from rehearsal_room.harness.rollout.meters import Meters, Quantiles, quantiles_of
 from rehearsal_room.scenarios.format import Scenario
 
@@ -88,6 +90,9 @@ class BenchReport(msgspec.Struct, frozen=True):
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
     model_refusals: int = 0  # episodes that ended because the model's provider withheld a reply
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
+    without_verdict: int = 0  # episodes that say nothing about the agent
+    pass_bounds: tuple[float, float] = (0.0, 1.0)  # whatever those had been
+    played_by: str = ""  # the policy with its model, as in `openai:gpt-5`
 
     @property
     def lacks_model(self) -> bool:
@@ -122,9 +127,9 @@ def measure(
         if row.label is not None:
             labels[str(row.label)] = labels.get(str(row.label), 0) + 1
     num_calls = sum(len(calls) for _, calls in episodes)
+    counted = tally(rows)
     in_process = [(name, calls) for name, calls in episodes if name in world_of]
     bare = worker_bare_cpu_s + (bare_cpu_s(in_process, world_of) if num_calls else 0.0)
-    verdicts = sum(labels.values())
     return BenchReport(
         episodes=len(rows),
         steps=sum(row.num_steps for row in rows),
@@ -142,7 +147,7 @@ def measure(
         rss_mb=meters.rss_max / 2**20,
         rss_per_live_world_kb=meters.rss_per_live_world_kb,
         max_live=meters.live_max,
-        pass_rate=labels.get(Label.COMPLETED, 0) / verdicts if verdicts else 0.0,
+        pass_rate=counted.rate or 0.0,
         endings=endings,
         labels=labels,
         unjudged=sum(row.label is None for row in rows),
@@ -151,6 +156,9 @@ def measure(
         model_failure_causes=failure_causes(rows),
         model_refusals=endings.get(Ending.MODEL_REFUSED, 0),
         faults=faults,
+        without_verdict=counted.without,
+        pass_bounds=counted.bounds,
+        played_by=players(rows),
     )
 
 

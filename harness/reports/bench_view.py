@@ -9,6 +9,7 @@ from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.bench import BenchReport, ModelTraffic
 from rehearsal_room.harness.reports.faults import fault_lines
+from rehearsal_room.harness.reports.summary import played_by
 from rehearsal_room.harness.rollout.meters import Quantiles
 
 
@@ -34,6 +35,7 @@ def render_bench(report: BenchReport, console: Console) -> None:
 
 
 def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
+    yield "played by", played_by(report.played_by).removeprefix("played by ")
     yield "episodes", f"{report.episodes:,} ({report.episodes_per_s:,.1f}/s)"
     yield "tool calls", f"{report.tool_calls:,} ({report.tool_calls_per_s:,.1f}/s)"
     if report.model is not None:
@@ -59,13 +61,20 @@ def _outcome(report: BenchReport) -> Iterator[tuple[str, str]]:
     if report.model_refusals:
         yield "refused by the provider", f"{report.model_refusals:,}"
     if not report.model_failures:
-        yield "pass rate", f"{report.pass_rate:.3f}"
+        yield "pass rate", f"{report.pass_rate:.3f}{_bounds(report)}"
         return
     if not report.lacks_model and judged:
-        yield "pass rate", f"{report.pass_rate:.3f} of {judged:,} judged"
+        yield "pass rate", f"{report.pass_rate:.3f} of {judged:,} judged{_bounds(report)}"
     causes = printable(", ".join(report.model_failure_causes), one_line=True)
     yield "judged", f"{judged:,} of {report.episodes:,}"
     yield "model failures", f"{report.model_failures:,}: {causes}"
+
+
+def _bounds(report: BenchReport) -> str:
+    if not report.without_verdict:
+        return ""
+    low, high = report.pass_bounds
+    return f"; {low:.3f} to {high:.3f} with the {report.without_verdict:,} without a verdict"
 
 
 def _traffic(model: ModelTraffic) -> Iterator[tuple[str, str]]:

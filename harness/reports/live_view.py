@@ -24,12 +24,12 @@ from rehearsal_room.harness.core.events import (
     FaultInjected,
     HistorySummarized,
     Judged,
-    Label,
     Record,
     StepTaken,
 )
 from rehearsal_room.harness.core.messages import Answer, FormatError
 from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.harness.outcomes.scores import tally_of_labels
 from rehearsal_room.scenarios.core.short_text import one_line
 
 SPAN = 10.0  # seconds of the run over which speed is measured
@@ -72,13 +72,13 @@ class RunTally:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of `completed` among the labels of the judge with the most verdicts; None:
-        there is no label."""
+        """The share of `completed` among the verdicts of the judge with the most of them; None:
+        there is none."""
         if not self.labels:
             return None
         labels = max(self.labels.values(), key=Counter.total)
-        num_labels = labels.total() - labels["unjudged"]
-        return labels[Label.COMPLETED] / num_labels if num_labels else None
+        given = {label: count for label, count in labels.items() if label != "unjudged"}
+        return tally_of_labels(given, 0).rate
 
     @property
     def calls_per_s(self) -> float:

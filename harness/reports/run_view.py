@@ -18,8 +18,10 @@ from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
+from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
 from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
+from rehearsal_room.harness.reports.summary import played_by, players
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)
@@ -62,6 +64,8 @@ def render_run(
     count = plural(len(rows), "episode")
     if len(chosen) < len(rows):
         count = f"{len(chosen):,} of {count} {_filters(label, task, ending)}"
+    elif policy := players(rows):
+        count += f", {played_by(policy)}"
     console.print(Text(printable(f"{reader.path.parent}: {count}"), "bold"), soft_wrap=True)
     if not chosen:
         return
@@ -87,10 +91,13 @@ class _RunView:
         """Example: 12 tasks: 40 completed (83%), 6 failed, 2 unjudged"""
         counts = Counter(map(self._outcome, rows))
         texts = [f"{counts[name]:,} {name}" for name in self._outcomes(rows) if counts[name]]
-        done, decided = counts["completed"], len(rows) - counts["unjudged"]
+        done, decided = counts["completed"], tally(rows)
         failures = sum(row.ending is Ending.POLICY_ERROR for row in rows)
-        if self._is_judged and decided:  # an episode that could not be judged is not a failure
-            share = "" if lacks_model(failures, len(rows)) else f" ({done / decided:.0%})"
+        if self._is_judged and decided.rate is not None:
+            low, high = decided.bounds
+            bounds = f"; {low:.0%} to {high:.0%}" if decided.without else ""
+            lacks = lacks_model(failures, len(rows))
+            share = "" if lacks else f" ({decided.rate:.0%}{bounds})"
             texts[: done > 0] = [f"{done:,} completed{share}"]
         if failures:
             texts.append(plural(failures, "model failure"))

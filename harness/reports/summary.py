@@ -1,22 +1,24 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from rehearsal_room.harness.outcomes.failure_kinds import FailureKind, kinds_in
 from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
+from rehearsal_room.harness.outcomes.scores import score_of, tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faults_in
+from rehearsal_room.harness.settings.limits import MIN_STEPS
 
 REPORT_NAME = "report.json"
 StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]
@@ -39,7 +41,7 @@ class RunReport(msgspec.Struct, frozen=True):
 
     episodes: int
     steps: int
-    pass_rate: float  # completed among the judged
+    pass_rate: float  # completed among the episodes with a verdict (harness.outcomes.scores)
     mean_reward: float | None
     endings: dict[str, int]
     labels: dict[str, int]
@@ -55,6 +57,13 @@ class RunReport(msgspec.Struct, frozen=True):
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: none were computed
+    without_verdict: int = 0  # episodes that say nothing about the agent
+    # What the pass rate of all episodes can be, whatever those had been.
+    pass_bounds: tuple[float, float] = (0.0, 1.0)
+    policy: str = ""  # who played, as in `openai:gpt-5`; several where the log has several
+    # Maximum number of steps that was set. None: each task's own (see Limits.steps_for), or there
+    # was none.
+    max_steps: int | None = None
 
     @property
     def lacks_model(self) -> bool:
@@ -62,14 +71,17 @@ class RunReport(msgspec.Struct, frozen=True):
         return lacks_model(self.model_failures, self.episodes)
 
 
-def read_report(reader: LogReader, statistics_of: StatisticsOf | None = None) -> RunReport:
+def read_report(
+    reader: LogReader, statistics_of: StatisticsOf | None = None, *, max_steps: int | None = None
+) -> RunReport:
     """The report on a logged run. `statistics_of` computes its statistics; None: it has none.
-    Raises LogError."""
+    `max_steps` is the limit that was set. Raises LogError."""
     rows = reader.episodes()
     return msgspec.structs.replace(
         report_of(rows, faults_in(reader)),
         failures=kinds_in(reader, rows),
         statistics=None if statistics_of is None else statistics_of(rows),
+        max_steps=max_steps,
     )
 
 
@@ -80,7 +92,8 @@ def report_of(
     left out. `faults` were injected on purpose (None: none were)."""
     ended = [row for row in rows if row.ending is not None]
     judged = [row for row in ended if row.label is not None]
-    completed = sum(row.label is Label.COMPLETED for row in judged)
+    counted = tally(ended)
+    scores = {row.episode: score_of(row.ending, row.label) for row in ended}
     judging = NOTHING_SPENT
     for row in rows:
         if row.judging.requests:
@@ -91,7 +104,7 @@ def report_of(
     return RunReport(
         episodes=len(ended),
         steps=sum(row.num_steps for row in ended),
-        pass_rate=completed / len(judged) if judged else 0.0,
+        pass_rate=counted.rate or 0.0,
         mean_reward=_mean([row.reward for row in judged]),
         endings=dict(sorted(Counter(str(row.ending) for row in ended).items())),
         labels=dict(sorted(Counter(str(row.label) for row in judged).items())),
@@ -101,7 +114,7 @@ def report_of(
                 scenario,
                 task,
                 len(group),
-                sum(row.label is Label.COMPLETED for row in group),
+                sum(scores[row.episode] == 1 for row in group),
                 _mean([row.reward for row in group]),
             )
             for (scenario, task), group in sorted(by_task.items())
@@ -114,7 +127,26 @@ def report_of(
         model_failure_causes=failure_causes(ended),
         model_refusals=sum(row.ending is Ending.MODEL_REFUSED for row in ended),
         faults=dict(faults or {}),
+        without_verdict=counted.without,
+        pass_bounds=counted.bounds,
+        policy=players(rows),
     )
+
+
+def players(rows: Iterable[EpisodeRow]) -> str:
+    """The policies of the episodes, each with its model.
+
+    Example: "openai:gpt-5"; "oracle"
+    """
+    return ", ".join(dict.fromkeys(row.policy for row in rows if row.policy))
+
+
+def played_by(policy: str) -> str:
+    """Who played, in a line.
+
+    Example: "oracle" -> "played by oracle (no model)"; "openai:gpt-5" -> "played by openai:gpt-5"
+    """
+    return f"played by {policy}" if ":" in policy else f"played by {policy} (no model)"
 
 
 def write_report(folder: Path, report: RunReport) -> None:
@@ -130,10 +162,18 @@ def _mean(rewards: Sequence[float | None]) -> float | None:
 def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
+    if report.policy:
+        console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:
         console.print(bar_chart("failures", most_first(report.failures)))
+    if num_stopped := report.endings.get(Ending.STEP_LIMIT, 0):
+        console.print(
+            f"{plural(num_stopped, 'episode')} reached the step limit: {_limit_of(report)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     if num_calls := report.failures.get(FailureKind.CALL_AS_TEXT, 0):
         answers = plural(report.endings.get(Ending.ANSWERED, 0), "answer")
         console.print(
@@ -160,17 +200,25 @@ def render_run_report(report: RunReport, console: Console) -> None:
         )
 
 
+def _limit_of(report: RunReport) -> str:
+    if report.max_steps is not None:
+        return f"{report.max_steps:,}, as set"
+    return f"2.5 times the steps of the task's solution, at least {MIN_STEPS}"
+
+
 def headline(report: RunReport) -> str:
     """The result in one line. Where the model failed in more than a tenth of the episodes, it has
     no pass rate: that of the others would be taken for the run's.
 
     Example: "12 episodes, 80 steps, pass rate 0.750, mean reward 0.700, 1 unjudged"
+    Example: "4 episodes, 8 steps, pass rate 0.500 (0.250 to 0.750 with the 2 without a verdict),
+    mean reward 0.500, 2 unjudged"
     Example: "4 judged of 120; 116 model failures: connection refused"
     Example: "12 episodes, 80 steps, pass rate 0.750, mean reward 0.700, 2 refused by the provider"
     """
     judged = sum(report.labels.values())
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
-    result = f"pass rate {report.pass_rate:.3f}, mean reward {reward}"
+    result = f"pass rate {report.pass_rate:.3f}{_bounds(report)}, mean reward {reward}"
     other = report.episodes - judged - report.model_failures - report.model_refusals
     unjudged = f", {report.model_refusals:,} refused by the provider" * (report.model_refusals > 0)
     unjudged += f", {other:,} unjudged" * (other > 0)
@@ -182,6 +230,13 @@ def headline(report: RunReport) -> str:
     if report.lacks_model or not judged:
         return text + unjudged
     return f"{text}; {result} of the judged{unjudged}"
+
+
+def _bounds(report: RunReport) -> str:
+    if not report.without_verdict:
+        return ""
+    low, high = report.pass_bounds
+    return f" ({low:.3f} to {high:.3f} with the {report.without_verdict:,} without a verdict)"
 
 
 def _causes_of(report: RunReport) -> str:

@@ -156,7 +156,7 @@ async def run_episode(
                     watch.got_reply()
                     run.checked = await env.check(plan.task, run.answer)
             if watch.scope.cancelled_caught:
-                ending, error = _expiry(watch, context.limits)
+                ending, error = _expiry(watch, context.limits, own=driver is not None)
         except ContextLengthError as exc:
             ending, error = Ending.TOKEN_LIMIT, str(exc)
         except ModelRefusedError as exc:
@@ -171,7 +171,8 @@ async def run_episode(
                 raise
             # The episode was not cancelled: a task inside of the policy was, and its exception
             # came out here.
-            ending, error = Ending.POLICY_ERROR, "the policy's own work was cancelled"
+            ending = Ending.POLICY_ERROR if driver is None else Ending.AGENT_FAILED
+            error = "the policy's own work was cancelled"
         except Exception as exc:
             why = f"the run was stopped by {type(exc).__name__}: {exc}"
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
@@ -181,9 +182,12 @@ async def run_episode(
     return ending
 
 
-def _expiry(watch: Watch, limits: Limits) -> tuple[Ending, str]:
+def _expiry(watch: Watch, limits: Limits, *, own: bool) -> tuple[Ending, str]:
+    """How the episode ends. `own`: the user's own program takes the steps, so no model server is
+    to blame for its silence."""
     if watch.expired == "reply":
-        return Ending.POLICY_ERROR, f"no reply within {limits.reply_timeout:g} s"
+        ending = Ending.AGENT_FAILED if own else Ending.POLICY_ERROR
+        return ending, f"no reply within {limits.reply_timeout:g} s"
     return Ending.TIME_LIMIT, f"not done within {limits.time_limit:g} s"
 
 
@@ -200,6 +204,7 @@ class Episode:
         "context",
         "env",
         "history",
+        "max_steps",
         "num_tokens",
         "opening",
         "paused_s",
@@ -224,6 +229,7 @@ class Episode:
         if self.user is not None and self.user.hidden:
             self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
+        self.max_steps = context.limits.steps_for(plan.task)
         # What the model may see; None: the steps are not the policy's, and no window is shown.
         self.history: HistoryFold | None = None
         self.answer = ""
@@ -363,7 +369,7 @@ class Episode:
                 attempt=plan.attempt,
             )
         )
-        for turn in range(len(self.steps), limits.max_steps):
+        for turn in range(len(self.steps), self.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
             if context.slots.is_over:
                 await self._wait_for_admission(watch)

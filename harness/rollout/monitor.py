@@ -25,6 +25,7 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.schema import EncodedRecord, EpisodeRow
 from rehearsal_room.harness.log.writer import Entry
+from rehearsal_room.harness.outcomes.scores import tally_of_labels
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 
 _BAR_INTERVAL = 0.2  # seconds between two drawings of the bar
@@ -80,9 +81,8 @@ class Monitor:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of `completed` among the episodes with a label; None: there is no label."""
-        verdicts = sum(self.labels.values())
-        return self.labels[Label.COMPLETED] / verdicts if verdicts else None
+        """The share of `completed` among the episodes with a verdict; None: there is none."""
+        return tally_of_labels(self.labels, self.num_ended).rate
 
     @property
     def outcome(self) -> str:

@@ -5,14 +5,23 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rehearsal_room.scenarios.format import Task
+
 _Count = Annotated[int, Meta(ge=1)]
 _Seconds = Annotated[float, Meta(gt=0)]
+MIN_STEPS = 20  # of an episode, where the limit comes from its task
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits at which an episode is stopped. None, and infinity for seconds: no limit."""
 
-    max_steps: Annotated[_Count, Meta(description="Maximum number of steps in an episode.")] = 20
+    max_steps: Annotated[
+        _Count | None,
+        Meta(
+            description="Maximum number of steps in an episode.",
+            extra={"default": "2.5 times the steps of the task's solution, at least 20"},
+        ),
+    ] = None
     max_calls: Annotated[
         _Count,
         Meta(
@@ -61,6 +70,17 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"default": "yes, except for policy 'scripted', which plays its file to the end"},
         ),
     ] = None
+
+    def steps_for(self, task: Task) -> int:
+        """The maximum number of steps in an episode of this task: the limit that was set, or 2.5
+        times the task's solution (its calls, and what it says to the user), rounded up, at least
+        MIN_STEPS.
+
+        Example: an oracle of 19 calls -> 48; max_steps=30 -> 30
+        """
+        if self.max_steps is not None:
+            return self.max_steps
+        return max(MIN_STEPS, -(-5 * (len(task.oracle) + len(task.utterances)) // 2))
 
     @property
     def stops_with_world(self) -> bool:

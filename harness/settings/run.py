@@ -1,7 +1,8 @@
 """The settings of a run: nested structs, one TOML file, one flag for each field.
 
 A flag wins over the file given with --config, which wins over the default. The resolved settings
-are saved as run.toml beside the result and can be given to --config again.
+are saved as run.toml beside the result and can be given to --config again. Where a model or its URL
+is named and no policy, that model plays.
 """
 
 import platform
@@ -29,7 +30,7 @@ from rehearsal_room.harness.settings.judge import (
 )
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.settings.model import ModelSettings
-from rehearsal_room.harness.settings.policy import PolicySettings, think_range
+from rehearsal_room.harness.settings.policy import MODEL_POLICIES, PolicySettings, think_range
 from rehearsal_room.harness.settings.tables import convert, merge, nest, without_none
 from rehearsal_room.harness.settings.user import UserSettings
 from rehearsal_room.harness.settings.worlds import WorldSettings
@@ -226,7 +227,13 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     saved = table.pop("environment", None)  # what run.toml contains beside the settings
     if saved is not None and isinstance(bus := table.get("bus"), Mapping):
         table["bus"] = {key: value for key, value in bus.items() if key not in _GONE_FROM_BUS}
-    return resolve_table(table, flags, source=f"{config}: ")
+    source = f"{config}: "
+    _refuse_gone(table, source)
+    nested = nest(table, Settings, source=source)
+    model, policy = nested.get("model"), nested.get("policy", {})
+    if isinstance(model, dict) and isinstance(policy, dict) and "name" not in policy:
+        table = {**table, "policy": {**policy, **_policy_of_model(model)}}
+    return resolve_table(table, flags, source=source)
 
 
 def resolve_table(
@@ -243,7 +250,10 @@ def resolve_table(
     nested = nest(table, Settings, source=source)
     if given:
         convert(nested, Settings, written=table, source=source)
-    merged = merge(nested, nest(given, Settings))
+    above = nest(given, Settings)
+    merged = merge(nested, above)
+    if "model" in above and "policy" not in given and not _plays_model(merged):
+        merged = merge(merged, {"policy": _policy_of_model(above["model"])})
     source = "" if given else source
     settings = convert(
         merged, Settings, written={**table, **given}, flags=frozenset(given), source=source
@@ -261,6 +271,21 @@ def _refuse_gone(table: Mapping[str, Any], source: str) -> None:
         if in_table or f"bus_{key}" in table:
             written = f"bus.{key}" if in_table else f"bus_{key}"
             raise SettingsError(f"{source}{written}: this key is gone; leave it out")
+
+
+def _plays_model(table: Mapping[str, Any]) -> bool:
+    return table.get("policy", {}).get("name") in MODEL_POLICIES
+
+
+def _policy_of_model(model: Mapping[str, Any]) -> dict[str, str]:
+    """The policy that plays a model that is named, by its name or by its URL; empty: none is.
+
+    Example: {"name": "gpt-5"} -> {"name": "openai"}; the folder of a model -> {"name": "local"}
+    """
+    name, url = model.get("name"), model.get("base_url")
+    if isinstance(name, str) and name and not url and (Path(name) / "config.json").is_file():
+        return {"name": "local"}
+    return {"name": "openai"} if name or url else {}
 
 
 def save(
@@ -307,8 +332,24 @@ def difference(saved_file: Path, settings: Settings) -> str | None:
     for field in fields_of(Settings):
         old, new = value_of(before, field), value_of(settings, field)
         if old != new and not field.may_change:
-            return f"{field.key}: the run began with {old!r}, not {new!r}"
+            before_now = (_in_words(field, value) for value in (old, new))
+            return f"{field.key}: the run began with {', not '.join(before_now)}"
     return None
+
+
+def _in_words(field: Field, value: Any) -> str:
+    return str(field.extra.get("default")) if value is None else repr(value)
+
+
+def with_steps_of(settings: Settings, run_toml: Path) -> Settings:
+    """The settings, with the step limit of a saved run where they have none: until it came from the
+    task, each run had one. Raises SettingsError."""
+    if settings.limits.max_steps is not None or not run_toml.is_file():
+        return settings
+    limits = msgspec.structs.replace(
+        settings.limits, max_steps=resolve(run_toml, {}).limits.max_steps
+    )
+    return msgspec.structs.replace(settings, limits=limits)
 
 
 def sweep(settings: Settings, text: str) -> tuple[str, list[tuple[Any, Settings]]]:
@@ -373,6 +414,15 @@ def _check(settings: Settings) -> None:
     _check_foreign(worlds, is_fork=bool(settings.forked_from))
     if worlds.mcp_env and not (worlds.mcp or worlds.suite):
         raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
+    for header in worlds.mcp_header:
+        name, _, variable = header.partition("=")
+        if not name.strip() or not variable.strip():
+            raise SettingsError(
+                f"mcp_header: expected NAME=VARIABLE, a variable of the environment, "
+                f"found {header!r}"
+            )
+    if worlds.mcp_header and not worlds.mcp.startswith(("http://", "https://")):
+        raise SettingsError("mcp_header: headers are for the URL of --mcp, which is not given")
     if worlds.suite_servers and not worlds.suite:
         raise SettingsError("suite_servers: servers are for a suite, which is not given")
     if policy.think:

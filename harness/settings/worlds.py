@@ -60,8 +60,12 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="URL or command of an MCP server that is the world; scenarios are then "
-            "files of tasks.",
-            extra={"metavar": "TARGET"},
+            "files of tasks. Headers for a URL: --mcp-header.",
+            extra={
+                "metavar": "TARGET",
+                "once": "a run has one MCP server; start each in a run of its own, or several "
+                "behind one gateway",
+            },
         ),
     ] = ""
     openenv: Annotated[
@@ -69,7 +73,7 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="URL of an OpenEnv environment that is the world; scenarios are then files "
             "of tasks.",
-            extra={"metavar": "URL"},
+            extra={"metavar": "URL", "once": "a run has one OpenEnv environment"},
         ),
     ] = ""
     suite: Annotated[
@@ -109,5 +113,13 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "of --mcp, or those servers of a suite that ask for it, and its checks; may be "
             "repeated.",
             extra={"metavar": "NAME"},
+        ),
+    ] = ()
+    mcp_header: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Header for the URL of --mcp, whose value an environment variable has, for "
+            "example X-Api-Key=NOTES_KEY; may be repeated.",
+            extra={"metavar": "NAME=VARIABLE"},
         ),
     ] = ()

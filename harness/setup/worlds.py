@@ -14,6 +14,7 @@ from rehearsal_room.envpool.workers.pool import OpenSpawner, WorkerSettings, ope
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.trust_notice import name_trusted
+from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 
@@ -28,6 +29,7 @@ def source_arguments(worlds: WorldSettings) -> SourceArguments:
         pool=worlds.pool,
         mcp=worlds.mcp,
         mcp_env=worlds.mcp_env,
+        mcp_headers=tuple(map(_header, worlds.mcp_header)),
         openenv=worlds.openenv,
         suite=worlds.suite,
         suite_flags=SuiteFlags(
@@ -37,6 +39,19 @@ def source_arguments(worlds: WorldSettings) -> SourceArguments:
         seeding=worlds.seeding,
         token=os.environ.get("REHEARSE_TOKEN", ""),
     )
+
+
+def _header(given: str) -> tuple[str, str]:
+    """The name and the value of a header; the value is in the environment. Raises ScenarioError.
+
+    Example: "X-Api-Key=NOTES_KEY" -> ("X-Api-Key", the value of $NOTES_KEY)
+    """
+    name, _, variable = given.partition("=")
+    value = os.environ.get(variable, "").strip()
+    if not value or any(character in value for character in "\r\n"):
+        fault = "has a line break" if value else "is not set"
+        raise ScenarioError(f"--mcp-header {given}: the environment variable {variable!r} {fault}")
+    return name, value
 
 
 @asynccontextmanager

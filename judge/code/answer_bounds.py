@@ -18,7 +18,9 @@ met, and a judge that asks a model decides on it with the text before it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain, islice
 
 import msgspec
 
@@ -33,7 +35,15 @@ from rehearsal_room.judge.code.claims import (
 )
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
-from rehearsal_room.scenarios.core.statements import Reading, are_alike, are_equal, plain, readings
+from rehearsal_room.scenarios.core.statements import (
+    Reading,
+    Value,
+    are_alike,
+    are_equal,
+    plain,
+    readings,
+    sizes_of,
+)
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
@@ -76,13 +86,16 @@ _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other word
 _COMMON = re.compile(
     r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
     r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
-    r"|we?re|what|whe(?:n|re)|which|while|will|with|would|your|because|since|still|cannot|could\w*"
-    r"|isn|wasn|haven|hasn)"
+    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
+    r"|isn|haven|hasn)"
 )
 _SENTENCE = re.compile(r"[.!?:]\s")
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
+
+
+Own = Callable[[], Sequence[Reading]]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -101,6 +114,10 @@ class Bounds(msgspec.Struct, frozen=True):
     actions: frozenset[int]  # rows of judge.code.actions that the task is about
     own_deeds: frozenset[int]  # rows that the oracle's calls are, or the accepted answer states
     retracts: bool  # the accepted answer or text has words such as "that was wrong"
+    exact: frozenset[tuple[str, Value]]  # kinds and meanings of `allowed`
+    of_kind: Mapping[str, tuple[Reading, ...]]  # `allowed` by kind
+    sizes: frozenset[float]  # of the numbers among them, without their signs
+    answers: frozenset[str]  # the accepted one, also with what is said before it, as `plain` text
     accepted: str = ""
     asked: str = ""
     things: Things = Things(())
@@ -134,16 +151,24 @@ def bounds_of(
     beside = list(_beside(read, (*stated, *asked)))
     stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
     doers = [call.name.replace("_", " ") for call in task.oracle]
+    allowed = _distinct(
+        one
+        for text in sources
+        for one in readings(text)
+        if not is_key(one, plain(text)[one.start : one.end])
+        or any(are_equal(one, other) for other in stated)
+    )
     return Bounds(
+        of_kind={
+            kind: tuple(one for one in allowed if one.kind == kind)
+            for kind in {one.kind for one in allowed}
+        },
+        sizes=frozenset(size for one in allowed for size in sizes_of(one)),
+        exact=frozenset((one.kind, value) for one in allowed for value in one.options),
+        answers=frozenset((plain(task.answer), plain(" ".join([*said[1:], task.answer])))),
         max_words=max(2 * num_words, _LEAST_WORDS) + len({one.options for one in values}),
         num_values=len({one.options for one in values}),
-        allowed=_distinct(
-            one
-            for text in sources
-            for one in readings(text)
-            if not is_key(one, plain(text)[one.start : one.end])
-            or any(are_equal(one, other) for other in stated)
-        ),
+        allowed=allowed,
         texts=texts,
         max_items=max(2 * max(map(_num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
@@ -224,14 +249,23 @@ def bounded(
     findings: Sequence[Finding], bounds: Bounds, answer: str, changes: Sequence[RowChange]
 ) -> tuple[Finding, ...]:
     """The findings, with those on words left open where a text is outside of the bounds."""
-    own = _distinct(one for text in _values(changes) for one in readings(text))
+    is_accepted = plain(answer) in bounds.answers
+    if is_accepted and not bounds.texts:
+        return tuple(findings)
+    own = cache(lambda: _distinct(one for text in _values(changes) for one in readings(text)))
     reads_words = any(one.is_of_words for one in findings)
-    faults = list(answer_faults(bounds, answer, own, is_read=reads_words))
-    faults += [
+    faults = [
         f"{table}.{column} {fault}"
-        for table, column, text in _texts(changes)
+        for table, column, text in (_texts(changes) if bounds.texts else ())
+        if text not in bounds.texts.get((table, column), ())
         for fault in _text_faults(bounds, table, column, text, own)
     ]
+    if not is_accepted:
+        faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
+        # Of work that was not done another answer than the accepted one can be true.
+        is_done = all(one.passed or one.is_of_words for one in findings)
+        if is_done and not faults and not bounds.must_refuse:
+            faults = _contradictions(bounds, answer)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -256,6 +290,9 @@ def bounded(
 def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) -> Iterable[Finding]:
     """The findings on a refusal, by the accepted answer's own reason: one that is left open is met
     where the answer has much of it, one that is met by a single word is open where it has none."""
+    if all(one.passed or not one.is_open for one in findings) and not bounds.must_refuse:
+        yield from findings
+        return
     said = _stems(answer) | _sizes(answer)
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
@@ -288,9 +325,9 @@ def _opened(finding: Finding, found: str) -> Finding:
 
 
 def answer_faults(
-    bounds: Bounds, answer: str, own: Sequence[Reading] = (), *, is_read: bool = True
+    bounds: Bounds, answer: str, own: Own = tuple, *, is_read: bool = True
 ) -> Iterable[str]:
-    """Why an answer is outside of the bounds, as phrases. `own` are values that the episode wrote
+    """Why an answer is outside of the bounds, as phrases. `own` gives values that the episode wrote
     into the world; `is_read`: the verifier reads the answer, so its length counts."""
     text = plain(answer)
     num_words = len(text.split())
@@ -309,8 +346,12 @@ def answer_faults(
         yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
     if not bounds.must_refuse and (undone := _denied(bounds, answer)):
         yield f"states that something was not {undone[0]}"
-    if not bounds.must_refuse:
-        yield from contradictions(
+
+
+def _contradictions(bounds: Bounds, answer: str) -> list[str]:
+    """Where an answer contradicts the accepted one, as phrases."""
+    return list(
+        contradictions(
             bounds.accepted,
             answer,
             bounds.things,
@@ -318,18 +359,36 @@ def answer_faults(
             writes=bounds.writes,
             done=bounds.done,
         )
+    )
 
 
-def foreign_values(bounds: Bounds, text: str, own: Sequence[Reading] = ()) -> list[str]:
-    """The values of a text that are not of the case."""
+def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
+    """The first values of a text that are not of the case."""
     read = plain(text)
-    return [
+    distinct = {(value.kind, value.options): value for value in reversed(readings(text))}
+    foreign = (
         read[value.start : value.end]
-        for value in readings(text)
+        for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
         and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
-        and not any(are_alike(value, one) for one in (*bounds.allowed, *own))
-    ]
+        and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
+        and not any(are_alike(value, one) for one in _candidates(bounds, value))
+        and not any(are_alike(value, one) for one in own())
+    )
+    return list(islice(foreign, _SHOWN + 1))
+
+
+def _candidates(bounds: Bounds, value: Reading) -> Iterable[Reading]:
+    """The allowed values that a value can be alike without being written in the same way."""
+    if value.kind == "number":
+        return chain(
+            bounds.of_kind.get("time", ()),
+            bounds.of_kind.get("phone", ()),
+            () if bounds.sizes.isdisjoint(sizes_of(value)) else bounds.of_kind.get("number", ()),
+        )
+    if value.kind in ("time", "phone"):
+        return chain(bounds.of_kind.get(value.kind, ()), bounds.of_kind.get("number", ()))
+    return bounds.of_kind.get(value.kind, ())
 
 
 def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
@@ -397,9 +456,7 @@ def _num_items(text: str) -> int:
     return max(found)
 
 
-def _text_faults(
-    bounds: Bounds, table: str, column: str, text: str, own: Sequence[Reading]
-) -> Iterable[str]:
+def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -> Iterable[str]:
     accepted = bounds.texts.get((table, column))
     if accepted is None:
         return

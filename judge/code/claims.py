@@ -18,6 +18,7 @@ any list holds.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import NamedTuple
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, verb_rows
@@ -109,6 +110,7 @@ _OPPOSITES = tuple(
     )
 )
 _ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
+_KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
 _KEPT_ROW = -1  # of what the text says that it is as it was
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
 _WORD = re.compile(r"[^\W_][\w'-]*|%")
@@ -187,15 +189,17 @@ def _has_stem(text: str, word: str) -> bool:
 def excepted(accepted: str, sentence: str, things: "Things") -> bool:
     """Whether a sentence is about what the accepted answer says something negative of: all things
     that it names, or all values where it names none."""
-    known = [
-        one
-        for each in sentences(accepted)
-        if _NEGATIVE.search(each)
-        for one in _fillers(each, things)
-    ]
+    known = _negative_fillers(accepted, things)
     found = _fillers(sentence, things)
     about = [one for one in found if isinstance(one, str)] or found
     return bool(about) and all(any(_is_same(one, other) for other in known) for one in about)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _negative_fillers(text: str, things: "Things") -> tuple["Filler", ...]:
+    return tuple(
+        one for each in sentences(text) if _NEGATIVE.search(each) for one in _fillers(each, things)
+    )
 
 
 def is_refused(accepted: str, answer: str, things: "Things") -> bool:
@@ -319,9 +323,14 @@ def _lines(text: str) -> Iterator[str]:
             yield line
 
 
+@lru_cache(maxsize=_KNOWN)
+def _frames(text: str, things: Things) -> tuple[Frame, ...]:
+    return tuple(things.frame(one) for one in sentences(text))
+
+
 def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Iterator[str]:
     """Where a sentence that is built like an accepted one has other things or values in it."""
-    frames = [things.frame(one) for one in sentences(accepted)]
+    frames = _frames(accepted, things)
     for sentence in sentences(answer):
         frame = things.frame(sentence)
         alike = [(SequenceMatcher(None, frame.words, one.words, False), one) for one in frames]
@@ -422,6 +431,7 @@ def _names(text: str) -> set[str]:
     return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
 
 
+@lru_cache(maxsize=_KNOWN)
 def _by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]]]:
     found: dict[str, list[tuple[Reading, str]]] = {}
     read = plain(text)
@@ -464,6 +474,7 @@ def _exchanged_verbs(accepted: str, answer: str, things: Things) -> Iterator[str
             yield f"says of {extra[0]} too what the accepted answer says of {min(of)}"
 
 
+@lru_cache(maxsize=_KNOWN)
 def _decided(text: str, things: Things) -> Mapping[int, frozenset[str]]:
     """Row of verbs -> the things that are named beside such a verb."""
     found: dict[int, set[str]] = {}

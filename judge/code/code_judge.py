@@ -86,7 +86,8 @@ class CodeJudge:
         if verification.findings and (bounds := await self._bounds_of(task)) is not None:
             answer = ended_of(trajectory).answer
             within = bounded(verification.findings, bounds, answer, changes)
-            verification = msgspec.structs.replace(verification, findings=within)
+            if within != verification.findings:
+                verification = msgspec.structs.replace(verification, findings=within)
         evidence = gather(trajectory, verification, self._info, changes)
         try:
             idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()
@@ -173,6 +174,8 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
         return (Label.AGENT_ERROR if harm_in(findings) else Label.ENVIRONMENT_ERROR), ""
     if ending is Ending.POLICY_ERROR or ending is Ending.CANCELLED:
         return None, not_the_agents_fault(evidence)
+    if ending is Ending.AGENT_FAILED:
+        return Label.AGENT_ERROR, ""
     if evidence.unverified is not None:
         return None, evidence.unverified
     if ending is Ending.FORMAT_ERROR:

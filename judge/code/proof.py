@@ -8,6 +8,7 @@ has observed counts as proof:
     the world or one of its tools failed                     environment_error, unless a guard of
                                                              the package failed: agent_error
     the agent's message could not be read                    agent_error
+    the user's own program failed                            agent_error
     a guard failed                                           agent_error
     a goal is not met, or a limit cut the episode off        anything but completed
 
@@ -52,6 +53,9 @@ def code_verdict_of(case: Case) -> CodeVerdict:
     if evidence.ending is Ending.FORMAT_ERROR:
         why = f": {_short(evidence.error)}" if evidence.error else ""
         return _proved(Label.AGENT_ERROR, f"the agent's last message broke the format{why}")
+    if evidence.ending is Ending.AGENT_FAILED:
+        why = _short(evidence.error or "no reason was logged")
+        return _proved(Label.AGENT_ERROR, f"the agent's own program failed: {why}")
     if evidence.ending in _NOT_THE_AGENTS:
         return CodeVerdict(None, _ALL, "")
     return _on_failure(case)

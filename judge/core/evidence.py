@@ -24,6 +24,7 @@ class ScenarioInfo(msgspec.Struct, frozen=True):
     rules: str  # the world's rules, Markdown; empty: no rules
     user: str  # for whom the agent acts, in words
     now: str  # the scenario's clock
+    tools: dict[str, str] = {}  # descriptions of its tools, by name; empty: they are not known
 
 
 class CallFact(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +84,8 @@ def scenario_info(world: Scenario | ScenarioSnapshot) -> ScenarioInfo:
     """What agents know of a scenario's world, or knew of a logged one's."""
     if isinstance(world, Scenario):
         return ScenarioInfo(world.rules, user_of(world), world.clock)
-    return ScenarioInfo(world.rules, world.user, world.now)
+    tools = {tool.name: tool.description for tool in world.tools}
+    return ScenarioInfo(world.rules, world.user, world.now, tools)
 
 
 def gather(

@@ -233,7 +233,7 @@ _COMPUTED: dict[str, _Computed] = {
         "Let each tool do what its schema and description say, and refuse every other call.",
     ),
     "runtime.task_declaration_accuracy": _Computed(
-        ("kind", "difficulty", "texts", "purposes", "dialogue"),
+        ("kind", "difficulty", "texts", "rules", "purposes", "dialogue"),
         _tasks,
         "Let instruction, kind and difficulty of the task agree with its solution.",
     ),

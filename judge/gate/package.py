@@ -11,6 +11,8 @@
     difficulty   the declared difficulty is the measured one
     texts        what instructions, policy and tool descriptions name exists; no task is a copy of
                  another; the policy and the tools have the same limits
+    rules        neither the start nor the end of an oracle breaks a rule that scenario.toml has as
+                 data
     purposes     the oracle of a generated task has as many purposes as its generated.json says
     noop         doing nothing does not complete a task, nor does claiming that it was done, nor
                  doing it without an answer where the instruction asks a question
@@ -28,8 +30,10 @@
                  effect changes something
     constraint   a call that does not fit the schema is refused, and so is one that would change
                  rows with a key that no row has, or with a quantity below zero
-    interface    a list that is cut says so; the result of a write shows what changed; a tool whose
-                 arguments are all optional needs none; events agree with the status of their record
+    interface    some tool shows the key that another one needs; tools that a description promises
+                 are there; a list that is cut says so; the result of a write shows what changed; a
+                 tool whose arguments are all optional needs none; events agree with the status of
+                 their record
     determinism  equal calls on two leases and on two hosts give equal results and states; also in
                  two processes, where there are two (see judge.gate.job_pool)
 
@@ -69,7 +73,10 @@ from rehearsal_room.judge.gate.checks.interface import (
     silent_writes,
 )
 from rehearsal_room.judge.gate.checks.key_provenance import known_from_the_start, unknown_keys
+from rehearsal_room.judge.gate.checks.promises import missing_tools
 from rehearsal_room.judge.gate.checks.recounts import purposes_in, recount_faults
+from rehearsal_room.judge.gate.checks.row_rules import broken_rules
+from rehearsal_room.judge.gate.checks.shown_ids import ShownResult, hidden_ids
 from rehearsal_room.judge.gate.checks.tasks import (
     check_again,
     check_disturbed,
@@ -185,6 +192,8 @@ def _inspect(
     missing = check_missing_tools(log, tasks, oracles, [tool.name for tool in world.tools])
     _check_texts(log, world, oracles, missing)
     _recount(log, tasks, record, oracles)
+    for fault, task in broken_rules(world, oracles):
+        log.fail("rules", fault, task)
     writes = writes_of(oracles)
     verdicts = {
         task.id: check_task(runner, task, oracles[task.id], writes, settings) for task in tasks
@@ -193,6 +202,7 @@ def _inspect(
         runner.try_near_miss(miss)
     tools = ToolChecks(world, log, settings, oracles)
     tools.check()
+    _check_shown(log, world, oracles, tools)
     states = tools.states()
     for task in tasks:
         disturbing = tools.disturbing(task.id)
@@ -261,10 +271,26 @@ def _check_interface(
         cut_lists(world, calls),
         silent_writes(oracles.values()),
         needy_tools(world),
+        missing_tools(world.tools),
         contradicting_events(tables),
     ):
         for fault in faults:
             log.fail("interface", fault)
+
+
+def _check_shown(
+    log: GateLog, world: HostedScenario, oracles: Mapping[str, Played], tools: ToolChecks
+) -> None:
+    """Check that the tools show the keys that they need."""
+    results = [
+        ShownResult(call.name, result.text)
+        for played in oracles.values()
+        for call, result in zip(played.calls, played.results, strict=True)
+        if result.error is None and not result.changes
+    ]
+    rows = world.dump(world.template.overlay())
+    for fault in hidden_ids(world, rows, [*results, *tools.results()]):
+        log.fail("interface", fault)
 
 
 def _recount(

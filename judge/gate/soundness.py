@@ -5,15 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.gate.core.report import TaskSoundness
-from rehearsal_room.judge.statistics.youden import Youden, youden
-
-_MANY = 20  # worlds; from then on the world is the unit, below the task
+from rehearsal_room.judge.statistics.youden import MANY_WORLDS, Youden, youden
 
 
 def soundness_of(tasks: Sequence[TaskSoundness]) -> Youden | None:
     """J over all tasks; None: none was played."""
     worlds = {task.world for task in tasks}
-    by_world = len(worlds) >= _MANY
+    by_world = len(worlds) >= MANY_WORLDS
     right: dict[str, list[float]] = {}
     wrong: dict[str, list[float]] = {}
     for task in tasks:
@@ -33,7 +31,7 @@ def soundness_lines(tasks: Sequence[TaskSoundness]) -> Iterator[str]:
     kinds = dict.fromkeys(task.kind for task in tasks)
     groups += [(f"{kind} tasks", [one for one in tasks if one.kind == kind]) for kind in kinds]
     worlds = dict.fromkeys(task.world for task in tasks)
-    if 1 < len(worlds) < _MANY:
+    if 1 < len(worlds) < MANY_WORLDS:
         groups += [(name, [one for one in tasks if one.world == name]) for name in worlds]
     for name, chosen in (*groups, ("all", list(tasks))):
         if (found := soundness_of(chosen)) is not None:

@@ -81,7 +81,10 @@ class LLMJudge:
         rubric: Rubric,
         profile: RewardProfile,
         cache: VerdictCache | None = None,
+        tools: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        """`tools` are descriptions by name, by package digest, for cases that do not have them."""
+        self._tools = dict(tools or {})
         self._cases = cases
         self._models = tuple(models)
         self._settings = settings
@@ -128,25 +131,45 @@ class LLMJudge:
         if (why := _reason_not_to_judge(case, self._settings.mode)) is not None:
             return self._unjudged(case, why)
         hybrid = self._settings.mode == "hybrid"
-        code = code_verdict_of(case) if hybrid else OPEN
+        # A program that raised has failed; there is nothing that a model could see otherwise.
+        own = ended_of(case.trajectory).ending is Ending.AGENT_FAILED
+        code = code_verdict_of(case) if hybrid or own else OPEN
         judgements: tuple[ModelJudgement, ...] = ()
-        if not (self._settings.ask == "unproven" and len(code.allowed) == 1):
+        if not ((own or self._settings.ask == "unproven") and len(code.allowed) == 1):
             try:
-                judgements = await self._ask_all(case, seed, None if fresh else self._cache)
+                is_decided = len(code.allowed) == 1
+                cache = None if fresh else self._cache
+                judgements = await self._ask_all(case, seed, cache, is_decided)
             except JudgeError as exc:
                 return self._unjudged(case, str(exc))
         decision = decide(
-            code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid else "llm"
+            code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid or own else "llm"
         )
         return self._judged(case, code, judgements, decision)
 
-    def _prompt(self, case: Case) -> Prompt:
+    def _prompt(self, case: Case, is_decided: bool) -> Prompt:
         mode = self._settings.mode
         assert mode == "llm" or mode == "hybrid"  # narrows the type
-        return prompt_of(case, self._rubric, mode=mode, max_tokens=self._settings.evidence_tokens)
+        return prompt_of(
+            self._with_tools(case),
+            self._rubric,
+            mode=mode,
+            max_tokens=self._settings.evidence_tokens,
+            is_decided=is_decided,
+        )
+
+    def _with_tools(self, case: Case) -> Case:
+        """The case with the descriptions of its world's tools."""
+        info = case.evidence.info
+        known = self._tools.get(case.trajectory.started.scenario_digest)
+        if info.tools or not known:
+            return case
+        info = msgspec.structs.replace(info, tools=dict(known))
+        evidence = msgspec.structs.replace(case.evidence, info=info)
+        return msgspec.structs.replace(case, evidence=evidence)
 
     async def _ask_all(
-        self, case: Case, seed: int, cache: VerdictCache | None
+        self, case: Case, seed: int, cache: VerdictCache | None, is_decided: bool
     ) -> tuple[ModelJudgement, ...]:
         """Every model's judgement, in the models' order. Raises JudgeError for a case of which no
         prompt can be made."""
@@ -156,7 +179,7 @@ class LLMJudge:
         judgements = {} if cache is None else await _cached(cache, keys)
         if len(judgements) == len(keys):
             return tuple(judgements[key] for key in keys)
-        prompt = self._prompt(case)  # made only here: it takes longer than all the rest
+        prompt = self._prompt(case, is_decided)  # made only here: it takes longer than all the rest
 
         async def ask(model: JudgeModel, key: _CacheKey) -> None:
             judgements[key] = await model.judge(prompt, seed=seed)

@@ -1,6 +1,7 @@
 """The evidence items of a case: what of it is shown to a model.
 
-    T task   P the world's policy   S1.. steps   E ending   A final answer   M format record
+    P the world's policy   T task   S1.. steps   B1.. tools of which a call failed
+    E ending   A final answer   M format record
     D1.. rows that differ   F1.. findings   V what an AWM verifier of kind `sql` observed
 
 Judges of mode `llm` see the trajectory only: no rows, no findings, no observations.
@@ -40,6 +41,7 @@ _ENDINGS = {
     Ending.TOKEN_LIMIT: "the agent ran out of tokens",
     Ending.TIME_LIMIT: "the agent ran out of time",
     Ending.POLICY_ERROR: "the agent's model could not be reached",
+    Ending.AGENT_FAILED: "the agent's own program failed",
     Ending.WORLD_ERROR: "the world failed and the episode was stopped",
     Ending.CANCELLED: "the run was cancelled",
 }
@@ -66,10 +68,11 @@ class ItemKind(IntEnum):
     FAILED_CALL = 8
     WRITING_CALL = 9
     POLICY = 10
-    LAST_CALL = 11
-    READ = 12
-    MESSAGE = 13
-    THOUGHT = 14
+    TOOL = 11
+    LAST_CALL = 12
+    READ = 13
+    MESSAGE = 14
+    THOUGHT = 15
 
 
 class EvidenceItem(msgspec.Struct, frozen=True, gc=False):
@@ -93,8 +96,10 @@ def groups_of(case: Case, mode: Mode) -> tuple[ItemGroup, ...]:
     evidence = case.evidence
     by_code = mode == "hybrid"
     groups = [
+        ItemGroup("the world", tuple(_policy(evidence))),
         ItemGroup("the task", tuple(_task(evidence))),
         ItemGroup("the steps", tuple(_steps(evidence, by_code))),
+        ItemGroup("what the agent knew of the tools", tuple(_tools(evidence))),
         ItemGroup("how it ended", tuple(_end(evidence))),
     ]
     if by_code:
@@ -111,8 +116,19 @@ def _task(evidence: Evidence) -> Iterator[EvidenceItem]:
     yield EvidenceItem(
         ItemKind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task")
     )
-    if info.rules:
-        yield EvidenceItem(ItemKind.POLICY, "P", (("policy of the world", info.rules),))
+
+
+def _policy(evidence: Evidence) -> Iterator[EvidenceItem]:
+    if rules := evidence.info.rules:
+        yield EvidenceItem(ItemKind.POLICY, "P", (("policy of the world", rules),))
+
+
+def _tools(evidence: Evidence) -> Iterator[EvidenceItem]:
+    """The descriptions of the tools of which a call failed: whose fault that is depends on them."""
+    failed = {call.name: None for turn in evidence.turns for call in turn.calls if call.error}
+    known = [(name, evidence.info.tools[name]) for name in failed if name in evidence.info.tools]
+    for number, (name, description) in enumerate(known, 1):
+        yield EvidenceItem(ItemKind.TOOL, f"B{number}", (("tool", f"{name}: {description}"),))
 
 
 def _end(evidence: Evidence) -> Iterator[EvidenceItem]:
@@ -125,6 +141,8 @@ def _end(evidence: Evidence) -> Iterator[EvidenceItem]:
     yield EvidenceItem(ItemKind.ENDING, "E", tuple(texts))
     answered = evidence.ending is Ending.ANSWERED or evidence.answer
     about = "final answer" if answered else "no answer was given"
+    if answered and not evidence.answer.strip():
+        about = "final answer, which is empty"
     yield EvidenceItem(ItemKind.ANSWER, "A", ((about, evidence.answer),))
     for fault in evidence.format_faults:
         yield EvidenceItem(
@@ -254,12 +272,14 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
             yield EvidenceItem(ItemKind.FAILED_FINDING, evidence_id, _finding(finding, about))
             continue
         about = f"passed {finding.kind}"
+        texts = _in_one_line
         if finding.name.endswith(OPEN):
             about = f"{finding.kind} that code cannot check; decide on it by the trajectory"
+            texts = _finding
         if finding.kind == "goal" and idle[finding.name]:
             idle[finding.name] -= 1
             about += ", which doing nothing meets"
-        passed.append(EvidenceItem(ItemKind.PASSED_FINDING, evidence_id, _finding(finding, about)))
+        passed.append(EvidenceItem(ItemKind.PASSED_FINDING, evidence_id, texts(finding, about)))
     yield from passed
     if evidence.observed:
         yield EvidenceItem(ItemKind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
@@ -267,6 +287,11 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
 
 def _finding(finding: Finding, about: str) -> tuple[tuple[str, str], ...]:
     return ((about, finding.name), ("expected", finding.expected), ("found", finding.found))
+
+
+def _in_one_line(finding: Finding, about: str) -> tuple[tuple[str, str], ...]:
+    """A finding that passed: what was found is what was expected."""
+    return ((about, f"{finding.name}: {finding.expected}" if finding.expected else finding.name),)
 
 
 def json_text(value: Any) -> str:

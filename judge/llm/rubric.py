@@ -22,7 +22,7 @@ from rehearsal_room.scenarios.files import load_toml
 DEFAULT = Path(__file__).parent / "rubrics" / "awm.toml"
 # The version of the texts that judge.llm.prompt and judge.llm.quoting make of a case. A change of
 # one byte in them must raise it, so that stored verdicts on other texts are not reused.
-RENDERING = 4
+RENDERING = 5
 # The version of the rule by which an answer is read (judge.llm.response): stored judgements of an
 # older rule are not reused. 2: a verdict that stands in the evidence is not the model's own.
 READING = 2

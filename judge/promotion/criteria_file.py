@@ -62,6 +62,11 @@ class PromotionCriteria(msgspec.Struct, frozen=True):
         return any(one.compares for stage in self.stages for one in stage.criteria)
 
     @property
+    def needs_judge(self) -> bool:
+        """Whether a criterion is about the judge."""
+        return any(one.is_about_judge for stage in self.stages for one in stage.criteria)
+
+    @property
     def counts_calls(self) -> bool:
         """Whether a criterion needs the number of tool calls, for which steps are read."""
         return any(one.counts_calls for stage in self.stages for one in stage.criteria)

@@ -11,6 +11,7 @@ from rehearsal_room.judge.promotion.criteria import (
     judge_criterion,
 )
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, PromotionStage
+from rehearsal_room.judge.statistics.youden import Youden
 
 
 class StageResult(msgspec.Struct, frozen=True):
@@ -28,12 +29,14 @@ def decide(
     *,
     until: str = "",
     alpha: float | None = None,
+    judge: Youden | None = None,
 ) -> list[StageResult]:
     """Judge the stages in order, up to the first that is not passed or to the stage `until`; at
-    least one result. `alpha` is what this look may spend (None: all of the criteria's)."""
+    least one result. `alpha` is what this look may spend (None: all of the criteria's). `judge` is
+    what is known about the runs' judge."""
     results = []
     for stage in criteria.stages:
-        result = judge_stage(stage, facts, base, criteria.alpha if alpha is None else alpha)
+        result = judge_stage(stage, facts, base, criteria.alpha if alpha is None else alpha, judge)
         results.append(result)
         if result.verdict != "pass" or stage.name == until:
             break
@@ -41,14 +44,25 @@ def decide(
 
 
 def judge_stage(
-    stage: PromotionStage, facts: RunFacts, base: RunFacts, alpha: float
+    stage: PromotionStage,
+    facts: RunFacts,
+    base: RunFacts,
+    alpha: float,
+    judge: Youden | None = None,
 ) -> StageResult:
     """A stage passes when all of its criteria do, and fails when one does. All must pass, so none
     needs more than alpha for that; each could fail by accident, so they share it."""
     uncertain = max(1, sum(one.is_uncertain for one in stage.criteria))
     found = tuple(
         [
-            judge_criterion(one, facts, base, level=1 - alpha, fail_level=1 - alpha / uncertain)
+            judge_criterion(
+                one,
+                facts,
+                base,
+                level=1 - alpha,
+                fail_level=1 - alpha / uncertain,
+                judge=judge,
+            )
             for one in stage.criteria
         ]
     )

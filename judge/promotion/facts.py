@@ -5,10 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room.harness.core.events import EpisodeStarted, Judged
+from rehearsal_room.harness.core.events import Ending, EpisodeStarted, Judged, Label
 from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
-from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, score_of
+from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
 
 
 class EpisodeFacts(msgspec.Struct, frozen=True):
@@ -17,7 +19,7 @@ class EpisodeFacts(msgspec.Struct, frozen=True):
     scenario: str
     task: str
     seed: int
-    score: float | None  # 1 completed, 0 not; None: the world failed, or there is no label
+    score: float | None  # see harness.outcomes.scores; None: there is no verdict
     label: str  # empty: there is none
     reward: float | None
     tags: tuple[str, ...]
@@ -60,8 +62,8 @@ def _facts_of(reader: LogReader, calls: dict[str, int]) -> list[EpisodeFacts]:
                 scenario=row.scenario,
                 task=row.task,
                 seed=seeds[row.episode],
-                score=score_of(row.label),
-                label=str(row.label or ""),
+                score=score_of(row.ending, row.label),
+                label=_label_of(row),
                 reward=row.reward,
                 tags=row.tags,
                 kinds=tuple(map(str, kinds_of_verdict(row.ending, row.label, findings))),
@@ -72,6 +74,12 @@ def _facts_of(reader: LogReader, calls: dict[str, int]) -> list[EpisodeFacts]:
             )
         )
     return found
+
+
+def _label_of(row: EpisodeRow) -> str:
+    """The label; an own program that failed needs no judge for it."""
+    unlabelled = Label.AGENT_ERROR if row.ending is Ending.AGENT_FAILED else ""
+    return str(row.label or unlabelled)
 
 
 def _calls_of(reader: LogReader) -> dict[str, int]:

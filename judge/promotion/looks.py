@@ -9,6 +9,7 @@ from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
 from rehearsal_room.judge.promotion.output import Look
 from rehearsal_room.judge.promotion.spending import nominal_alphas
+from rehearsal_room.judge.statistics.youden import Youden
 
 LOOKS = 10  # about so many, evenly over the planned episodes
 
@@ -27,6 +28,7 @@ def look_until(
     play_on: Callable[[int], None],
     *,
     until: str = "",
+    judge: Youden | None = None,
 ) -> Looked:
     """Judge, play on, judge again: after each batch at the alpha that is spent by then, and until
     the verdict is not inconclusive or the runs have `most` episodes.
@@ -40,7 +42,7 @@ def look_until(
         facts, base = read()
         shares.append(min(1.0, len(facts) / most))
         alpha = nominal_alphas(shares, criteria.alpha)[-1]
-        results = decide(criteria, facts, base, until=until, alpha=max(alpha, 1e-12))
+        results = decide(criteria, facts, base, until=until, alpha=max(alpha, 1e-12), judge=judge)
         looks.append(Look(len(facts), alpha, results[-1].verdict))
         if results[-1].verdict != "inconclusive" or len(facts) >= most:
             return Looked(results, tuple(looks))

@@ -43,13 +43,16 @@ def render(report: PromotionReport, console: Console) -> None:
         highlight=False,
         markup=False,
     )
+    for run in report.record.runs:
+        who = f"{run.agent.policy} {run.agent.model}".strip()
+        console.print(f"{run.run}: played by {who}", highlight=False, markup=False, soft_wrap=True)
     table = Table("stage", "criterion", box=None, pad_edge=False)
     for head in ("value", "interval"):
         table.add_column(head, justify="right")
     table.add_column("verdict")
     for stage in report.stages:
         for one in stage.criteria:
-            table.add_row(stage.stage, _plain(one.name), *_numbers(one), one.verdict)
+            table.add_row(stage.stage, _plain(one.name), *_numbers(one), _verdict_of(one))
     console.print(table)
     if report.looks:
         counts = ", ".join(f"{look.episodes:,}" for look in report.looks)
@@ -60,6 +63,14 @@ def render(report: PromotionReport, console: Console) -> None:
 
 def _plain(text: str) -> str:
     return text.replace("[", "\\[")
+
+
+def _verdict_of(one: CriterionResult) -> str:
+    """Example: inconclusive (12 of 45 episodes without a verdict)"""
+    if not one.missing:
+        return one.verdict
+    of = plural(one.episodes, "episode")
+    return f"{one.verdict} ({one.missing:,} of {of} without a verdict)"
 
 
 def _numbers(one: CriterionResult) -> tuple[str, str]:
@@ -87,7 +98,7 @@ def _markdown(report: PromotionReport) -> Iterator[str]:
         yield "|---|---:|---|---|"
         for one in stage.criteria:
             value, interval = _numbers(one)
-            yield f"| `{one.name}` | {value} | {interval} | {one.verdict} |"
+            yield f"| `{one.name}` | {value} | {interval} | {_verdict_of(one)} |"
     if report.looks:
         yield from ("", "## Looks", "", "| episodes | alpha | verdict |", "|---:|---:|---|")
         for look in report.looks:

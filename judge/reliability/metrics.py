@@ -35,6 +35,7 @@ from rehearsal_room.judge.reliability.types import (
     Scales,
     StudyReport,
 )
+from rehearsal_room.judge.statistics.youden import MANY_WORLDS, Youden, youden
 
 
 class EpisodeVerdicts(msgspec.Struct, frozen=True):
@@ -118,6 +119,7 @@ def report_of(
         repeat_flips=_flips(map(_each_against_others, answers), bootstrap),
         rewording_flips=_flips_by(scope.rewordings, answers, bootstrap, lambda one: one.reworded),
         injection_flips=_flips_by(scope.injections, answers, bootstrap, lambda one: one.injected),
+        j_against=_j_against(answers, scope),
         disagreements=_names(answers, lambda each: len(set(each.labels)) > 1),
         against_code=_names(answers, _differs_from_code),
         cost=_cost(verdicts, seconds),
@@ -256,6 +258,40 @@ def _code_label(case: Case) -> Label | None:
     return labels[-1] if labels else None
 
 
+def _j_against(answers: Sequence[EpisodeVerdicts], scope: StudyScope) -> dict[str, Youden]:
+    """J of the judge, by who knows the truth. Code knows nothing about itself."""
+    judges = {judged.judge for each in answers for judged in each.repeats}
+    truths = {
+        "people": _majorities(scope.humans or {}),
+        "code": {} if judges <= {NAME} else _code_labels(answers),
+    }
+    found = {who: _youden_against(answers, truth) for who, truth in truths.items()}
+    return {who: one for who, one in found.items() if one is not None}
+
+
+def _youden_against(
+    answers: Sequence[EpisodeVerdicts], truth: Mapping[str, Label]
+) -> Youden | None:
+    """J of single judgings; an episode whose world failed is neither right nor wrong work."""
+    by_world = len({each.case.trajectory.started.scenario for each in answers}) >= MANY_WORLDS
+    right: dict[str, list[float]] = {}
+    wrong: dict[str, list[float]] = {}
+    for each in answers:
+        started, label = each.case.trajectory.started, truth.get(each.case.trajectory.episode)
+        if label is None or label is Label.ENVIRONMENT_ERROR:
+            continue
+        unit = started.scenario if by_world else f"{started.scenario}/{started.task}"
+        work = right if label is Label.COMPLETED else wrong
+        work.setdefault(unit, []).extend(float(one is Label.COMPLETED) for one in each.labels)
+    return youden(right, wrong, unit="world" if by_world else "task")
+
+
+def _majorities(humans: Mapping[str, Mapping[str, Label]]) -> dict[str, Label]:
+    """The label that most people gave an episode, by episode; ties are left out."""
+    majority = {name: majority_label(labels.values()) for name, labels in humans.items()}
+    return {name: label for name, label in majority.items() if label is not None}
+
+
 def _against_people(
     answers: Sequence[EpisodeVerdicts], scope: StudyScope, make: _Make
 ) -> HumanComparison | None:
@@ -263,10 +299,7 @@ def _against_people(
         return None
     studied = {each.case.trajectory.episode for each in answers}
     given = {name: labels for name, labels in scope.humans.items() if name in studied}
-    majority = {name: majority_label(labels.values()) for name, labels in given.items()}
-    found = _against(
-        answers, {name: label for name, label in majority.items() if label is not None}, make
-    )
+    found = _against(answers, _majorities(given), make)
     people = make(units_of([list(labels.values()) for labels in given.values()]))
     unknown = Scales(Figure(None, None, None), Figure(None, None, None))
     found = found or LabelComparison(0, 0, unknown, unknown, confusion({}))

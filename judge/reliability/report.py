@@ -86,6 +86,13 @@ def _figures(report: StudyReport) -> Table:
             coefficients.append(
                 (f"kappa with {other}", found.kappa.binary, "beyond chance, Cohen's")
             )
+    for other, j in report.j_against.items():
+        for name, one, reading in (
+            (f"J against {other}", j.j, f"TPR - FPR; the unit is the {j.unit}"),
+            ("  right work accepted", j.tpr, "TPR: of what is completed"),
+            ("  wrong work accepted", j.fpr, "FPR: of what is not"),
+        ):
+            coefficients.append((name, Figure(one.value, one.lower, one.upper), reading))
     for name, model in report.models.items():
         rows.append(
             (f"{name}, completed?", model.pairwise_agreement.binary, "its own label, pairs")

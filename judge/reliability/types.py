@@ -4,6 +4,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.outcomes.bootstrap import Figure
+from rehearsal_room.judge.statistics.youden import Youden
 
 
 class Scales(msgspec.Struct, frozen=True):
@@ -97,3 +98,6 @@ class StudyReport(msgspec.Struct, frozen=True):
     # By what went wrong, as the findings of the code's verdict show it: where a judge draws the
     # labels otherwise (see judge.core.label_rules). An episode may have several kinds.
     code_by_kind: dict[str, LabelComparison] = {}
+    # J = TPR - FPR on completed or not, by who knows the truth: `people`, or `code` where the judge
+    # is another one. Empty: nobody knows, or there was no right or no wrong work.
+    j_against: dict[str, Youden] = {}

@@ -5,6 +5,11 @@ paired; where the seeds differ, the means are. The difference is the mean over t
 once), and its interval and p come from the spread of the tasks' differences (a paired t test, as in
 E. Miller, arXiv:2411.00640, section 4). It is not the difference of two intervals: those overlap
 long after the paired difference is clear.
+
+Where at most twelve tasks differ, the t test says too much: its p is then not below the one of the
+exact test (judge.statistics.sign_flips), and its interval not narrower. So the verdict, the
+interval and p always say the same, and equal agents get a verdict in at most 5 % of comparisons,
+of however few tasks.
 """
 
 import math
@@ -14,6 +19,7 @@ import msgspec
 from scipy import special
 
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task
+from rehearsal_room.judge.statistics.sign_flips import MOST, flip_bounds, flip_p, least_tasks
 
 LEVEL = 0.95
 
@@ -40,6 +46,7 @@ class Comparison(msgspec.Struct, frozen=True):
     left_out: int = 0  # tasks that only one of the runs has
     unjudged: int = 0  # episodes of the shared tasks without a score
     bounds: tuple[float, float] = (0.0, 0.0)  # of delta, whatever the unjudged episodes had been
+    least: int = 0  # the fewest tasks with which a difference can be shown at all
 
 
 def compare(
@@ -53,8 +60,7 @@ def compare(
     found = [_difference(key, before[key], after[key]) for key in shared]
     values = [one.value for one in found]
     delta = math.fsum(values) / len(values)
-    half, p = paired_t(values, level)
-    interval = (max(-1.0, delta - half), min(1.0, delta + half))
+    interval, p = interval_and_p(values, level)
     return Comparison(
         tasks=len(found),
         paired=sum(one.pairs > 0 for one in found),
@@ -66,6 +72,7 @@ def compare(
         verdict=_verdict(delta, interval),
         left_out=len(before.keys() ^ after.keys()),
         unjudged=_unscored(first, shared) + _unscored(second, shared),
+        least=least_tasks(1 - level),
         bounds=(_worst(first, second, shared), -_worst(second, first, shared)),
     )
 
@@ -88,6 +95,40 @@ def _mean(outcomes: Sequence[Outcome]) -> float:
     return sum(one.score or 0.0 for one in outcomes) / len(outcomes)
 
 
+def interval_and_p(
+    values: Sequence[float], level: float = LEVEL
+) -> tuple[tuple[float, float], float]:
+    """The interval (95 % unless given) of the mean of some tasks' differences, from -1 to 1, and
+    the two-sided p of 0. The interval leaves out 0 where p is below 1 - level, and nowhere else.
+    """
+    mean, alpha = math.fsum(values) / len(values), 1 - level
+    half, p = paired_t(values, level)
+    lower, upper = mean - half, mean + half
+    if mean and are_alike(values):  # the unseen tasks may not differ, or differ as far as can be
+        far = math.copysign(1.0, mean)
+        lower, upper = sorted((mean - half * mean, mean + half * (far - mean)))
+    differing = [value for value in values if value]
+    if len(differing) <= MOST:
+        exact = flip_p(differing)
+        p = max(p, exact)
+        if len(values) <= MOST:
+            least, most = flip_bounds(values, alpha) or (-1.0, 1.0)
+            lower, upper = min(lower, least), max(upper, most)
+        elif exact > alpha:
+            lower, upper = min(lower, 0.0), max(upper, 0.0)
+    return (max(-1.0, lower), min(1.0, upper)), p
+
+
+def are_alike(values: Sequence[float]) -> bool:
+    """Whether the values are all equal, so that their spread says nothing."""
+    return max(values) - min(values) < 1e-9
+
+
+def unseen_share(count: int, level: float) -> float:
+    """The share that can still be there where none was seen in so many (the rule of three)."""
+    return float(1 - (1 - level) ** (1 / count))
+
+
 def paired_t(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
     """Half of the interval (95 % unless given) of the mean of some differences, and the two-sided p
     of 0.
@@ -98,12 +139,9 @@ def paired_t(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
     """
     count = len(values)
     mean = math.fsum(values) / count
-    variance = (
-        math.fsum((value - mean) ** 2 for value in values) / (count - 1) if count > 1 else 0.0
-    )
-    if variance == 0:
-        unseen = float(1 - (1 - level) ** (1 / count))
-        return unseen, 1.0 if mean == 0 else float(2.0 ** (1 - count))
+    if are_alike(values):
+        return unseen_share(count, level), 1.0 if mean == 0 else float(2.0 ** (1 - count))
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
     error = math.sqrt(variance / count)
     half = float(special.stdtrit(count - 1, (1 + level) / 2)) * error
     return half, float(2 * special.stdtr(count - 1, -abs(mean) / error))

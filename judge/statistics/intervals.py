@@ -4,7 +4,8 @@ Tries at a task are not independent: a hundred tries at one task say little abou
 the task is the unit (E. Miller, arXiv:2411.00640): the variance of the mean is taken from the means
 of the tasks, it gives an effective number of tries, and Wilson's interval is made for that number
 (E. L. Korn and B. I. Graubard, 1998, with Wilson's interval instead of Clopper and Pearson's). With
-few tasks, Student's t takes the part of the normal distribution.
+few tasks, Student's t takes the part of the normal distribution. One task says next to nothing
+about others: its interval is the exact one of one try (C. Clopper and E. Pearson, 1934).
 """
 
 import math
@@ -16,6 +17,7 @@ from scipy import special
 from rehearsal_room.harness.outcomes.intervals import Interval
 
 LEVEL = 0.95
+_EQUAL = 1e-9  # means that differ by less are equal
 
 
 def share_interval(
@@ -32,6 +34,8 @@ def share_interval(
     if not total:
         return None
     mean = math.fsum(map(math.fsum, tries)) / total  # in whatever order they come
+    if len(tries) == 1:
+        return Interval(mean, *_of_one_task(mean, level))
     number, degrees = effective_tries(tries, mean, total), len(tries) - 1
     quantile = _quantile(level, degrees)
     return Interval(mean, *_wilson(mean, number, quantile))
@@ -41,7 +45,8 @@ def mean_interval(
     clusters: Mapping[Any, Sequence[float]], *, level: float = LEVEL
 ) -> Interval[float] | None:
     """The mean of numbers of any size, each cluster counted once, with Student's t interval; None:
-    there are none. One cluster has no spread: its bounds are infinite."""
+    there are none. One cluster has no spread: its bounds are infinite. Where all clusters are
+    equal, others may still lie elsewhere between 0 and 1 (the rule of three)."""
     means = [math.fsum(values) / len(values) for values in clusters.values() if values]
     count = len(means)
     if not count:
@@ -50,6 +55,10 @@ def mean_interval(
     if count == 1:
         return Interval(mean, -math.inf, math.inf)
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (count - 1) / count)
+    if max(means) - min(means) < _EQUAL:
+        unseen = 1 - (1 - level) ** (1 / count)
+        below, above = mean - min(0.0, mean), max(1.0, mean) - mean
+        return Interval(mean, mean - unseen * below, mean + unseen * above)
     half = _quantile(level, count - 1) * spread
     return Interval(mean, mean - half, mean + half)
 
@@ -100,6 +109,13 @@ def effective_tries(tries: Sequence[Sequence[float]], mean: float, total: int) -
     if variance == 0:
         return float(total)
     return min(float(total), max(1.0, spread / variance))
+
+
+def _of_one_task(mean: float, level: float) -> tuple[float, float]:
+    tail = (1 - level) / 2
+    lower = float(special.betaincinv(mean, 2 - mean, tail)) if mean else 0.0
+    upper = float(special.betaincinv(1 + mean, 1 - mean, 1 - tail)) if mean < 1 else 1.0
+    return lower, upper
 
 
 def _quantile(level: float, degrees: int) -> float:

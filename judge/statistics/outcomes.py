@@ -1,7 +1,6 @@
 """What statistics needs of a run: one outcome for each episode.
 
-An episode counts with 1 where it is completed and with 0 otherwise. One whose world failed, and one
-that no judge labelled, says nothing about the agent: its score is None. Such episodes stay out of
+Scores are those of the one rule (harness.outcomes.scores). Episodes without a verdict stay out of
 every estimate and are shown beside it, with the bounds that hold whatever they would have been.
 """
 
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room.harness.core.events import EpisodeStarted, Label
+from rehearsal_room.harness.core.events import EpisodeStarted
 from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.outcomes.scores import score_of
 
 TaskKey = tuple[str, str]  # scenario and task
 
@@ -44,20 +44,18 @@ def outcomes_of(reader: LogReader) -> list[Outcome]:
         if isinstance(record.event, EpisodeStarted)
     }
     return [
-        Outcome(row.scenario, row.task, seeds[row.episode], score_of(row.label))
+        Outcome(row.scenario, row.task, seeds[row.episode], score_of(row.ending, row.label))
         for row in reader.episodes()
         if row.ending is not None
     ]
 
 
-def score_of(label: str | None) -> float | None:
-    """The score of a label; None: it says nothing about the agent.
-
-    Example: "completed" -> 1.0; "partially_completed" -> 0.0; "environment_error" -> None
-    """
-    if label is None or label == Label.ENVIRONMENT_ERROR:
-        return None
-    return float(label == Label.COMPLETED)
+def filled(outcomes: Iterable[Outcome], score: float) -> list[Outcome]:
+    """The outcomes with this score where there is none."""
+    return [
+        one if one.score is not None else msgspec.structs.replace(one, score=score)
+        for one in outcomes
+    ]
 
 
 def by_task(outcomes: Iterable[Outcome]) -> dict[TaskKey, list[Outcome]]:

@@ -19,8 +19,9 @@ from rehearsal_room.harness.outcomes.run_statistics import (
     TagCount,
     VarianceSplit,
 )
+from rehearsal_room.harness.outcomes.scores import score_of
 from rehearsal_room.judge.statistics.intervals import share_interval
-from rehearsal_room.judge.statistics.outcomes import TaskKey, score_of
+from rehearsal_room.judge.statistics.outcomes import TaskKey
 
 T = TypeVar("T")
 Chance = Callable[[int, int, int], float]  # of successes, tries and k
@@ -35,7 +36,7 @@ def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
         if row.ending is None:
             continue
         ended += 1
-        score = score_of(row.label)
+        score = score_of(row.ending, row.label)
         if score is None:
             without += 1
             continue

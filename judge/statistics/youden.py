@@ -13,13 +13,16 @@ units: seeing less of a fault never bounds it more loosely.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
+from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.statistics.intervals import LEVEL, share_interval
 
+MANY_WORLDS = 20  # from then on the world is the unit, below the task
 Tries = Mapping[Any, Sequence[float]]  # by unit (a task or a world): 1 where the judge accepted
 
 
@@ -30,6 +33,46 @@ class Youden(msgspec.Struct, frozen=True):
     fpr: Interval[float]  # of adversaries
     j: Interval[float]  # TPR - FPR
     unit: str  # what the interval counts as independent: "task" or "world"
+
+
+class JudgeSoundness(NamedTuple):
+    """J of a judge, as a file has it."""
+
+    judge: str  # as in `hybrid:gpt-5`; `code` where the gate wrote the file
+    youden: Youden
+
+
+class _JudgedFile(msgspec.Struct, frozen=True):
+    """What is read of the files that have J."""
+
+    judge: str = "code"  # a study's; the gate measures code
+    j: Youden | None = None  # of the gate: `rehearse worlds check --json`
+    j_against: dict[str, Youden] = {}  # of a study, by who knows the truth: `people`, `code`
+
+
+def read_youden(path: Path) -> JudgeSoundness:
+    """J from a file of `rehearse judge study --json` (against people, else against code) or of
+    `rehearse worlds check --json`. Raises SettingsError."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_JudgedFile)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SettingsError(f"{path}: J cannot be read: {exc}") from exc
+    for one in (found.j_against.get("people"), found.j_against.get("code"), found.j):
+        if one is not None:
+            _check(path, one.j)
+            return JudgeSoundness(found.judge, one)
+    raise SettingsError(
+        f"{path}: there is no J; `rehearse judge study --json FILE` and `rehearse worlds check "
+        "--json FILE` write it, where there was right and wrong work"
+    )
+
+
+def _check(path: Path, j: Interval[float]) -> None:
+    if not -1 <= j.lower <= j.value <= j.upper <= 1:
+        raise SettingsError(
+            f"{path}: J is {j.value:g} from {j.lower:g} to {j.upper:g}; expected an interval in -1 "
+            "to 1"
+        )
 
 
 def youden(right: Tries, wrong: Tries, *, unit: str, level: float = LEVEL) -> Youden | None:

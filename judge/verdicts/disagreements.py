@@ -1,5 +1,8 @@
 """Where models contradict code or each other: a queue for people, from the log alone.
 
+Models of mode `llm` do not see what code found; they are compared with what judge `code` or
+`hybrid` says of the same episode.
+
 Each entry has what both sides found, so that a reader can see which one was right: a verifier that
 misses something, a rubric that is misread, a model that was talked into its label.
 """
@@ -71,9 +74,23 @@ def is_disagreement(judged: Judged) -> bool:
 def queue(trajectories: Iterable[Trajectory]) -> Iterator[Disagreement]:
     """The contested verdicts among the latest of each judge on each episode, in the log's order."""
     for trajectory in trajectories:
-        for judged in trajectory.judged:
+        for judged in beside_code(trajectory):
             if is_disagreement(judged):
                 yield _disagreement(trajectory, judged)
+
+
+def beside_code(trajectory: Trajectory) -> tuple[Judged, ...]:
+    """The latest verdicts of each judge. Those of models that did not see what code found get
+    code's label from another judge of the episode, where there is one."""
+    of_code = [one.label for one in trajectory.judged if one.judge == "code"]
+    labels = [*of_code, *(one.code for one in trajectory.judged if one.judge != "code")]
+    code = next((label for label in labels if label is not None), None)
+    return tuple(
+        msgspec.structs.replace(judged, code=code)
+        if judged.judgements and judged.code is None
+        else judged
+        for judged in trajectory.judged
+    )
 
 
 def ranked(disagreements: Iterable[Disagreement]) -> list[Disagreement]:

@@ -65,4 +65,21 @@ async def open_judge(
             await stack.enter_async_context(model)
         path = Path(settings.cache) if settings.cache else folder / CACHE_NAME
         cache = await stack.enter_async_context(VerdictCache(path))
-        yield LLMJudge(cases, models, settings, rubric=rubric, profile=profile, cache=cache)
+        yield LLMJudge(
+            cases,
+            models,
+            settings,
+            rubric=rubric,
+            profile=profile,
+            cache=cache,
+            tools=None if pool is None else _descriptions(pool, scenarios),
+        )
+
+
+def _descriptions(pool: HostingPool, scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
+    """The descriptions of the worlds' tools, by package digest and name."""
+    return {
+        scenario.digest: {tool.name: tool.description for tool in pool.hosted(scenario).tools}
+        for scenario in scenarios
+        if scenario.foreign is None
+    }

@@ -19,7 +19,7 @@ from rehearsal_room.harness.log.schema import EpisodeProgress
 from rehearsal_room.harness.log.writer import LogWriter
 from rehearsal_room.judge.core.live_judging import EpisodeJudge
 from rehearsal_room.judge.core.rewards import RewardProfile, recompute_rewards
-from rehearsal_room.judge.verdicts.disagreements import is_disagreement
+from rehearsal_room.judge.verdicts.disagreements import beside_code, is_disagreement
 from rehearsal_room.judge.verdicts.summary import JudgingSummary, VerdictTally
 
 RejudgeOnly = Literal["all", "unjudged", "disagreements"]
@@ -142,4 +142,4 @@ def is_selected(trajectory: Trajectory, name: str, only: RejudgeOnly) -> bool:
     if only == "unjudged":
         last = latest(trajectory, name)
         return last is None or last.label is None
-    return only == "all" or any(map(is_disagreement, trajectory.judged))
+    return only == "all" or any(map(is_disagreement, beside_code(trajectory)))

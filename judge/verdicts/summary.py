@@ -6,6 +6,7 @@ from rich.console import Console
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.outcomes.model_failures import lacks_model
 from rehearsal_room.judge.code.code_judge import NAME
 from rehearsal_room.judge.verdicts.disagreements import is_disagreement
 
@@ -46,6 +47,13 @@ class JudgingSummary(msgspec.Struct, frozen=True):
     usd_per_1024_episodes: float | None = None
     judged_now: int = 0  # episodes; the others had a verdict already
 
+    asked_in_vain: int = 0  # episodes without a label, about which a model was asked and gave none
+
+    @property
+    def lacks_verdicts(self) -> bool:
+        """Whether models were asked in vain, so often that the judging shows nothing."""
+        return lacks_model(self.asked_in_vain, self.episodes)
+
 
 class VerdictTally:
     """Counts verdicts, one at a time."""
@@ -55,6 +63,7 @@ class VerdictTally:
         self._rewards_name = rewards
         self._labels = dict.fromkeys(Label, 0)
         self._unjudged: list[Unjudged] = []
+        self._num_in_vain = 0
         self._disagreements = 0
         self._cost_usd: float | None = 0.0
         self._rewards = 0.0
@@ -73,6 +82,8 @@ class VerdictTally:
         if judged.label is None:
             why = judged.unjudged or "no reason was given"
             self._unjudged.append(Unjudged(trajectory.episode, why))
+            asked = any(one.requests for one in judged.judgements)
+            self._num_in_vain += asked and any(one.label is None for one in judged.judgements)
             return
         self._num_judged += 1
         self._labels[judged.label] += 1
@@ -108,6 +119,7 @@ class VerdictTally:
             cached_tokens=self._cached_tokens,
             completion_tokens=self._completion_tokens,
             cached_judgements=self._cached_judgements,
+            asked_in_vain=self._num_in_vain,
             usd_per_1024_episodes=None if cost is None or not labelled else cost / labelled * 1024,
             judged_now=self._num_now,
         )

@@ -314,6 +314,14 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["", "awm"],
         Meta(description="Profile of settings; values in the file take precedence."),
     ] = ""
+    soundness: Annotated[
+        str,
+        Meta(
+            description="File that `judge study` or `worlds check` wrote as JSON: a warning says "
+            "where the judge's J may be 0.",
+            extra={"metavar": "FILE", "may_change": True},
+        ),
+    ] = ""
     rollouts: Annotated[
         dict[str, Any],
         Meta(description="Settings of the training rollouts, as for `rehearse run`."),

@@ -5,7 +5,8 @@ counted by reason; nothing disappears silently.
 
 A single episode is excluded from its group, which continues without it:
 
-    world        the world failed (ending or label): not the agent's fault; AWM rewards it with 0
+    world        the world failed (ending or label): not the agent's fault; AWM rewards it with 0.
+                 A warning says how many: an agent that breaks worlds could avoid its failures so
     truncated    a limit ended it, where the settings exclude such episodes
     silent       it ended before the agent's first reply
 
@@ -29,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
+import structlog
 
 from rehearsal_room.harness.core.events import Ending, EpisodeStarted, ForkedFrom, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
@@ -49,6 +51,7 @@ FAILURES: frozenset[Reason] = frozenset(("incomplete", "unjudged"))
 Exclusion = Literal["world", "truncated", "silent"]
 _Unusable = Literal["incomplete", "unjudged", "world", "truncated", "silent"]
 _EQUAL = 1e-6  # rewards that differ by less are equal
+_log = structlog.get_logger(__name__)
 _VERSION = re.compile(r"v(\d+)", re.ASCII)
 
 
@@ -171,6 +174,7 @@ class Grouping:
         if reason is not None:
             if reason in get_args(Exclusion):
                 self._counts[reason] += 1
+                self._warn_of_worlds(reason, trajectory.episode, where)
             return reason
         prompts = (
             self._aligner.replacement_prompts(trajectory, where=where) if self._aligner else None
@@ -183,6 +187,18 @@ class Grouping:
         self._counts["completed"] += rollout.label == Label.COMPLETED
         self._reward += rollout.reward
         return rollout
+
+    def _warn_of_worlds(self, reason: "_Unusable", episode: str, where: str) -> None:
+        """Say how many episodes are left out because their world failed: at 1, 2, 4, 8, …"""
+        count = self._counts["world"]
+        if reason == "world" and count & (count - 1) == 0:
+            _log.warning(
+                "episodes_left_out",
+                why="their world failed",
+                left_out=count,
+                of=self._counts["episodes"],
+                latest=f"{where}: {episode}",
+            )
 
     def _unusable(self, trajectory: Trajectory) -> _Unusable | None:
         """Why an ended episode cannot be a rollout; None: it can."""

@@ -158,6 +158,8 @@ class RolloutFeed:
                     self._score(number, event.label, event.reward)
 
     def _score(self, number: int, label: Label, reward: float | None) -> None:
+        if label is Label.ENVIRONMENT_ERROR:  # it says nothing about the agent
+            return
         completed = label is Label.COMPLETED
         self._queue.score(number, completed=completed, reward=reward or 0.0)
 

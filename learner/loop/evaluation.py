@@ -64,7 +64,7 @@ class Evaluator(msgspec.Struct, frozen=True):
                 meters=Meters(self.pool),
                 resume=True,
             )
-        return await anyio.to_thread.run_sync(_summarize, folder)
+        return await anyio.to_thread.run_sync(_summarize, folder, self.settings)
 
 
 @asynccontextmanager
@@ -90,9 +90,9 @@ def _remove_outdated(folder: Path, settings: Settings) -> None:
             raise CheckpointError(f"{folder}: cannot be removed: {exc}") from exc
 
 
-def _summarize(folder: Path) -> ProgressValues:
+def _summarize(folder: Path, settings: Settings) -> ProgressValues:
     with open_reader(folder) as reader:
-        report = read_report(reader)
+        report = read_report(reader, max_steps=settings.limits.max_steps)
     write_report(folder, report)
     return {
         "pass_rate": report.pass_rate,

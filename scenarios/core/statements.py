@@ -130,6 +130,7 @@ _FORMS = {
 _PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
 
 
+@lru_cache(maxsize=1024)
 def plain(text: str) -> str:
     """The text in one case and with one form of quotes, dashes and spaces."""
     folded = unicodedata.normalize("NFKC", text[:_MAX]).casefold()
@@ -137,7 +138,7 @@ def plain(text: str) -> str:
     return " ".join(folded.replace("*", "").replace("`", "").split())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def readings(text: str) -> tuple[Reading, ...]:
     """The values of a text, in its order."""
     return tuple(_readings(plain(text)))
@@ -359,12 +360,13 @@ def are_alike(one: Reading, other: Reading) -> bool:
     an hour: "at three" is 15:00."""
     return (
         are_equal(one, other)
-        or (one.kind == other.kind == "number" and not _sizes(one).isdisjoint(_sizes(other)))
+        or (one.kind == other.kind == "number" and not sizes_of(one).isdisjoint(sizes_of(other)))
         or _are_same_hour(one, other)
     )
 
 
-def _sizes(reading: Reading) -> set[float]:
+def sizes_of(reading: Reading) -> set[float]:
+    """The numbers that a reading can mean, without their signs."""
     return {abs(value) for value in reading.options if isinstance(value, float | int)}
 
 
@@ -376,7 +378,7 @@ def _are_same_time(one: Reading, other: Reading) -> bool:
     return any(
         isinstance(at, tuple) and abs(at[0] + at[1] / 100 - size) < 0.001
         for at in time.options
-        for size in _sizes(number)
+        for size in sizes_of(number)
     )
 
 
@@ -387,7 +389,7 @@ def _are_same_hour(one: Reading, other: Reading) -> bool:
     return any(
         isinstance(at, tuple) and at[1] == 0 and 1 <= size <= 12 and at[0] % 12 == size % 12
         for at in time.options
-        for size in _sizes(number)
+        for size in sizes_of(number)
     )
 
 
@@ -407,6 +409,7 @@ def _are_same_digits(one: Reading, other: Reading) -> bool:
     return any(_same_phone(str(a), b) for a in phone.options for b in values if len(b) >= 7)
 
 
+@lru_cache(maxsize=4096)
 def only_value(phrase: str) -> Reading | None:
     """The value that a phrase is as a whole; None: it has words."""
     text = plain(phrase).strip(" .,")

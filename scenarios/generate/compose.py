@@ -10,9 +10,12 @@ from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, dr
 from rehearsal_room.scenarios.generate.content.package_texts import (
     package_of,
     policy_of,
+    row_rules_of,
     tools_of,
     with_called_tools,
+    with_promised_tools,
 )
+from rehearsal_room.scenarios.generate.content.shown_ids import without_unusable
 from rehearsal_room.scenarios.generate.core.errors import ModuleError
 from rehearsal_room.scenarios.generate.core.package import Package
 from rehearsal_room.scenarios.generate.core.world_host import WorldHost
@@ -22,6 +25,7 @@ from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures
 from rehearsal_room.scenarios.generate.tasks.task_maker import TaskMaker, surplus_tools
 
 _SPARES = (0, 3, 8)  # situations beyond the number of tasks, where some drafts cannot be used
+_ATTEMPTS = 12  # draws of situations, where they break a rule of the world together
 _MORE_TOOLS = 1.03  # makes up for the worlds whose modules have fewer tools than were drawn
 
 
@@ -38,15 +42,26 @@ class GeneratedWorld(msgspec.Struct, frozen=True):
 
 
 def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
-    """Make a world. Where a draft cannot be used, the world is drawn again with spare situations,
-    whose rows it has then, too.
+    """Make a world. Where its situations together break one of its own rules, it is drawn again
+    with others.
 
     Raises ModuleError when its modules give no task at all, and the host's exceptions when a
     package cannot be hosted.
     """
+    made = _generate_once(plan, host, 0)
+    for attempt in range(1, _ATTEMPTS):
+        if not made.package.broken_rules():
+            break
+        made = _generate_once(plan, host, attempt)
+    return made
+
+
+def _generate_once(plan: WorldPlan, host: WorldHost, attempt: int) -> GeneratedWorld:
+    """The world of one attempt. Where a draft cannot be used, the world is drawn again with spare
+    situations, whose rows it has then, too."""
     best: GeneratedWorld | None = None
     for spare in _SPARES:
-        made = _generate(plan, host, spare)
+        made = _generate(plan, host, spare, attempt)
         if made is not None and (best is None or len(made.tasks) > len(best.tasks)):
             best = made
         if best is not None and len(best.tasks) == plan.knobs.tasks:
@@ -56,9 +71,9 @@ def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
     return best
 
 
-def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld | None:
+def _generate(plan: WorldPlan, host: WorldHost, spare: int, attempt: int) -> GeneratedWorld | None:
     """The world with so many spare situations; None: it has no task."""
-    world = draw_world(plan, spare)
+    world = draw_world(plan, spare, attempt)
     bare = package_of(world)
     with host(bare) as seeded:
         num_tools = draw_size(_MORE_TOOLS * plan.knobs.tools, world.maker.rng)
@@ -68,13 +83,16 @@ def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld | 
         return None
     left_out = surplus_tools(world, tasks, num_tools)
     tools = [name for one in world.modules for name in one.tools if name not in left_out]
-    tools = with_called_tools(world, tools)
+    needed = with_called_tools(world, sorted(set().union(*(one.tools for one in tasks))))
+    tools = with_called_tools(world, with_promised_tools(world, tools))
+    tools = with_promised_tools(world, without_unusable(world, tools, needed))
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(world, tools),
         policy=policy_of(world, bare.user, tools),
         tasks=tuple(one.task for one in tasks),
         verify=verify_py([one.demands for one in tasks], _columns(world)),
+        row_rules=row_rules_of(world, tools),
     )
     return GeneratedWorld(
         package=package,

@@ -26,7 +26,7 @@ from rehearsal_room.scenarios.synth.core.world_drafts import (
     ToolDraft,
     WorldDraft,
 )
-from rehearsal_room.scenarios.synth.stages.code import DEAD, CodeStage
+from rehearsal_room.scenarios.synth.stages.code import DEAD, CodeStage, proofs_in
 from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes
 from rehearsal_room.scenarios.synth.stages.database import DataStage, SchemaStage
 from rehearsal_room.scenarios.synth.stages.ideas import map_concurrently
@@ -166,7 +166,7 @@ class WorldPipeline:
         draft = leave_out(draft, dead) if dead else draft
         try:
             folder = self._context.folder.worlds / self._idea.key
-            scenario = write_package(folder, package_texts(draft))
+            scenario = write_package(folder, package_texts(draft, proofs_in(self._notes)))
             async with self._context.host.host(scenario) as hosted:
                 rows = sum(map(len, hosted.rows().values()))
         except Unhostable as exc:

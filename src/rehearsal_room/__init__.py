@@ -6,12 +6,12 @@
         order = await env.call("get_order", {"order_id": 1042})
         return f"The order says: {order.text}"
 
-    report = await rr.rehearse(agent, ["shop_support"], "runs/mine", judge=rr.ScenarioJudges)
+    report = await rr.rehearse(agent, ["shop_support"], "runs/mine")
 
 The names below are the public API. Everything else is internal and may change in any version.
 
 run an agent of your own: `rehearse`, `AgentEnv`, `ForkedEnv`, `TaskView`, `Limits`, `Rehearsal`,
-`StepLimit`, `WorldFailed`
+`StepLimit`, `WorldFailed`, `ModelFailed`
 
 open a run whose episodes your program asks for: `OpenRun`, `BackgroundRun`, `RunOptions`,
 `RunOverError`
@@ -32,10 +32,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal_room.bridges.asked_episodes import OpenRun as OpenRun
     from rehearsal_room.bridges.background import BackgroundRun as BackgroundRun
+    from rehearsal_room.bridges.rehearsals import rehearse as rehearse
     from rehearsal_room.bridges.run_options import RunOptions as RunOptions
     from rehearsal_room.bridges.run_options import RunOverError as RunOverError
     from rehearsal_room.envpool.core.types import ToolResult as ToolResult
     from rehearsal_room.envpool.core.types import ToolSpec as ToolSpec
+    from rehearsal_room.harness.core.errors import PolicyError as ModelFailed  # noqa: F401
     from rehearsal_room.harness.core.events import Ending as Ending
     from rehearsal_room.harness.core.events import Judged as Judged
     from rehearsal_room.harness.core.events import Label as Label
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from rehearsal_room.harness.library import StepLimit as StepLimit
     from rehearsal_room.harness.library import TaskView as TaskView
     from rehearsal_room.harness.library import WorldFailed as WorldFailed
-    from rehearsal_room.harness.library import rehearse as rehearse
     from rehearsal_room.harness.log.reader import LogReader as LogReader
     from rehearsal_room.harness.log.reader import open_reader as open_log  # noqa: F401
     from rehearsal_room.harness.settings.limits import Limits as Limits
@@ -73,6 +74,7 @@ _PUBLIC = {
     "Label": "harness.core.events",
     "Limits": "harness.settings.limits",
     "LogReader": "harness.log.reader",
+    "ModelFailed": "harness.core.errors:PolicyError",
     "OpenRun": "bridges.asked_episodes",
     "Rehearsal": "harness.library",
     "RunOptions": "bridges.run_options",
@@ -89,7 +91,7 @@ _PUBLIC = {
     "WorldFailed": "harness.library",
     "find_world": "scenarios.catalogue:find",
     "open_log": "harness.log.reader:open_reader",
-    "rehearse": "harness.library",
+    "rehearse": "bridges.rehearsals",
 }
 
 

@@ -174,3 +174,41 @@ def test_wrong_reasons_are_those_of_the_nearest_rules() -> None:
         "I cannot do that: A limit.",
     ]
     assert len(wrong_reasons((), Temptation())) == 1
+
+
+CARDS = (
+    AwmTable("cards", "CREATE TABLE cards (card_id INTEGER PRIMARY KEY, code TEXT, kind TEXT)"),
+)
+CARD_DATA = ("INSERT INTO cards (card_id, code, kind) VALUES (1, 'LC-2040', 'adult')",)
+CARD_CODE = '''from scenarios.api import Db, Row
+from scenarios.errors import ToolError
+
+
+def block_card(db: Db, member_card: str, cause: str) -> Row:
+    """Block a member's card. The cause is 'stolen-card' or 'unpaid-fees'."""
+    if db.one("SELECT * FROM cards WHERE code = ?", member_card) is None:
+        raise ToolError("There is no such card.")
+    if cause not in ("stolen-card", "unpaid-fees"):
+        raise ToolError("There is no such cause.")
+    db.run("UPDATE cards SET kind = ? WHERE code = ?", cause, member_card)
+    return {}
+'''
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", range(3))
+async def test_codes_of_the_data_and_of_descriptions_are_tried(tmp_path: Path, seed: int) -> None:
+    """A working tool whose arguments are called otherwise than the columns is proved."""
+    draft = msgspec.structs.replace(
+        world_draft(),
+        tables=CARDS,
+        samples=(AwmSample("all", CARD_DATA),),
+        code=CARD_CODE,
+        proven=(),
+    )
+    scenario = write_package(tmp_path / "p", package_texts(draft))
+    with closing(LocalPool()) as pool:
+        states = await pool.host(scenario)
+        probe = ToolProbe(states, lambda: pool.lease(scenario), seed=seed, clean=str)
+        found = await probe.run()
+    assert (found.faults, found.unproven) == ((), ())

@@ -1,6 +1,7 @@
 """A user's own agent in single episodes, on virtual time."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.envpool.inprocess.fault_injection import copy_with_fault
 from rehearsal_room.envpool.store.pool_protocol import Pool
-from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.errors import LogError, PolicyError
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Record, StepTaken
 from rehearsal_room.harness.core.messages import Act, Answer
 from rehearsal_room.harness.library import (
@@ -207,6 +208,14 @@ async def _nothing(task: TaskView, env: AgentEnv) -> str:
     return None  # type: ignore[return-value]
 
 
+async def _exits(task: TaskView, env: AgentEnv) -> str:
+    sys.exit("I give up")
+
+
+async def _is_without_model(task: TaskView, env: AgentEnv) -> str:
+    raise PolicyError("status 503")
+
+
 @pytest.mark.parametrize(
     ("agent", "error", "num_steps"),
     [
@@ -215,16 +224,24 @@ async def _nothing(task: TaskView, env: AgentEnv) -> str:
         (_object, "TypeError: Encoding objects of type object is unsupported (library.py", 0),
         (_name, "TypeError: a tool's name is a str, not int (library.py, line ", 0),
         (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
+        (_exits, "SystemExit: I give up (test_library.py, line ", 0),
     ],
 )
 async def test_an_agent_that_fails(agent: AgentFunction, error: str, num_steps: int) -> None:
     """An exception of the user's code, or a returned value that is not a text, ends the episode
-    with `policy_error`; the error has the file and line."""
+    with `agent_failed`; the error has the file and line."""
     ended, steps = await play(agent)
-    assert ended.ending is Ending.POLICY_ERROR
+    assert ended.ending is Ending.AGENT_FAILED
     assert ended.error is not None and ended.error.startswith(error)
     assert len(steps) == num_steps or agent is _raises_in_a_group
     assert ended.state is not None
+
+
+async def test_an_agent_whose_model_is_out_of_reach() -> None:
+    """An exception that says that the model is out of reach blames no agent."""
+    ended, _ = await play(_is_without_model)
+    assert ended.ending is Ending.POLICY_ERROR
+    assert ended.error is not None and ended.error.startswith("PolicyError: status 503")
 
 
 async def test_several_calls_at_once() -> None:
@@ -298,6 +315,23 @@ async def test_the_step_limit(num_calls: int, ending: Ending) -> None:
 
     ended, steps = await play(agent, limits=Limits(max_steps=4))
     assert (ended.ending, len(steps), ended.error) == (ending, 4, None)
+
+
+async def test_the_step_limit_comes_from_the_task() -> None:
+    """A task whose solution has 19 calls gets 48 steps, also without a limit in the settings."""
+    (plan,) = plans()
+    long = msgspec.structs.replace(plan.task, oracle=plan.task.oracle[:1] * 19)
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        await _asks(60, env)
+        return "never"
+
+    sink = MemorySink()
+    context = make_run_context(MovesPolicy(), sink)
+    async with watchdog_running(context):
+        await run_episode(msgspec.structs.replace(plan, task=long), context, driver_of(agent))
+    ended = sink.ended(plan.episode)
+    assert (ended.ending, ended.num_steps) == (Ending.STEP_LIMIT, 48)
 
 
 async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
@@ -385,7 +419,7 @@ async def test_an_agent_that_ignores_the_step_limit() -> None:
     ("limits", "ending", "error"),
     [
         (Limits(time_limit=50), Ending.TIME_LIMIT, "not done within 50 s"),
-        (Limits(reply_timeout=30), Ending.POLICY_ERROR, "no reply within 30 s"),
+        (Limits(reply_timeout=30), Ending.AGENT_FAILED, "no reply within 30 s"),
     ],
 )
 async def test_an_agent_that_hangs(limits: Limits, ending: Ending, error: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+import rehearsal_room as rr
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
 from rehearsal_room.harness.log.reader import open_reader
@@ -49,9 +50,10 @@ async def test_a_rehearsal(tmp_path: Path) -> None:
         group_size=3,
         judge=ScenarioJudges,
     )
-    assert (report.episodes, report.pass_rate, report.mean_reward) == (12, 1.0, 1.0)
-    assert report.endings == {"answered": 6, "policy_error": 6}
-    assert (report.labels, report.unjudged) == ({"completed": 6}, 6)
+    assert (report.episodes, report.pass_rate, report.mean_reward) == (12, 0.5, 0.5)
+    assert report.endings == {"agent_failed": 6, "answered": 6}
+    assert (report.labels, report.unjudged) == ({"agent_error": 6, "completed": 6}, 0)
+    assert (report.failures, report.pass_bounds) == ({"agent_failure": 6}, (0.5, 0.5))
     assert report.folder == tmp_path / "run"
     rows = rows_of(report.folder).values()
     assert {row.policy for row in rows} == {"own:oracle"}
@@ -65,6 +67,19 @@ async def test_a_rehearsal(tmp_path: Path) -> None:
 def _line_of(text: str) -> int:
     lines = Path(__file__).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+async def test_the_public_rehearsal_is_judged(tmp_path: Path) -> None:
+    """By the worlds' code, unless `judge=None` is passed; the report names who played and has its
+    statistics."""
+    names = [f"{LIBRARY}:pay-fine"]
+    report = await rr.rehearse(oracle, names, tmp_path / "run")
+    assert (report.labels, report.pass_rate) == ({"completed": 1}, 1.0)
+    assert report.policy == "own:oracle"
+    assert report.statistics is not None
+    unjudged = await rr.rehearse(oracle, names, tmp_path / "unjudged", judge=None)
+    assert (unjudged.labels, unjudged.unjudged, unjudged.without_verdict) == ({}, 1, 1)
+    assert unjudged.pass_bounds == (0.0, 1.0)
 
 
 async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:
@@ -105,7 +120,7 @@ async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:
 
 async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> None:
     """When the agent awaits a cancelled task of its own, that is the agent's failure: its episode
-    ends with `policy_error` and the run continues."""
+    ends with `agent_failed` and the run continues."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         helper = asyncio.ensure_future(asyncio.sleep(60))
@@ -116,7 +131,7 @@ async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> No
 
     names = [f"{LIBRARY}:pay-fine"]
     report = await rehearse(agent, names, tmp_path / "run", episodes=5, concurrency=1)
-    assert report.endings == {"policy_error": 5}
+    assert report.endings == {"agent_failed": 5}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.call_checks import CallCheck, Expectation, McpRecord, parse_path
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Call, Scenario, Task
-from rehearsal_room.scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
+from rehearsal_room.scenarios.mcp_tasks import answer_findings, read_mcp_tasks, read_openenv_tasks
 
 HEAD = 'name = "notes"\ndescription = "Notes"\n'
 TASK = '[[task]]\nid = "milk"\ninstruction = "Note milk."\n'
@@ -209,3 +209,13 @@ def test_expectations(expect: dict[str, Any], text: str, met: bool, found: str |
     fails = Expectation(fails=True)
     assert fails.check(text, failed=True)[0]
     assert not fails.check(text, failed=False)[0]
+
+
+def test_an_answer_that_holds_everything_is_left_open(tmp_path: Path) -> None:
+    """Numbers without end hold the expected one, too; that shows nothing."""
+    text = 'name = "notes"\ndescription = "Notes"\n[[task]]\nid = "n"\ninstruction = "How many?"\n'
+    (task,) = read_mcp_tasks(task_file(tmp_path, text + 'answer = "3"\n'), "a server").tasks
+    (said,) = answer_findings(task, f"It is {task.answer}.")
+    (heap,) = answer_findings(task, f"{task.answer} " + " ".join(map(str, range(200))))
+    (wrong,) = answer_findings(task, "I could not do it.")
+    assert (said.passed, heap.passed, heap.is_open, wrong.passed) == (True, False, True, False)

@@ -24,7 +24,9 @@ from rehearsal_room.cli.core.judge_options import open_run_judge
 from rehearsal_room.harness.core.events import Judged, Label, Record
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.code.proof import code_verdict_of
 from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.llm.prompt import prompt_of
 from rehearsal_room.judge.llm.rubric import Mode, read_rubric
 from rehearsal_room.scenarios.format import read
@@ -103,8 +105,14 @@ def prices_of(path: Path, *models: str) -> Path:
 
 
 def judge(rehearse: Rehearse, folder: Path, url: str, *flags: object) -> Any:
-    """The JSON of `rehearse judge` with the model `m` of a server."""
-    return json_of(rehearse, "judge", folder, "-m", "m", "--base-url", url, *flags)
+    """The JSON of `rehearse judge` with the model `m` of a server. Its status is 1 exactly where
+    models were asked in vain about more than a tenth of the episodes."""
+    asked = ("judge", folder, "-m", "m", "--base-url", url, *flags, "--json", "-")
+    status, out, err = rehearse(*asked)
+    assert status in (0, 1), err
+    found = json.loads(out)
+    assert status == (found["asked_in_vain"] > found["episodes"] / 10), err
+    return found
 
 
 def questions_of(folder: Path, mode: Mode) -> dict[str, Question]:
@@ -115,8 +123,21 @@ def questions_of(folder: Path, mode: Mode) -> dict[str, Question]:
 async def asked_about(folder: Path, mode: Mode) -> dict[str, Question]:
     """The same, awaited."""
     found: dict[str, Question] = {}
+    with open_reader(folder) as reader:
+        infos = {digest: scenario_info(world) for digest, world in reader.scenarios().items()}
     for case in await _cases(folder):
-        prompt = prompt_of(case, read_rubric(), mode=mode, max_tokens=_EVIDENCE_TOKENS)
+        tools = infos[case.trajectory.started.scenario_digest].tools
+        info = msgspec.structs.replace(case.evidence.info, tools=tools)
+        shown = msgspec.structs.replace(
+            case, evidence=msgspec.structs.replace(case.evidence, info=info)
+        )
+        prompt = prompt_of(
+            shown,
+            read_rubric(),
+            mode=mode,
+            max_tokens=_EVIDENCE_TOKENS,
+            is_decided=mode == "hybrid" and len(code_verdict_of(case).allowed) == 1,
+        )
         text = "\n".join(message.content for message in prompt.messages)
         known = found.get(text, Question((), case.code.label))
         assert known.label is case.code.label, "two truths about one question"

@@ -27,15 +27,19 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 class EnvServer(AsyncContextManagerMixin):
-    """The server. `room`: the number of its sessions."""
+    """The server. `room`: the number of its sessions; `verdict`: what AWM's tool `verify` gives (an
+    observation, or an error with its code)."""
 
-    def __init__(self, *, has_tools: bool = True, room: int = 64) -> None:
+    def __init__(
+        self, *, has_tools: bool = True, room: int = 64, verdict: dict[str, Any] | None = None
+    ) -> None:
         self.url = ""
         self.resets: list[Any] = []
         self.most = 0  # sessions at once
         self.live = 0
         self._has_tools = has_tools
         self._room = room
+        self._verdict = verdict
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -72,7 +76,10 @@ class EnvServer(AsyncContextManagerMixin):
                 if asked["type"] == "reset":
                     self.resets.append(asked["data"])
                     total = 0
-                    answer: Any = {"observation": {"note": "begun"}, "reward": None, "done": False}
+                    begun = {"note": "begun"} | (
+                        {"reward_type": "reset_ok"} if self._verdict else {}
+                    )
+                    answer: Any = {"observation": begun, "reward": None, "done": False}
                 elif self._has_tools:
                     total, answer = await self._tool(asked["data"], total, socket)
                 else:
@@ -100,6 +107,10 @@ class EnvServer(AsyncContextManagerMixin):
         name, number = action["tool_name"], action["arguments"].get("n")
         observation: dict[str, Any] = {"tool_name": name}
         match name:
+            case "verify" if self._verdict is not None:
+                if "code" in self._verdict:
+                    return total, self._verdict
+                return total, {"observation": self._verdict, "reward": 0.0, "done": False}
             case "boom":
                 return total, {"message": "it broke", "code": "EXECUTION_ERROR"}
             case "hang":

@@ -13,6 +13,7 @@ import msgspec
 from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
 from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.judge.gate.checks.shown_ids import ShownResult
 from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings
 from rehearsal_room.judge.playback.playback import Fact, Played, format_call
 from rehearsal_room.judge.playback.tool_fuzzing import (
@@ -104,6 +105,7 @@ class ToolChecks:
         """Probe all tools; those that refused every call a second time, in states that others
         left."""
         self._find_bases()
+        self._make_proofs()
         for tool in self._world.tools:
             self._try_some(tool, [self._start, *self._oracles])
         left = list(self._left.values())
@@ -126,6 +128,15 @@ class ToolChecks:
         found = list(self._left.values())
         chosen = self._rng.sample(found, min(_STATES, len(found)))
         return [(start.lease.state(), start.changes) for start in chosen]
+
+    def results(self) -> list[ShownResult]:
+        """The results of successful probes that changed nothing."""
+        return [
+            ShownResult(probe.call.name, text)
+            for probe in self._probes
+            for text, error, digest in (probe.fact,)
+            if error is None and digest == probe.lease.digest
+        ]
 
     def disturbing(self, task_id: str) -> list[Call]:
         """Writes of different tools that the world accepts after a task's oracle."""
@@ -211,6 +222,25 @@ class ToolChecks:
             result = _made(call, self._start.lease)
             if result.error is None:
                 self._add_base(_Base(call, self._start, bool(result.changes)))
+
+    def _make_proofs(self) -> None:
+        """Make the calls with which the author proved tools: the last successful one of each tool
+        is a base, with the state before it."""
+        for name, calls in self._world.scenario.proofs.items():
+            lease = self._start.lease.fork()
+            came: list[Sequence[RowChange]] = []
+            found: _Base | None = None
+            for call in calls:
+                before = _StartPoint(lease.fork(), changes=net_changes(came))
+                result = lease.call(call.name, call.arguments)
+                self._log.record_call(call, result)
+                came.append(result.changes)
+                if call.name == name and result.error is None:
+                    found = _Base(call, before, bool(result.changes))
+            if found is not None:
+                self._add_base(found)
+            else:
+                self._log.fail("tool", f"{name}: no call of its proof in scenario.toml succeeds")
 
     def _check_edges(self, tool: ToolSpec, base: _Base) -> None:
         found: dict[str, list[Fact]] = {}  # by argument

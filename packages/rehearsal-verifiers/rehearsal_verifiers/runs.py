@@ -21,7 +21,7 @@ class Settings(BaseModel):
 
     scenarios: tuple[str, ...]
     history: str
-    max_steps: int
+    max_steps: int | None
     output: str
 
 

@@ -71,8 +71,8 @@ class RehearsalConfig(vf.TasksetConfig):
     """Worlds and tasks, as `name`, `path` or `name:task`."""
     history: str = "full"
     """Which turns the model sees, as in `last:3`; each window is a branch of the trace."""
-    max_steps: int = 20
-    """Steps in an episode."""
+    max_steps: int | None = None
+    """Steps in an episode; None: 2.5 times those of the task's solution, at least 20."""
     output: Path = Path("runs/verifiers")
     """Folder for our logs, one for each process."""
 

@@ -109,8 +109,10 @@ class DrawnWorld(msgspec.Struct, frozen=True, dict=True):
         return {name: dresser.name(name) for name, dresser in self.table_dressers.items()}
 
 
-def draw_world(plan: WorldPlan, spare: int = 0) -> DrawnWorld:
-    """Draw a world and make its rows. `spare`: situations beyond the number of tasks."""
+def draw_world(plan: WorldPlan, spare: int = 0, attempt: int = 0) -> DrawnWorld:
+    """Draw a world and make its rows. `spare`: situations beyond the number of tasks; another
+    `attempt` draws other situations."""
+    again = f" {attempt}" if attempt else ""
     rng = Random(plan.seed)
     drawn_trade = trade(plan.trade)
     style = draw_style(Random(f"{plan.seed} style"), plan.modules)
@@ -146,7 +148,7 @@ def draw_world(plan: WorldPlan, spare: int = 0) -> DrawnWorld:
             one.rows(maker)
         num_background = maker.num_rows
         maker.start_situations(marked)
-        draw = SituationDraw(suitable, plan.knobs, Random(f"{plan.seed} situations"))
+        draw = SituationDraw(suitable, plan.knobs, Random(f"{plan.seed} situations{again}"))
         staged = stage_situations(maker, draw, plan.knobs.tasks + spare, known)
         return maker, staged, num_background
 

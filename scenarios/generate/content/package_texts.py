@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import RowRule
 from rehearsal_room.scenarios.generate.content.drawn_world import (
     DrawnWorld,
     dressed_rows,
@@ -101,6 +102,18 @@ def tools_of(world: DrawnWorld, tools: Collection[str] | None) -> str:
     return "\n\n\n".join((head, *blocks[2:])) + "\n"
 
 
+def with_promised_tools(world: DrawnWorld, tools: Collection[str]) -> list[str]:
+    """These tools (canonical names) and those that their descriptions promise."""
+    promised = {
+        name
+        for one in world.modules
+        for tool, names in one.head.promises.items()
+        if tool in tools
+        for name in names
+    }
+    return [name for one in world.modules for name in one.tools if name in {*tools, *promised}]
+
+
 def with_called_tools(world: DrawnWorld, tools: Collection[str]) -> list[str]:
     """These tools (canonical names) and the tools that their code calls."""
     pieces = [piece for one in world.modules for piece in one.code.pieces]
@@ -164,6 +177,23 @@ def policy_of(world: DrawnWorld, user: User, tools: Collection[str] | None) -> s
         currency=world.trade.currency,
     )
     return front + "\n\n".join(sections) + "\n"
+
+
+def row_rules_of(world: DrawnWorld, tools: Collection[str]) -> tuple[RowRule, ...]:
+    """The rules of the policy that can be checked on rows, of a world with these tools."""
+    shown = parameter_texts(world)
+    times = {"now": world.clock, "today": world.clock[:10]}
+    found = []
+    for one in world.modules:
+        dresser = world.dressers[one.name]
+        bullets = _rules(one.policy, tools, world.shapes).splitlines()
+        for name, query in one.head.row_rules.items():
+            stated = [bullet for bullet in bullets if f"{{{name}}}" in bullet]
+            if stated:
+                rule = dresser.template(stated[0].removeprefix("- "), shown)
+                values = {"n": world.parameters[name], **times}
+                found.append(RowRule(rule, dresser.text(query).format_map(values)))
+    return tuple(found)
 
 
 def _rules(policy: str, tools: Collection[str] | None, shapes: Shapes) -> str:

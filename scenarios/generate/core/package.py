@@ -2,14 +2,16 @@
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
 
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.core.dialogue import UserAutomaton
-from rehearsal_room.scenarios.format import Task
+from rehearsal_room.scenarios.format import RowRule, Task
 
 
 class Package(msgspec.Struct, frozen=True):
@@ -26,6 +28,7 @@ class Package(msgspec.Struct, frozen=True):
     policy: str
     tasks: tuple[Task, ...] = ()
     verify: str = ""
+    row_rules: tuple[RowRule, ...] = ()
 
     def texts(self) -> dict[str, str]:
         """The text of each of the package's files, by file name."""
@@ -39,6 +42,12 @@ class Package(msgspec.Struct, frozen=True):
             "verify.py": self.verify,
         }
 
+    def broken_rules(self) -> list[str]:
+        """The rules that the rows at the start break."""
+        with closing(sqlite3.connect(":memory:")) as db:
+            db.executescript(f"{self.schema_sql}\n{self.data_sql}")
+            return [one.rule for one in self.row_rules if db.execute(one.broken_by).fetchone()]
+
     def _head(self) -> str:
         fields = {
             "name": self.name,
@@ -48,7 +57,11 @@ class Package(msgspec.Struct, frozen=True):
             "clock": self.clock,
         }
         user = {"id": self.user.id, "name": self.user.name, "role": self.user.role}
-        return f"{_table(fields)}\n[user]\n{_table(user)}"
+        rules = "".join(
+            f"\n[[row_rules]]\n{_table({'rule': one.rule, 'broken_by': one.broken_by})}"
+            for one in self.row_rules
+        )
+        return f"{_table(fields)}\n[user]\n{_table(user)}{rules}"
 
 
 def digest_of(texts: Mapping[str, str]) -> str:

@@ -76,6 +76,10 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: tuple[str, ...] = ()
     words: dict[str, str] = {}  # singular -> plural
     parameters: dict[str, tuple[int, ...]] = {}  # least, most[, step]
+    # Parameter -> SQL for the rows that break the rule about it, with {n} for its value, {now} and
+    # {today} for the world's time.
+    row_rules: dict[str, str] = {}
+    promises: dict[str, tuple[str, ...]] = {}  # tool -> tools that its description promises
 
 
 class Module(msgspec.Struct, frozen=True):

@@ -52,6 +52,25 @@ def verifier_faults(source: str, function: str) -> list[str]:
     return faults
 
 
+def literals_of(source: str) -> str:
+    """The numbers and texts of a file's code, without its docstrings, as one text.
+
+    Example: check.answer_has("42.50", name="cost") -> "42.50", "cost", each on its line
+    """
+    tree = ast.parse(source)
+    docs = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    values = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in docs
+    ]
+    return "\n".join(str(value) for value in values if type(value) in (str, int, float))
+
+
 def _faults(tree: ast.Module, imports: frozenset[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:

@@ -7,7 +7,7 @@ import ast
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 import tomli_w
 
 from rehearsal_room.scenarios.errors import PackageError, SynthesisError
-from rehearsal_room.scenarios.format import Scenario, read
+from rehearsal_room.scenarios.format import Call, Scenario, read
 from rehearsal_room.scenarios.synth.core.protocols import Unhostable
 from rehearsal_room.scenarios.synth.core.signatures import described
 from rehearsal_room.scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
@@ -66,8 +66,17 @@ def script_of(statements: Iterable[str]) -> SqlScript:
     return SqlScript(text, tuple(lines))
 
 
-def package_texts(draft: WorldDraft) -> dict[str, str]:
-    """The text of each of the package's files, by file name."""
+def package_texts(
+    draft: WorldDraft, proofs: Mapping[str, Sequence[Call]] | None = None
+) -> dict[str, str]:
+    """The text of each of the package's files, by file name. `proofs` are calls that prove tools,
+    by tool; those of tools that are left out are left out."""
+    kept = {tool.name for tool in draft.tools}
+    shown = {
+        name: msgspec.to_builtins(calls)
+        for name, calls in (proofs or {}).items()
+        if name in kept and not _has_null(msgspec.to_builtins(calls))
+    }
     head = {
         "name": draft.idea.key,
         "title": draft.idea.name.strip(),
@@ -80,7 +89,7 @@ def package_texts(draft: WorldDraft) -> dict[str, str]:
             "name": draft.plan.user.name,
             "role": draft.plan.user.role,
         },
-    }
+    } | ({"proofs": shown} if shown else {})
     proven = draft.proven or (_placeholder(),)
     return {
         "scenario.toml": tomli_w.dumps(head),
@@ -91,6 +100,13 @@ def package_texts(draft: WorldDraft) -> dict[str, str]:
         "tasks.toml": tomli_w.dumps({"task": [_task(each) for each in proven]}),
         "verify.py": merge_python([each.verifier for each in proven]),
     }
+
+
+def _has_null(value: Any) -> bool:
+    """Whether a value contains null, which TOML lacks."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_null, value.values() if isinstance(value, dict) else value))
+    return value is None
 
 
 def unproven(task: TaskDraft, verifier: str = "") -> ProvenTask:

@@ -159,9 +159,15 @@ class HostedDraft(Protocol):
         """Let the solver try the task. Raises like `AuthorModel.answer`."""
 
     async def try_mutants(
-        self, task_id: str, solution: JudgedRun, temptation: Temptation | None = None
+        self,
+        task_id: str,
+        solution: JudgedRun,
+        temptation: Temptation | None = None,
+        *,
+        named: str = "",
     ) -> MutantResult:
-        """Run the solution with each single mistake; a decline's with what it invites, too."""
+        """Run the solution with each single mistake; a decline's with what it invites, too. Of the
+        answer's values only those in the text `named` are altered, if it has some of them."""
 
 
 class DraftHost(Protocol):

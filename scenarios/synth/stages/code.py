@@ -26,6 +26,7 @@ from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft, WorldDra
 from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes, call_line, tools_json
 
 DEAD = "no call of it succeeded: "  # the beginning of the fault or note on an unproven tool
+PROOF = "proved by the author's calls: "  # the beginning of a note, before the tool and its calls
 _MOST_CALLS = 20  # that the author may name for one tool
 
 
@@ -55,6 +56,7 @@ class CodeStage(DraftStage):
         self._code = ""  # the last answer's, whose only fault was that tools are unproven
         self._probed = ProbeResult(0)  # of this code
         self._only_calls = False  # whether the last answer named calls and had no code
+        self._named: dict[str, list[Call]] = {}  # by tool, in this answer or an earlier one
 
     def _fields(self) -> Mapping[str, object]:
         return {**super()._fields(), "tools": tools_json(self._draft.tools)}
@@ -74,6 +76,7 @@ class CodeStage(DraftStage):
         each succeeds with some call."""
         named = _named_calls(text)
         self._only_calls = bool(named) and "def " not in text
+        named = self._named = self._named | named
         try:
             code = self._code if self._only_calls else code_of(text)
         except UnreadableAnswer as exc:
@@ -95,7 +98,16 @@ class CodeStage(DraftStage):
         broken = (*differing, *probed.faults)
         self._code, self._probed = ("" if broken else code), probed
         faults = [*broken, *unproven]
-        return CheckedAnswer(code, tuple(faults), tolerable=not broken and bool(unproven))
+        open_tools = {tool.name for tool in probed.unproven}
+        lost = {fault.removeprefix(DEAD).partition(" ")[0] for fault in unproven}
+        proofs = [
+            f"{PROOF}{name} {msgspec.json.encode(calls).decode()}"
+            for name, calls in named.items()
+            if name in open_tools - lost
+        ]
+        return CheckedAnswer(
+            code, tuple(faults), tuple(proofs), tolerable=not broken and bool(unproven)
+        )
 
 
 def _named_calls(text: str) -> dict[str, list[Call]]:
@@ -108,6 +120,16 @@ def _named_calls(text: str) -> dict[str, list[Call]]:
         tool: [Call(call.name, call.arguments) for call in calls[:_MOST_CALLS]]
         for tool, calls in named.items()
     }
+
+
+def proofs_in(notes: Sequence[str]) -> dict[str, tuple[Call, ...]]:
+    """The calls with which the author proved tools, by tool, from the stage's notes."""
+    found = {}
+    for note in notes:
+        if note.startswith(PROOF):
+            name, _, calls = note.removeprefix(PROOF).partition(" ")
+            found[name] = msgspec.json.decode(calls, type=tuple[Call, ...])
+    return found
 
 
 async def _fault_of(tool: UnprovenTool, calls: Sequence[Call], hosted: HostedDraft) -> str:

@@ -16,7 +16,12 @@ from rehearsal_room.scenarios.synth.core.protocols import (
     PromptMessage,
     RequestPurpose,
 )
-from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, ToolDraft, WorldDraft
+from rehearsal_room.scenarios.synth.core.world_drafts import (
+    ScenarioIdea,
+    TaskPlan,
+    ToolDraft,
+    WorldDraft,
+)
 
 _SHOWN_RESULT = 500  # characters of one result
 
@@ -92,13 +97,19 @@ class DraftStage(SynthesisStage):
             **super()._fields(),
             "user": f"{plan.user.name} (role {plan.user.role}, id {plan.user.id})",
             "functions": bullet_list(describe_functions(plan) or ["none are named"]),
-            "policy": plan.policy or "none",
+            "policy": _numbered(plan),
             "tasks": bullet_list(
                 [f"{each.id} ({each.kind}): {each.instruction}" for each in plan.tasks]
             ),
             "schema": "\n".join(f"{statement};" for statement in self._draft.schema),
             "data": "\n".join(f"{statement};" for statement in self._draft.data),
         }
+
+
+def _numbered(plan: TaskPlan) -> str:
+    """The rules with the numbers by which tasks name them; else the policy as it was written."""
+    lines = [f"{number}. {rule.text}" for number, rule in enumerate(plan.rules, 1)]
+    return "\n".join(lines) or plan.policy or "none"
 
 
 def tools_json(tools: Sequence[ToolDraft]) -> str:

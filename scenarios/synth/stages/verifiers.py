@@ -8,9 +8,11 @@ A verifier is valid when
   decline also do a part of the request, or it for another record, or refuse for another rule.
 
 An invalid verifier goes back to the author with the evidence; the author may fix the verifier or
-rewrite the task. The accepted solution becomes the task's oracle, without refused calls. Its answer
-stays whole; only where it is an answer that mutants alter, and a mutant survives in a sentence that
-the verifier does not need, the answer loses such sentences.
+rewrite the task. The evidence has the solver's calls and not its answer: an author who reads that
+asks for details that a solver volunteered. The accepted solution becomes the task's oracle, without
+refused calls. Its answer stays whole; only where it is an answer that mutants alter, and a mutant
+survives in a sentence that the verifier does not need, the answer loses such sentences. Mutants
+alter only values of the answer that the verifier names, where it names some.
 """
 
 import re
@@ -19,10 +21,11 @@ from pathlib import Path
 
 import msgspec
 
+from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Call, difficulty_of
 from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
 from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer, request_seed
-from rehearsal_room.scenarios.synth.core.code_rules import verifier_faults
+from rehearsal_room.scenarios.synth.core.code_rules import literals_of, verifier_faults
 from rehearsal_room.scenarios.synth.core.package_files import package_texts, unproven, write_package
 from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
 from rehearsal_room.scenarios.synth.core.protocols import (
@@ -44,6 +47,7 @@ from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes, call
 
 MIN_CAUGHT = 0.98  # share of the mutants, as in the gate
 _SHOWN_CALLS = 30
+_QUOTED = 40  # characters of an answer by which a finding that quotes it is known
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -168,13 +172,13 @@ class ProvingStage(DraftStage):
         self, hosted: HostedDraft, source: str, solution: JudgedRun
     ) -> CheckedAnswer[ProvenTask]:
         temptation = _temptation(self._draft.plan, self._task)
-        tried = await hosted.try_mutants(self._task.id, solution, temptation)
+        named = literals_of(source)
+        tried = await hosted.try_mutants(self._task.id, solution, temptation, named=named)
         if self._task.kind != "change" and not _is_enough(tried):
             shorter = await _shorten(hosted, self._task.id, solution)
             if shorter is not solution:
-                again = await hosted.try_mutants(self._task.id, shorter, temptation)
-                if _is_enough(again):
-                    solution, tried = shorter, again
+                solution = shorter
+                tried = await hosted.try_mutants(self._task.id, shorter, temptation, named=named)
         if tried.faults:
             return CheckedAnswer(None, tried.faults)
         if not _is_enough(tried):
@@ -247,7 +251,7 @@ def _evidence(run: JudgedRun) -> str:
     if run.fault:
         return f"after a solver's calls the verifier fails: {run.fault}\n{_transcript(run)}"
     missed = [
-        f"{finding.name}: expected {finding.expected}, found {finding.found}"
+        f"{finding.name}: expected {finding.expected}, found {_found(finding, run.answer)}"
         for finding in run.findings
         if not finding.passed
     ]
@@ -258,8 +262,15 @@ def _evidence(run: JudgedRun) -> str:
     )
 
 
+def _found(finding: Finding, answer: str) -> str:
+    """What a finding found, without the solver's answer."""
+    said, found = " ".join(answer.split()), " ".join(finding.found.split())
+    shown = found.removesuffix("…").strip(" '\"")
+    return "another answer" if shown and (shown in said or said[:_QUOTED] in found) else found
+
+
 def _transcript(run: JudgedRun) -> str:
     calls = [call_line(result) for result in run.results[:_SHOWN_CALLS]]
     if len(run.results) > _SHOWN_CALLS:
         calls.append(f"… and {len(run.results) - _SHOWN_CALLS} more calls")
-    return "\n".join([*calls, f"answer: {run.answer}"])
+    return "\n".join([*calls, "an answer" if run.answer.strip() else "no answer"])

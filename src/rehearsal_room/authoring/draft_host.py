@@ -153,16 +153,22 @@ class HostedPackage:
         return played
 
     async def try_mutants(
-        self, task_id: str, solution: JudgedRun, temptation: Temptation | None = None
+        self,
+        task_id: str,
+        solution: JudgedRun,
+        temptation: Temptation | None = None,
+        *,
+        named: str = "",
     ) -> MutantResult:
         """Run the solution with every single mistake in it, at most MAX_MUTANTS of them; with a
-        temptation, those that the task invites are among them."""
+        temptation, those that the task invites are among them. Of the answer's values only those in
+        the text `named` are altered, if it has some of them."""
         task = msgspec.structs.replace(
             self._scenario.task(task_id), oracle=solution.calls, answer=solution.answer
         )
         writes = [made.changed for made in solution.results]
         unwanted = [] if temptation is None else await self._tempting(task_id, solution, temptation)
-        mutants = mutants_of(task, writes, self._states.tools, unwanted=unwanted)
+        mutants = mutants_of(task, writes, self._states.tools, unwanted=unwanted, named=named)
         mutants += [] if temptation is None else wrong_reasons(solution.calls, temptation)
         survivors, faults, equivalents = [], [], 0
         chosen = _sample(mutants, task_id)

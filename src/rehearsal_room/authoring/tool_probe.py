@@ -6,6 +6,7 @@ states that other tools reach, which may have made the row that it needs. What i
 no call of it is known to succeed, which is not proof that none does.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import zip_longest
@@ -39,6 +40,12 @@ _STATES = 24  # reached states in each round, in which tools without a success a
 _LEAST_STATES = 4  # of these for one tool, where many tools have none
 _SEARCHED_THERE = 40  # calls of one tool in one reached state
 _ROUNDS = 3  # one round reaches states that are one call further from the start
+
+_CODE = re.compile(r"(?=.*[\d_-])[\w./:-]{2,40}|[A-Z]{2,12}")  # a text that is a code
+# What a description quotes or gives as an example: 'express', "A-1", such as LC-1001.
+_SAID = re.compile(
+    r"(?<!\w)['\"`“]([^\s'\"`”]{1,40})['\"`”]|\b((?=[\w-]*\d)(?=[\w-]*[A-Za-z-])[\w-]{2,40})"
+)
 
 LeaseWorld = Callable[[], AbstractAsyncContextManager[Env]]
 
@@ -118,7 +125,8 @@ class ToolProbe:
                 await self._try(tool, self._prober.call(tool.spec), start)
         if tool.is_open:
             pool = plausible(self._states)
-            await self._search(tool, start, (pool, _widened(pool)), _SEARCHED)
+            pools = (pool, _widened(pool), by_shape(tool.spec, pool))
+            await self._search(tool, start, pools, _SEARCHED)
         await self._try_edges(tool, start)
 
     async def _try_edges(self, tool: _Tool, reached: _Reached) -> None:
@@ -153,7 +161,9 @@ class ToolProbe:
         ranked = sorted(frontier, key=lambda reached: -len(names & reached.columns))
         for reached in ranked[:most]:
             if tool.is_open:
-                await self._search(tool, reached, self._pools(reached), _SEARCHED_THERE)
+                pools = self._pools(reached)
+                pools = (*pools, by_shape(tool.spec, pools[0]))
+                await self._search(tool, reached, pools, _SEARCHED_THERE)
                 await self._try_edges(tool, reached)
 
     def _pools(self, reached: _Reached) -> tuple[dict[str, list[Any]], ...]:
@@ -250,6 +260,34 @@ def _edges(spec: ToolSpec, base: Call) -> Iterator[Call]:
         if isinstance(arguments, dict)
     ]
     yield from found[:_EDGE_CALLS]
+
+
+def by_shape(tool: ToolSpec, pool: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The pool of values, with others for each argument, whatever columns are called: the words
+    that its description or the tool's quotes, and the data's codes; for a number its keys.
+
+    Example: card="a library card, such as LC-1001", column code "LC-2040"
+        -> {"card": ["LC-1001", "LC-2040"], …}
+    """
+    texts = {value for values in pool.values() for value in values if isinstance(value, str)}
+    codes = sorted(text for text in texts if _CODE.fullmatch(text))
+    keys = sorted({value for value in pool.get("id", []) if isinstance(value, int)})
+    keys = keys or sorted(
+        {
+            value
+            for name, values in pool.items()
+            if name.endswith("_id")
+            for value in values
+            if type(value) is int
+        }
+    )
+    found = {}
+    for name, schema in tool.schema.get("properties", {}).items():
+        about = f"{schema.get('description', '')}\n{tool.description}"
+        said = [one or other for one, other in _SAID.findall(about)]
+        numbers = [int(text) for text in said if text.isdecimal()]
+        found[name] = [*dict.fromkeys([*said, *codes, *numbers, *keys])]
+    return {**pool, **found}
 
 
 def _widened(pool: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -6,12 +6,13 @@
     )
 
 Each tool call is a logged step. What the agent says last is its answer. In a dialogue it has the
-tool `talk_to_user`. Covers agents and solvers
-that work outside of an evaluation of Inspect's; `react()` and what is made from it do not: use
-bridges.inspect.rehearsal_task for those.
+tool `talk_to_user`. Where its model is out of reach, the episode has no verdict; any other
+exception is its failure. Covers agents and solvers that work outside of an evaluation of Inspect's;
+`react()` and what is made from it do not: use bridges.inspect.rehearsal_task for those.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from inspect_ai.agent import Agent, AgentState
@@ -29,9 +30,11 @@ from inspect_ai.tool import ToolDef
 
 from rehearsal_room.bridges.inspect_tools import tool_of
 from rehearsal_room.envpool.core.talks import ENDED, TALK
+from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.library import AgentEnv, AgentFunction, TaskView
+from rehearsal_room.harness.outcomes.model_failures import is_outage
 
 MakeAgent = Callable[[list[ToolDef]], Agent]
 _native = Native()
@@ -42,7 +45,8 @@ def inspect_agent(make: MakeAgent) -> AgentFunction:
     episode. The agent names its model itself."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
-        state: AgentState = await run_agent(make(_tools(task, env)), _messages(task, env))
+        with _outage_is_named():
+            state: AgentState = await run_agent(make(_tools(task, env)), _messages(task, env))
         return state.output.completion
 
     return agent
@@ -62,9 +66,22 @@ def inspect_solver(solver: Solver, model: str | Model) -> AgentFunction:
             state.messages += replies
             return state
 
-        return (await solver(state, generate)).output.completion
+        with _outage_is_named():
+            return (await solver(state, generate)).output.completion
 
     return agent
+
+
+@contextmanager
+def _outage_is_named() -> Iterator[None]:
+    """A block in which an exception of a model's client that means an outage becomes a
+    PolicyError."""
+    try:
+        yield
+    except Exception as exc:
+        if is_outage(exc):
+            raise PolicyError(f"{type(exc).__name__}: {exc}") from exc
+        raise
 
 
 def _tools(task: TaskView, env: AgentEnv) -> list[ToolDef]:

@@ -28,6 +28,7 @@ from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.process import warnings_only
 from rehearsal_room.harness.rollout.running import running
 from rehearsal_room.harness.rollout.session import RunParts, context_of, snapshot_of, unwrapped
+from rehearsal_room.harness.settings.limits import Limits
 
 
 @asynccontextmanager
@@ -60,7 +61,7 @@ async def open_run(
                     yield run
             finally:
                 finished.stop(RunOverError("the run ended before the episode was judged"))
-    await anyio.to_thread.run_sync(_write_report, folder)
+    await anyio.to_thread.run_sync(_write_report, folder, options.limits)
 
 
 @asynccontextmanager
@@ -94,6 +95,6 @@ async def _opened(
         session.monitor.set_total(run.num_begun)
 
 
-def _write_report(folder: Path) -> None:
+def _write_report(folder: Path, limits: Limits) -> None:
     with open_reader(folder) as reader:
-        write_report(folder, read_report(reader))
+        write_report(folder, read_report(reader, max_steps=limits.max_steps))

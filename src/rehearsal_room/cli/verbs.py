@@ -123,11 +123,11 @@ SECTIONS = {
         ),
         "compare": Verb(
             "trust.compare:compare_command",
-            "Compare two runs on the tasks that they share.",
+            "Compare runs with the first one, on the tasks that they share.",
             {
                 "size": Verb(
                     "trust.compare:size_command",
-                    "Compute how many tasks a comparison of two runs needs.",
+                    "Compute how many tasks a comparison needs, or which difference N tasks show.",
                 ),
             },
         ),

@@ -1,6 +1,7 @@
 """The commands `compare` and `size`."""
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -26,6 +27,63 @@ def test_two_runs_are_compared_task_by_task(rehearse: Rehearse, runs: tuple[Path
     assert len(found["gained"]) > 3 and found["lost"] == []
     same = json_of(rehearse, "compare", runs[1], runs[1])
     assert (same["delta"], same["p"], same["verdict"]) == (0.0, 1.0, "no difference is shown")
+
+
+def test_what_else_differs_is_said(
+    rehearse: Rehearse, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Settings, tasks and a world whose package was changed; the verdict says the sign once."""
+    world, other = tmp_path / "world", tmp_path / "other"
+    copytree(LIBRARY, world)
+    asked = ("run", world, "-p", "oracle", "-g", 3, "-n", 15, "--max-steps", 30, "--seed", 7)
+    with (world / "policy.md").open("a") as policy:
+        policy.write("\nBe brief.\n")
+    assert rehearse(*asked, "-o", other)[0] == 0
+    found = json_of(rehearse, "compare", runs[0], other)
+    settings = {one["setting"]: one["values"] for one in found["settings"]}
+    assert (settings["max_steps"], settings["seed"]) == ([None, 30], [0, 7])
+    (digests,) = found["changed_worlds"].values()
+    assert len(set(digests)) == 2
+    assert list(found["only_in_some"]) == ["A"] and len(found["only_in_some"]["A"]) == 1
+    assert [run["policy"] for run in found["runs"]] == ["mutant", "oracle"]
+    assert found["runs"][0]["turns"] > 1
+    kinds = {group["kind"] for group in found["groups"]}
+    assert kinds <= {"world", "tag"} and found["groups"][0]["tasks"] == found["tasks"]
+    page = tmp_path / "compared.md"
+    status, out, _ = rehearse("compare", runs[0], other, "-o", page)
+    assert status == 0
+    assert "was changed between the runs, digests: A " in out
+    assert "setting max_steps differs: A not set; B 30" in out
+    for text in ("## What else differs", "## Runs", "## By world and tag"):
+        assert text in page.read_text()
+    back = rehearse("compare", runs[1], runs[0])[1].splitlines()[0]
+    assert back.startswith(("A is better by ", "no difference is shown"))
+    assert "better by -" not in back and "+-" not in back
+
+
+def test_three_runs_are_compared_with_the_first(
+    rehearse: Rehearse, runs: tuple[Path, Path]
+) -> None:
+    """Each against A, and their intervals hold together."""
+    found = json_of(rehearse, "compare", *runs, runs[1])
+    assert [one["name"] for one in found["differences"]] == ["B", "C"]
+    assert found["level"] == 0.975
+    two = json_of(rehearse, "compare", *runs)
+    assert found["interval"][0] < two["interval"][0]
+    assert two["differences"][0]["comparison"]["delta"] == two["delta"]
+    status, _, err = rehearse("compare", runs[0])
+    assert (status, "name two runs or more" in err) == (2, True)
+
+
+def test_what_so_many_tasks_can_show(rehearse: Rehearse) -> None:
+    """The other way round: N tasks show the difference for which N are asked for."""
+    found = json_of(rehearse, "compare", "size", "--tasks", 45)
+    again = json_of(rehearse, "compare", "size", "--detect", found["detect"])
+    assert again["tasks"] <= 45
+    status, _, err = rehearse("compare", "size", "--tasks", 5)
+    assert (status, "cannot show a difference, whatever it is" in err) == (2, True)
+    status, _, err = rehearse("compare", "size")
+    assert (status, "name either --detect X or --tasks N" in err) == (2, True)
 
 
 def test_runs_without_a_common_task_are_refused(

@@ -1,5 +1,6 @@
 """The command `promote`."""
 
+import json
 from pathlib import Path
 from shutil import copytree
 from xml.etree import ElementTree
@@ -144,3 +145,22 @@ def test_bad_input(rehearse: Rehearse, runs: tuple[Path, Path], gate: Path, tmp_
     assert (status, "no stage 'x'; stages: sandbox, staging" in err) == (2, True)
     status, _, err = rehearse("promote", tmp_path / "no.toml", runs[1])
     assert (status, "there is no gate file" in err) == (2, True)
+
+
+def test_a_gate_on_the_judge(
+    rehearse: Rehearse, runs: tuple[Path, Path], gate: Path, tmp_path: Path
+) -> None:
+    """J comes from the file of the gate or of a study, and must be of the judge of the runs."""
+    gate.write_text('[[stage]]\nname = "s"\ncriteria = ["J.lower >= 0.5"]\n')
+    status, _, err = rehearse("promote", gate, runs[1])
+    assert (status, "--soundness: a criterion is about J" in err) == (2, True)
+    checked = tmp_path / "gate.json"
+    assert rehearse("worlds", "check", LIBRARY, "--json", checked)[0] == 0
+    found = json_of(rehearse, "promote", gate, runs[1], "--soundness", checked)
+    assert found["criteria"][0]["value"] == 1.0
+    studied = tmp_path / "study.json"
+    j = json.loads(checked.read_bytes())["j"]
+    studied.write_text(json.dumps({"judge": "llm:m", "j_against": {"code": j}}))
+    status, _, err = rehearse("promote", gate, runs[1], "--soundness", studied)
+    assert status == 2
+    assert f"{studied} has J of judge 'llm:m', and {runs[1]} was judged by 'code'" in err

@@ -306,6 +306,23 @@ def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) ->
     assert err.startswith(f"error: {out}: this training run has no rollouts of its own")
 
 
+@pytest.mark.parametrize(("lower", "warns"), [(-0.1, True), (0.0, True), (0.1, False)])
+def test_a_judge_that_may_be_blind(
+    rehearse: Rehearse, config: Made, tmp_path: Path, lower: float, warns: bool
+) -> None:
+    """Where J of the judge may be 0, a warning says so before anything is trained."""
+    bounds = {"value": 0.3, "lower": 0.1, "upper": 0.5}
+    j = {"tpr": bounds, "fpr": bounds, "j": {**bounds, "lower": lower}, "unit": "task"}
+    file, settings = tmp_path / "study.json", config()
+    file.write_text(json.dumps({"judge": "code", "j_against": {"people": j}}))
+    settings.write_text(f"soundness = {json.dumps(str(file))}\n{settings.read_text()}")
+    status, _, err = rehearse("train", settings, "--dry-run")
+    assert (status, "reaches 0" in err) == (0, warns)
+    file.unlink()
+    status, _, err = rehearse("train", settings, "--dry-run")
+    assert (status, "J cannot be read" in err) == (2, True)
+
+
 def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
     """--dry-run prints settings that are a valid training file, and does nothing else."""
     status, text, _ = rehearse("train", config(), "--dry-run", "-o", tmp_path / "run")

@@ -123,6 +123,22 @@ def test_arguments_reach_the_function_as_its_types(tools: dict[str, Tool]) -> No
     assert list(arguments) and set(arguments) == set(_TAKES.split(", "))
 
 
+def test_a_whole_float_is_an_integer(tools: dict[str, Tool]) -> None:
+    """JSON Schema calls 3.0 an integer; 3.5 is none, and a float stays one where one is due."""
+    given = {
+        "how": "cash",
+        "lines": [{"sku": "a", "price": {"cents": 3.0}}],
+        "level": 2.0,
+        "weights": {"a": 1.0},
+    }
+    arguments = tools["order"].arguments(given)
+    assert (arguments["lines"][0].price.cents, arguments["level"]) == (3, 2)
+    assert isinstance(arguments["weights"]["a"], float)
+    for wrong in (3.5, 1e300, float("nan")):
+        with pytest.raises(BadArguments):
+            tools["order"].arguments(given | {"level": wrong})
+
+
 @pytest.fixture(scope="module")
 def unlisted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tool]:
     """The same tools, without their schemas."""

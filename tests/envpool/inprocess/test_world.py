@@ -1,5 +1,6 @@
 """One hosted scenario: calls that change all or nothing, ids, forks, states."""
 
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -351,3 +352,52 @@ def test_what_holds_frames_does_not_mix_worlds() -> None:
     assert results == [expected] * 4
     assert [hosted.verify_digest(lease.overlay) for lease in leases] == [expected.digest] * 4
     hosted.close()
+
+
+_NOTES = """
+CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT NOT NULL);
+CREATE VIRTUAL TABLE notes_fts USING fts5(body, content='notes', content_rowid='id');
+CREATE TRIGGER notes_ai AFTER INSERT ON notes
+BEGIN INSERT INTO notes_fts(rowid, body) VALUES (new.id, new.body); END;
+"""
+_NOTE_TOOLS = """
+from typing import Any
+from scenarios.api import Db
+
+
+def add(db: Db, body: str) -> None:
+    "Add a note."
+    db.insert("notes", body=body)
+
+
+def search(db: Db, word: str) -> list[Any]:
+    "Notes with a word."
+    return db.all(
+        "SELECT body FROM notes_fts WHERE notes_fts MATCH ? ORDER BY rowid", f'"{word}"'
+    )
+"""
+
+
+def test_a_full_text_index_is_that_of_its_own_world(tmp_path: Path) -> None:
+    """One connection serves the calls of all worlds: the index keeps nothing of another one. The
+    index of another table's text has no rows of its own in a diff."""
+    files = {"schema_sql": _NOTES, "data_sql": "", "tools_py": _NOTE_TOOLS}
+    world = HostedScenario(ledger(tmp_path, **files))
+    draw = random.Random(7)
+    words = ("roof", "door", "tree", "paint")
+    worlds: list[tuple[Lease, list[str]]] = [(world.lease(), []) for _ in range(3)]
+    for number in range(300):
+        lease, bodies = draw.choice(worlds)
+        if draw.random() < 0.5:
+            body = " ".join(draw.choices(words, k=2))
+            added = lease.call("add", {"body": body}, f"a{number}")
+            assert [change.table for change in added.changes] == ["notes"]
+            bodies.append(body)
+        if draw.random() < 0.05:
+            worlds.append((lease.fork(), list(bodies)))
+        word = draw.choice(words)
+        found = lease.call("search", {"word": word}, f"s{number}").text
+        assert [one["body"] for one in msgspec.json.decode(found)] == [
+            body for body in bodies if word in body.split()
+        ]
+    world.close()

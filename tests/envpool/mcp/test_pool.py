@@ -4,7 +4,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
@@ -15,10 +17,11 @@ import pytest
 from rehearsal_room.envpool.core.errors import PoolError, StateError, WorldError
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.mcp import client, process
-from rehearsal_room.envpool.mcp.checks import verify_by_calls
+from rehearsal_room.envpool.mcp.checks import require_known_calls, verify_by_calls
 from rehearsal_room.envpool.mcp.client import McpSettings
 from rehearsal_room.envpool.mcp.pool import McpPool
 from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN, is_known
+from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.core.events import Ending, StepTaken, decode_event, encode
 from rehearsal_room.harness.rollout.episode import run_episode
@@ -195,7 +198,7 @@ async def test_an_older_server_is_a_world(scenario: Scenario) -> None:
         ("arguments", "echo: expected an object of arguments, got null."),
         ("arguments", "no such note"),
         ("internal", "the disk is full"),
-        ("internal", "Invalid structured content returned by tool promis"),
+        (None, '{"n":"a word"}'),
         ("internal", "1 validation error for CallToolResult"),
         (None, "fine"),
     ]
@@ -346,7 +349,89 @@ async def test_a_server_that_worked_once_is_a_broken_world(
             await env.call("echo", {}, "c0-0")
 
 
+# Servers that do what others do not ---------------------------------------------------------------
+
+ODD = f"{sys.executable} {MCP_SERVERS / 'odd.py'}"
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("schema", "done"),  # clients should check structured results: the call was carried out
+        ("block", '{"type":"json","json":{"id":1}}\ndone'),
+        ("half", "done \ufffd"),
+    ],
+)
+async def test_an_odd_result_reaches_the_agent(scenario: Scenario, mode: str, text: str) -> None:
+    """A result that does not meet its schema, an unknown block, and half of a surrogate pair."""
+    async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
+        assert await env.call("echo", {}, "c0-0") == ToolResult(text)
+
+
+async def test_a_message_that_cannot_be_read_ends_the_wait(scenario: Scenario) -> None:
+    """Nobody would answer its request: the world breaks at once, with the message's beginning."""
+    async with pool_of(f"{ODD} cut").lease(scenario) as env:
+        with pytest.raises(WorldError, match=r"it sent a message that cannot be read: .*jsonrpc"):
+            await env.call("echo", {}, "c0-0")
+
+
+async def test_a_server_that_refuses_to_start_is_quoted(scenario: Scenario) -> None:
+    """Its own reason, and not how its process ended when its input was closed."""
+    with pytest.raises(PoolError, match="does not work: licence expired on 1 May"):
+        await pool_of(f"{ODD} refuses").host(scenario)
+
+
+async def test_tools_that_come_later_can_be_called(scenario: Scenario) -> None:
+    """A server says that its tools changed: from then on the new ones can be called."""
+    async with pool_of(f"{ODD} late").lease(scenario) as env:
+        assert (await env.call("undo", {}, "c0-0")).error == "unknown_tool"
+        await env.call("echo", {}, "c1-0")
+        assert await env.call("undo", {}, "c2-0") == ToolResult("done")
+        assert [tool.name for tool in env.tools] == ["echo", "undo"]
+
+
 # A server at a URL --------------------------------------------------------------------------------
+
+
+class Refuses(BaseHTTPRequestHandler):
+    """Answers every request with the status in its path."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.keys.append(self.headers.get("x-api-key"))  # type: ignore[attr-defined]
+        self.send_response(int(self.path.strip("/")))
+        self.send_header("retry-after", "0")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (401, r"status 401: it got no token; give one in \$REHEARSE_TOKEN, or .* --mcp-header"),
+        (403, "status 403: it got no token, which may not use it"),
+        (429, "status 429: too many requests"),
+        (502, "status 502: what is in front of it does not reach it"),
+    ],
+)
+async def test_a_refused_request_is_told_with_its_status(
+    scenario: Scenario, status: int, why: str
+) -> None:
+    """And with what to do; the headers of the settings are sent, and 429 is obeyed."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        server.keys = []  # type: ignore[attr-defined]
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/{status}"
+        try:
+            with pytest.raises(PoolError, match=why):
+                await pool_of(url, headers=(("X-Api-Key", "k1"),)).host(scenario)
+        finally:
+            server.shutdown()
+    keys = server.keys  # type: ignore[attr-defined]
+    assert set(keys) == {"k1"}
+    assert len(keys) >= (5 if status == 429 else 1)
 
 
 @pytest.mark.slow
@@ -477,3 +562,95 @@ async def test_a_check_that_hangs_breaks_the_world(tmp_path: Path) -> None:
     async with pool_of(PLAIN).lease(scenario, milk) as env:
         with pytest.raises(WorldError, match="the check by wait took longer than"):
             await verify_by_calls(env, scenario, milk, "", timeout_s=0.2)
+
+
+# Checks that break, and checks that can see nothing -----------------------------------------------
+
+CHECK = """
+name = "notebook"
+description = "Notes"
+[[task]]
+id = "milk"
+instruction = "Note milk."
+oracle = [{ name = "echo", arguments = { text = "milk" } }]
+[[task.check]]
+name = "count"
+expect = { matches = "." }
+[[task.check]]
+"""
+
+
+def checked_by(folder: Path, check: str) -> Scenario:
+    """A scenario whose second check is this one."""
+    path = folder / "tasks.toml"
+    path.write_text(CHECK + check)
+    return read_mcp_tasks(path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        ('name = "broken"\nexpect = { contains = "milk" }', "the disk is full"),
+        ('name = "broken"\nexpect = { fails = true }', "the disk is full"),
+        ('name = "broken"\nexpect = { lacks = "milk" }\nkind = "guard"', "the disk is full"),
+        ('name = "die"\narguments = { text = "1" }\nexpect = { fails = true }', "status 1"),
+        ('name = "wait"\nexpect = { contains = "milk" }', "took longer than 0.2 s"),
+    ],
+)
+async def test_a_check_that_breaks_is_the_worlds_fault(
+    tmp_path: Path, quick_end: None, check: str, why: str
+) -> None:
+    """Neither a failure of the agent nor a success, whatever the check expects."""
+    scenario = checked_by(tmp_path, check)
+    pool = pool_of(PLAIN)
+    await pool.host(scenario)
+    async with pool.lease(scenario) as env:
+        with pytest.raises(WorldError, match=why):
+            await verify_by_calls(env, scenario, scenario.tasks[0], "milk", timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        (
+            'name = "cuont"\nexpect = { equals = "1" }',
+            r"check\[1\]: there is no tool 'cuont'; tools",
+        ),
+        ('name = "cuont"\nexpect = { fails = true }', "there is no tool 'cuont'"),
+        (
+            'name = "echo"\narguments = { txet = "a" }\nexpect = { equals = "a" }',
+            "echo has no argument 'txet'; arguments: text",
+        ),
+    ],
+)
+async def test_a_check_of_what_does_not_exist_is_refused(
+    tmp_path: Path, quick_end: None, check: str, why: str
+) -> None:
+    """Before the first episode, with the task and what there is; an oracle likewise."""
+    scenario = checked_by(tmp_path, check)
+    with pytest.raises(PoolError, match=why) as caught:
+        await RoutingPool(elsewhere=pool_of(PLAIN)).host(scenario)
+    assert f"{scenario.path}: task 'milk': " in str(caught.value)
+    text = CHECK.replace('"echo"', '"ehco"').rpartition("[[task.check]]")[0]
+    scenario.path.write_text(text)
+    with pytest.raises(PoolError, match=r"oracle\[0\]: there is no tool 'ehco'"):
+        await RoutingPool(elsewhere=pool_of(PLAIN)).host(read_mcp_tasks(scenario.path, PLAIN))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "properties": {}, "additionalProperties": True},
+        {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": {}, "anyOf": [{"properties": {"text": {}}}]},
+        {"properties": {"text": {}}, "required": ["text"]},
+    ],
+)
+def test_arguments_that_a_schema_allows_are_not_refused(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
+    """Only those that it cannot have."""
+    scenario = checked_by(tmp_path, 'name = "count"\nexpect = { equals = "1" }')
+    tools = [ToolSpec("echo", "", schema), ToolSpec("count", "", {"type": "object"})]
+    require_known_calls(scenario, tools)

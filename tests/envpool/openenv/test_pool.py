@@ -13,6 +13,7 @@ from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
 from rehearsal_room.envpool.openenv import pool as pool_module
 from rehearsal_room.envpool.openenv.content import read_observation
 from rehearsal_room.envpool.openenv.pool import OpenEnvPool
+from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.scenarios.catalogue import find
@@ -223,3 +224,40 @@ reset = {{ task_id = "{task.id}" }}
 def test_observations_as_texts(observation: dict[str, Any], text: str, error: str | None) -> None:
     """What an agent reads of an observation, and which kind of error it is."""
     assert read_observation(observation) == (text, error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed"),
+    [
+        ({"reward_type": "complete"}, True),
+        ({"reward_type": "others"}, False),
+        ({"reward_type": "agent_error"}, False),
+        ({"reward_type": "server_error", "error": "database is locked"}, None),
+        ({"reward_type": "no_verifier"}, None),
+        ({"reward_type": "complete", "verify_result": {"execution_status": "error"}}, None),
+        ({"error": "Internal Server Error"}, None),
+        ({"code": "EXECUTION_ERROR", "message": "verify raised KeyError"}, None),
+    ],
+)
+async def test_a_verdict_that_is_none_is_the_worlds_fault(
+    tmp_path: Path, answer: dict[str, Any], passed: bool | None
+) -> None:
+    """AWM's `verify` over OpenEnv: where it crashes or there is none, the world failed."""
+    async with EnvServer(verdict=answer) as server, OpenEnvPool(server.url) as pool:
+        scenario = tasks_for(tmp_path, server.url)
+        await pool.host(scenario)
+        async with pool.lease(scenario, scenario.tasks[0]) as env:
+            if passed is None:
+                with pytest.raises(WorldError, match="verify"):
+                    await env.check(scenario.tasks[0], "5")
+            else:
+                (found,) = await env.check(scenario.tasks[0], "5")
+                assert (found.name, found.passed) == ("verify", passed)
+
+
+async def test_a_check_of_no_tool_is_refused(tmp_path: Path) -> None:
+    """Before the first episode."""
+    text = COUNTER.replace('name = "add"', 'name = "ad"')
+    async with EnvServer() as server, OpenEnvPool(server.url) as pool:
+        with pytest.raises(PoolError, match=r"task 'half': check\[0\]: there is no tool 'ad'"):
+            await RoutingPool(elsewhere=pool).host(tasks_for(tmp_path, server.url, text))

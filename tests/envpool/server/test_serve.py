@@ -352,6 +352,36 @@ async def test_unknown_host_names_are_refused(
         assert (await http.ask("GET", "/health", **headers))[0] == status
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"), [("http://localhost:3000", 204), ("http://evil.example", 403)]
+)
+async def test_a_browser_on_an_allowed_page_may_send_requests(
+    scenario: Scenario, origin: str, status: int
+) -> None:
+    """Its preflight needs no token and names what may be sent; its requests need one, and their
+    answers may be read. By aiohttp: no browser takes part here."""
+    asks = {
+        "Origin": origin,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version",
+    }
+    settings = WorldServerSettings(port=0, token="secret")
+    async with served([scenario], settings) as (_, url), aiohttp.ClientSession() as http:
+        async with http.options(f"{url}/worlds", headers=asks) as preflight:
+            assert preflight.status == status
+            shown = preflight.headers
+        async with http.post(f"{url}/worlds", json={}, headers={"Origin": origin}) as lease:
+            assert lease.status == (401 if status == 204 else 403)
+            read_by = lease.headers.get("access-control-allow-origin")
+    if status == 204:
+        assert shown["access-control-allow-origin"] == read_by == origin
+        allowed = shown["access-control-allow-headers"].lower()
+        assert all(name in allowed for name in ("authorization", "mcp-protocol-version"))
+    else:
+        assert "access-control-allow-origin" not in shown
+        assert read_by is None
+
+
 async def test_limits(scenario: Scenario) -> None:
     """The worlds of a client and of the server have limits; released worlds do not count."""
     async with direct_client(scenario, WorldServerSettings(port=0, worlds_per_client=2)) as (

@@ -104,9 +104,9 @@ _FAULTS = {
         "schema.sql: line 1: ATTACH is not allowed in packages in: ATTACH 'x.db' AS x",
     ),
     "a virtual table": (
-        {"schema_sql": "CREATE VIRTUAL TABLE f USING fts5(a);"},
-        "schema.sql: line 1: virtual tables are not supported in: "
-        "CREATE VIRTUAL TABLE f USING fts5(a)",
+        {"schema_sql": "CREATE VIRTUAL TABLE f USING dbstat;"},
+        "schema.sql: line 1: a virtual table may only be a full-text index (fts5, fts4, fts3) or "
+        "an rtree in: CREATE VIRTUAL TABLE f USING dbstat",
     ),
     "randomness": (
         {"data_sql": "INSERT INTO journal VALUES (random());"},

@@ -61,7 +61,22 @@ def test_the_prompt_lists_the_tools() -> None:
         ),
         (
             blocks('{"name": "ping", "arguments": "x"}'),
-            FormatError("The arguments of ping must be a JSON object."),
+            FormatError(
+                "The arguments of ping cannot be used: the JSON is malformed: expecting value at "
+                "character 1."
+            ),
+        ),
+        (
+            blocks('{"name": "get_order", "parameters": {"order_id": 7}}'),
+            Act((AgentCall("get_order", {"order_id": 7}, "c0-0"),)),
+        ),
+        (
+            blocks('{"name": "ping", "args": {}, "arguments": {}}'),
+            FormatError("The call of ping has both arguments and args."),
+        ),
+        (
+            blocks('{"name": "ping", "input": {"a": 1}}'),
+            FormatError("The call of ping has no arguments, but input."),
         ),
     ],
 )

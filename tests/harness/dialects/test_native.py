@@ -15,10 +15,15 @@ NATIVE = Native()
 
 @given(name=st.text(), arguments=json_values)
 def test_only_a_name_with_an_object_is_a_call(name: str, arguments: object) -> None:
-    """A server may send any name and any arguments: only a name with an object is a call."""
+    """A server may send any name and any arguments: only a name with an object, the text of one or
+    nothing is a call."""
     decision = NATIVE.read(Reply("", (AgentCall(name, arguments, "x"),)), turn=2)
     if name and isinstance(arguments, dict):
         assert decision == Act((AgentCall(name, arguments, "c2-0"),))
+    elif name and arguments is None:
+        assert decision == Act((AgentCall(name, {}, "c2-0"),))
+    elif name and isinstance(arguments, str) and isinstance(decision, Act):
+        assert isinstance(decision.calls[0].arguments, dict)
     else:
         assert isinstance(decision, FormatError)
 
@@ -37,7 +42,38 @@ def test_calls_are_read() -> None:
         (AgentCall("ping", {}, "c4-0"), AgentCall("ping", {}, "c4-1"))
     )
     broken = NATIVE.read(Reply("", (AgentCall("ping", '{"a": ', "x"),)), turn=0)
-    assert broken == FormatError('The arguments of ping must be a JSON object, not {"a": .')
+    fault = "the JSON is malformed: expecting value at character 7"
+    assert broken == FormatError(f"The arguments of ping cannot be used: {fault}.")
+
+
+@pytest.mark.parametrize("arguments", [None, "null", " ", "{}"])
+def test_no_arguments_are_an_empty_object(arguments: object) -> None:
+    """Servers write null or a blank text for a tool without parameters; the history has {}."""
+    reply = Reply("", (AgentCall("ping", arguments, "call_a"),))
+    decision = NATIVE.read(reply, turn=0)
+    assert decision == Act((AgentCall("ping", {}, "c0-0"),))
+    step = StepTaken(reply, decision, (ToolResult("pong"),))
+    assert NATIVE.turn_messages(step)[0].calls == (AgentCall("ping", {}, "call_a"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"a": 2,}', "the JSON is malformed: expecting property name"),
+        ('{"a": 2}}', "the JSON is malformed: extra data at character 9"),
+        ('{"a": NaN}', "the JSON is malformed: NaN is not a JSON number"),
+        ('{"a": 99999999999999999999}', "an integer is larger than 64 bits"),
+        ('{"a": "\\ud83d"}', "half of a surrogate pair is not Unicode text"),
+        ("[1]", "they must be a JSON object, not an array"),
+        ("{" * 3, "the JSON is malformed"),
+        ('{"a":' * 70 + "1" + "}" * 70, "a value is nested deeper than 50 levels"),
+    ],
+)
+def test_arguments_that_cannot_be_used_have_their_reason(text: str, fault: str) -> None:
+    """The agent reads what is wrong, not that an object should be one."""
+    decision = NATIVE.read(Reply("", (AgentCall("ping", text, "x"),)), turn=0)
+    assert isinstance(decision, FormatError)
+    assert fault in decision.reason
 
 
 def test_history() -> None:

@@ -106,9 +106,63 @@ def test_mutants_of_a_question() -> None:
         "Order 1042 is due on 14 March 2026 (2026-03-14): $1,049.51, ref AB-12C, 14 kg.",
         "Order 1042 is due on 14 March 2026 (2026-03-14): $1,049.50, ref AB-13C, 14 kg.",
         "Order 1042 is due on 14 March 2026 (2026-03-14): $1,049.50, ref AB-12C, 15 kg.",
+        "Order 1042 is due on 14 April 2026 (2026-04-14): $1,049.50, ref AB-12C, 14 kg.",
+        "Order 1042 is due on 14 March 2027 (2027-03-14): $1,049.50, ref AB-12C, 14 kg.",
         "",
         "Order 1042 is due on 14 March",
     ]
+
+
+def test_mutants_change_numbers_in_words() -> None:
+    """They are changed like those in digits; "one" and numbers of the instruction stay."""
+    task = Task(
+        "q",
+        "What of the two orders is late?",
+        "simple",
+        "question",
+        "Three of the two orders' parts, no one else's: twenty-nine kg and nineteen (19) crates.",
+    )
+    assert answers_of(task)[:3] == [
+        "Three of the two orders' parts, no one else's: twenty-nine kg and eighteen (18) crates.",
+        "Four of the two orders' parts, no one else's: twenty-nine kg and nineteen (19) crates.",
+        "Three of the two orders' parts, no one else's: twenty-eight kg and nineteen (19) crates.",
+    ]
+
+
+def test_a_number_in_words_does_not_become_another_one_of_the_answer() -> None:
+    """To exchange two values of the answer is another mistake."""
+    wrong = answers_of(question("Two orders have 3 pairs, both of size forty."))
+    assert wrong[1:3] == [
+        "Four orders have 3 pairs, both of size forty.",
+        "Two orders have 3 pairs, both of size fifty.",
+    ]
+
+
+def test_only_values_that_a_verifier_names_are_changed() -> None:
+    """Details beyond the task stay; where the verifier names no value of the answer, all are
+    changed."""
+    task = question("It costs 42.50, in three boxes, since 3 May 2026.")
+
+    def wrong(named: str) -> list[str]:
+        return [one.answer for one in mutants_of(task, [], named=named) if "costs" in one.answer]
+
+    assert wrong("42.5\n4250 cents") == ["It costs 42.51, in three boxes, since 3 May 2026."]
+    assert wrong("3")[0] == "It costs 42.50, in four boxes, since 3 May 2026."
+    assert wrong("nothing") == wrong("")
+    assert len(wrong("")) > 4
+
+
+@pytest.mark.parametrize(
+    ("day", "others"),
+    [
+        ("2026-12-31", ["2027-01-01", "2026-10-31", "2027-12-31"]),
+        ("December 14", ["December 15", "November 14"]),
+        ("31 January 2026", ["30 January 2026", "31 March 2026", "31 January 2027"]),
+    ],
+)
+def test_mutants_change_each_part_of_a_date(day: str, others: list[str]) -> None:
+    """The day, the month and the year, each by itself; a day that the other month has."""
+    assert answers_of(question(f"On {day}."))[: len(others)] == [f"On {one}." for one in others]
 
 
 def test_mutants_of_a_question_about_a_name() -> None:

@@ -43,7 +43,7 @@ def test_a_log_that_ends_early_ends_the_episode(rehearse: Rehearse, tmp_path: Pa
     first, again = tmp_path / "first", tmp_path / "again"
     common = ["run", "shop_support", "-n", "1"]
     rehearse(*common, "-p", "random", "--max-steps", "2", "-o", first)
-    rehearse(*common, "-p", "replay", "--replay", first, "-o", again)
+    rehearse(*common, "-p", "replay", "--replay", first, "--max-steps", "3", "-o", again)
     (episode,) = _episodes(again)
     assert episode.ended is not None
     assert (episode.ended.ending, episode.ended.error, len(episode.steps)) == (

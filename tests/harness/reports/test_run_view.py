@@ -74,8 +74,8 @@ async def test_tasks_are_grouped_by_scenario(tmp_path: Path) -> None:
     ]
     text = await shown(tmp_path, records)
     assert text.splitlines()[:2] == [
-        f"{tmp_path}: 5 episodes",
-        "3 tasks: 2 completed (50%), 1 partly, 1 failed, 1 unjudged",
+        f"{tmp_path}: 5 episodes, played by oracle (no model)",
+        "3 tasks: 2 completed (50%; 40% to 60%), 1 partly, 1 failed, 1 unjudged",
     ]
     assert rows_of(text)[3:9] == [
         ["completed", "partly", "failed", "unjudged", "example"],

@@ -1,5 +1,6 @@
 """The settings of a run: two forms in TOML, one struct, messages that name what was written."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from rehearsal_room.harness.settings.run import (
     resolve_table,
     save,
     sweep,
+    with_steps_of,
 )
 
 FLAT = """
@@ -228,7 +230,20 @@ def test_what_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
     moved = {"concurrency": 2, "bus": "mqtt://x", "base_url": "http://x", "workers": 1}
     assert difference(path, resolve_table(moved, {})) is None
     changed = resolve_table({"max_steps": 3}, {})
-    assert difference(path, changed) == "max_steps: the run began with 20, not 3"
+    assert difference(path, changed) == (
+        "max_steps: the run began with 2.5 times the steps of the task's solution, at least 20, "
+        "not 3"
+    )
+
+
+def test_a_saved_run_keeps_the_steps_with_which_it_began(tmp_path: Path) -> None:
+    """A run.toml from when every episode had 20 steps still says so; a limit that is given wins."""
+    path = written(tmp_path, "[limits]\nmax_steps = 20")
+    assert with_steps_of(Settings(), path).limits.max_steps == 20
+    assert with_steps_of(resolve_table({"max_steps": 3}, {}), path).limits.max_steps == 3
+    path.write_bytes(save(Settings(), packages={}))
+    assert with_steps_of(Settings(), path).limits.max_steps is None
+    assert with_steps_of(Settings(), tmp_path / "none.toml") == Settings()
 
 
 def test_a_sweep_takes_any_setting_with_one_value() -> None:
@@ -255,6 +270,43 @@ def test_a_sweep_takes_any_setting_with_one_value() -> None:
         with pytest.raises(SettingsError) as caught:
             sweep(settings, text)
         assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("flags", "policy"),
+    [
+        ({"model": "gpt-5"}, "openai"),
+        ({"model": "m", "policy": "vllm"}, "vllm"),
+        ({"model": "m", "policy": "oracle"}, "oracle"),
+        ({"temperature": 0.5}, "oracle"),
+        ({}, "oracle"),
+    ],
+)
+def test_a_model_that_is_named_plays(flags: dict[str, object], policy: str, tmp_path: Path) -> None:
+    """Not the oracle: with flags, with a file, and in a sweep. A policy that is named wins."""
+    assert resolve(None, flags).policy.name == policy
+    file = tmp_path / "settings.toml"
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in flags.items()))
+    assert resolve(file, {}).policy.name == policy
+    expected = "openai" if "policy" in flags and policy == "oracle" else policy
+    if "model" in flags:  # on the command line it wins over a file without a model
+        assert resolve_table({"policy": policy}, {"model": "m"}).policy.name == expected
+    swept = sweep(Settings(), "model=a,b")[1]
+    assert [one.policy.name for _, one in swept] == ["openai"] * 2
+
+
+def test_a_server_without_the_name_of_its_model_is_refused() -> None:
+    """The oracle does not play in its place."""
+    with pytest.raises(SettingsError, match="policy 'openai' needs the name of a model: --model"):
+        resolve(None, {"base_url": "http://localhost:8000/v1"})
+
+
+def test_the_folder_of_a_model_is_run_here(tmp_path: Path) -> None:
+    """Unless a URL says who serves it."""
+    (tmp_path / "config.json").write_text("{}")
+    assert resolve(None, {"model": str(tmp_path)}).policy.name == "local"
+    served = resolve(None, {"model": str(tmp_path), "base_url": "http://localhost:8000/v1"})
+    assert served.policy.name == "openai"
 
 
 def test_every_field_is_described_and_its_key_is_its_own() -> None:

@@ -254,6 +254,80 @@ def test_a_foreign_trajectory_is_read(imported: Callable[..., tuple[Json, Episod
     assert episode["answer"] == "Pong."
 
 
+def test_what_the_environment_said_without_a_call_is_kept(
+    imported: Callable[..., tuple[Json, Episodes]],
+) -> None:
+    """Terminal agents write their commands as text: the observation is what was said to them. With
+    calls it follows the last result."""
+    seen = {"results": [{"content": "one"}, {"content": "two"}]}
+    called = {"tool_calls": [{"tool_call_id": "x", "function_name": "ping", "arguments": {}}]}
+    document = {
+        "schema_version": "ATIF-v1.6",
+        "agent": {"name": "term", "version": "1"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "Which is the largest?"},
+            {"step_id": 2, "source": "agent", "message": "du -a /var/log", "observation": seen},
+            {"step_id": 3, "source": "agent", "message": "", "observation": seen, **called},
+            {"step_id": 4, "source": "agent", "message": "It is zebra."},
+        ],
+    }
+    _, episodes = imported("atif", [document])
+    (episode,) = episodes.values()
+    written, acted, _ = episode["steps"]
+    assert written["user"]["text"] == "one\n\ntwo"
+    assert [one["text"] for one in acted["results"]] == ["one\ntwo"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm."},
+                    {"type": "text", "text": "I ping."},
+                    {"type": "tool_use", "id": "t1", "name": "ping", "input": {"n": 1}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "t1",
+                        "content": [{"type": "text", "text": "pong"}],
+                    }
+                ],
+            },
+        ],
+        [
+            {
+                "role": "assistant",
+                "content": "I ping.",
+                "reasoning_content": "Hm.",
+                "function_call": {"name": "ping", "arguments": '{"n": 1}'},
+            },
+            {"role": "function", "name": "ping", "content": "pong"},
+        ],
+    ],
+    ids=["anthropic", "legacy"],
+)
+def test_calls_in_other_forms_are_read(
+    imported: Callable[..., tuple[Json, Episodes]], said: list[Json]
+) -> None:
+    """Anthropic's content blocks and the older `function_call`, with the thought in front."""
+    asked: Json = {"role": "user", "content": "Ping."}
+    lines = [{"messages": [asked, *said, {"role": "assistant", "content": "Pong."}]}]
+    _, episodes = imported("chat", lines)
+    (episode,) = episodes.values()
+    acted, last = episode["steps"]
+    assert acted["text"] == "<think>Hm.</think>I ping."
+    assert [(one["name"], one["arguments"]) for one in acted["calls"]] == [("ping", {"n": 1})]
+    assert [one["text"] for one in acted["results"]] == ["pong"]
+    assert last["text"] == episode["answer"] == "Pong."
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "sentence"),
     [

@@ -684,3 +684,72 @@ def test_a_report_cannot_command_the_terminal() -> None:
     assert "\x1b" not in shown
     assert "near '\\x1b]0;gone\\x07[bold]'" in shown
     assert "[/]\\x1b[2J" in shown
+
+
+SECRET = '''
+
+def open_safe(db: Db, code: str) -> Row:
+    """Open the safe with its code."""
+    if code != "blue heron 7041":
+        raise ToolError("That is not the code.")
+    return {"open": True}
+'''
+PROOF = """
+
+[[proofs.open_safe]]
+name = "open_safe"
+arguments = { code = "%s" }
+"""
+
+
+def test_a_named_proof_reaches_a_tool(tmp_path: Path) -> None:
+    """Calls in scenario.toml prove a tool that no draw can call; a proof that fails is a defect."""
+    for name, code, unreached, faults in (
+        ("none", "", ("library.open_safe",), 0),
+        ("right", "blue heron 7041", (), 0),
+        ("wrong", "grey heron", ("library.open_safe",), 1),
+    ):
+        folder = variant(tmp_path / name)
+        with (folder / "tools.py").open("a") as file:
+            file.write(SECRET)
+        if code:
+            with (folder / "scenario.toml").open("a") as file:
+                file.write(PROOF % code)
+        report = checked(folder)
+        assert (name, report.unreached) == (name, unreached)
+        assert sum("its proof" in one.why for one in report.failures) == faults
+
+
+RULE = """
+
+[[row_rules]]
+rule = "%s"
+broken_by = "%s"
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "faults"),
+    [
+        ("SELECT id FROM members WHERE fine_cents < 0", []),
+        (
+            "SELECT id FROM members WHERE fine_cents > 0",
+            [("", "the start breaks its rule 'R.': id=")],
+        ),
+        (
+            "SELECT id FROM members WHERE id = 2 AND fine_cents = 0",
+            [("pay-fine", "its oracle breaks")],
+        ),
+        ("SELECT nothing FROM nowhere", [("", "the query of rule 'R.' fails: ")]),
+    ],
+)
+def test_rules_as_data(tmp_path: Path, query: str, faults: list[tuple[str, str]]) -> None:
+    """Neither the start nor the end of an oracle may break one."""
+    folder = variant(tmp_path)
+    with (folder / "scenario.toml").open("a") as file:
+        file.write(RULE % ("R.", query))
+    found = [one for one in checked(folder).failures if one.check == "rules"]
+    assert len(found) >= len(faults)
+    for (task, why), one in zip(faults, found, strict=False):
+        assert (one.task, one.why[: len(why)]) == (task, why)
+    assert bool(found) == bool(faults)

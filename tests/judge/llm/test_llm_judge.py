@@ -173,6 +173,23 @@ async def test_no_model_is_asked_about_a_cancelled_or_failed_run(
     assert (given.reward, given.cost_usd, model.asked) == (None, 0.0, [])
 
 
+@pytest.mark.parametrize("mode", ["llm", "hybrid"])
+async def test_no_model_is_asked_about_an_own_program_that_raised(mode: Any) -> None:
+    """It has failed: no model can see it otherwise."""
+    model = ScriptedModel("a", COMPLETED)
+    case = made_case(ending=Ending.AGENT_FAILED, answer="", error="KeyError: 'order'")
+    case = msgspec.structs.replace(
+        case, code=msgspec.structs.replace(case.code, label=Label.AGENT_ERROR)
+    )
+    given = await judged(case, model, mode=mode)
+
+    assert (given.label, given.reward, given.cost_usd, model.asked) == (
+        *(Label.AGENT_ERROR, 0.0, 0.0),
+        [],
+    )
+    assert given.proof == "the agent's own program failed: KeyError: 'order'"
+
+
 def crashed(**changed: Any) -> Case:
     """A case whose verifier raised."""
     why = "verifier 'void' raised KeyError"

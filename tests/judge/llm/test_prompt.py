@@ -21,6 +21,7 @@ from rehearsal_room.judge.llm.quoting import restore
 from rehearsal_room.judge.llm.rubric import RENDERING, Mode, read_rubric
 from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import OPEN
 from tests.support.budgets import examples
 from tests.support.cases import ANSWERED, CASES, INFO, LOOKED, WROTE, made_case
 from tests.support.quoted_sections import parse_sections
@@ -30,14 +31,17 @@ MODES: tuple[Mode, ...] = ("llm", "hybrid")
 LEAST = {mode: least_tokens(RUBRIC, mode) for mode in MODES}
 # A digest of some messages, by RENDERING: a change of what is shown must raise the number, so that
 # stored judgements on other prompts are not reused.
-RENDERED = {4: "d1422802f2f93698"}
+RENDERED = {5: "49e89c6bd84e98ff"}
 
-TASK = """----- begin TOKEN: the task -----
+TASK = """----- begin TOKEN: the world -----
+P policy of the world| - Be kind.
+| - Void nothing twice.
+----- end TOKEN -----
+
+----- begin TOKEN: the task -----
 T acting user| Ada (clerk)
 T time| 2026-03-14T09:30:00Z
 T task| Please void order 7.
-P policy of the world| - Be kind.
-| - Void nothing twice.
 ----- end TOKEN -----"""
 END = """----- begin TOKEN: how it ended -----
 E ending| answered: the agent gave its final answer, after 3 steps
@@ -62,12 +66,8 @@ D1 is| {"status":"void"}
 F2 failed goal| answer says 7
 F2 expected| 7
 F2 found| Done.
-F1 passed goal| orders 7 updated
-F1 expected| status='void'
-F1 found| status='void'
-F3 passed guard, which doing nothing meets| nothing else changed
-F3 expected| no other change
-F3 found| none
+F1 passed goal| orders 7 updated: status='void'
+F3 passed guard, which doing nothing meets| nothing else changed: no other change
 ----- end TOKEN -----"""
 
 
@@ -100,7 +100,7 @@ def test_what_a_trajectory_shows() -> None:
     assert shown(prompt) == f"{opening}{TASK}\n\n{STEPS}\n\n{END}{closing}"
     assert opening == "The exhibits of one episode.\n\n"
     assert prompt.messages[0].content == system_text(RUBRIC, "llm")
-    assert prompt.evidence_ids == ("T", "P", "S1", "S2", "S3", "E", "A")
+    assert prompt.evidence_ids == ("P", "T", "S1", "S2", "S3", "E", "A")
     assert prompt.omissions == ()
     assert prompt.num_tokens == sum(ByteCounter()(message.content) for message in prompt.messages)
 
@@ -112,18 +112,18 @@ def test_what_code_adds() -> None:
     steps = STEPS.replace('S2 result| {"id"', 'S2 result, 1 row changed| {"id"')
     code = CODE.replace(", which doing nothing meets", "")  # a passed guard proves no success
     assert f"{TASK}\n\n{steps}\n\n{END}\n\n{code}\n\n" in shown(prompt)
-    assert prompt.evidence_ids == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
+    assert prompt.evidence_ids == (*("P", "T", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
 
 
 def test_goals_that_doing_nothing_meets() -> None:
     """A goal that is met from the start is marked, as often as it is met."""
     case = made_case(idle=("orders 7 updated",))
     assert lines_of(ask(case), "F1")[0] == (
-        "passed goal, which doing nothing meets| orders 7 updated"
+        "passed goal, which doing nothing meets| orders 7 updated: status='void'"
     )
     findings = (case.evidence.findings[0],) * 2
     twice = made_case(idle=("orders 7 updated",), findings=findings)
-    assert lines_of(ask(twice), "F2")[0] == "passed goal| orders 7 updated"
+    assert lines_of(ask(twice), "F2")[0] == "passed goal| orders 7 updated: status='void'"
 
 
 def test_why_there_are_no_findings() -> None:
@@ -168,8 +168,42 @@ def test_how_it_ended(ending: Ending) -> None:
     first, *rest = lines_of(prompt, "E")
     assert re.fullmatch(rf"ending\| {ending}: [a-z' ]+, after 1 step", first)
     assert rest == ["why| because"]
-    about = "final answer" if ending is Ending.ANSWERED else "no answer was given"
+    about = "final answer, which is empty" if ending is Ending.ANSWERED else "no answer was given"
     assert lines_of(prompt, "A") == [f"{about}| "]
+
+
+def test_tools_of_which_a_call_failed() -> None:
+    """Their descriptions are shown, each once; those of the others are not."""
+    tools = {"void_order": "Void an order.", "get_order": "One order."}
+    info = ScenarioInfo(INFO.rules, INFO.user, INFO.now, tools)
+    refused = CallFact("void_order", {"order_id": 9}, "too late", "refused", ())
+    prompt = ask(made_case(info=info, turns=(LOOKED, Turn("", (refused, refused)), ANSWERED)))
+    assert lines_of(prompt, "B1") == ["tool| void_order: Void an order."]
+    assert lines_of(prompt, "B2") == []
+    assert "B1" not in ask(made_case(info=info)).evidence_ids
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_decided", "says"),
+    [
+        ("hybrid", False, True),
+        ("hybrid", True, False),
+        ("llm", False, False),
+    ],
+)
+def test_a_model_may_contradict_what_is_decided(mode: Mode, is_decided: bool, says: bool) -> None:
+    """The prompt forbids to argue only where there is more than one label to choose from."""
+    prompt = prompt_of(made_case(), RUBRIC, mode=mode, max_tokens=12_000, is_decided=is_decided)
+    texts = "".join(message.content for message in prompt.messages)
+    assert ("not argue" in texts) is says
+
+
+def test_tasks_of_a_world_share_a_prefix() -> None:
+    """The policy stands before the task, so that a prefix cache reads it once for a world."""
+    one, other = (ask(made_case(instruction=text)).messages[1].content for text in ("a", "b"))
+    begins = [text.partition("begin")[2].partition("T acting user")[0] for text in (one, other)]
+    assert begins[0].partition("----- end")[0] == begins[1].partition("----- end")[0]
+    assert "Void nothing twice" in begins[0]
 
 
 def test_format_errors() -> None:
@@ -257,7 +291,7 @@ def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
     assert all(f"\n- {cut}\n" in user.content for cut in prompt.omissions)
     assert bool(prompt.omissions) == ("\n\nNot everything is shown:\n" in user.content)
     if mode == "llm":
-        assert {one[0] for one in ids} <= set("TPSEAM")
+        assert {one[0] for one in ids} <= set("TPSBEAM")
 
 
 @pytest.mark.slow
@@ -282,7 +316,10 @@ def test_with_room_every_text_is_whole(case: Case) -> None:
     assert [line.partition("| ")[2] for line in calls] == texts
     findings = [lines_of(prompt, f"F{n}") for n in range(1, len(evidence.findings) + 1)]
     assert [[line.partition("| ")[2] for line in lines] for lines in findings] == [
-        [finding.name, finding.expected, finding.found] for finding in evidence.findings
+        [f"{one.name}: {one.expected}" if one.expected else one.name]
+        if one.passed and not one.name.endswith(OPEN)
+        else [one.name, one.expected, one.found]
+        for one in evidence.findings
     ]
 
 
@@ -318,7 +355,7 @@ def test_what_matters_most_stays() -> None:
         assert lines_of(prompt, evidence_id) == lines_of(whole, evidence_id)
     assert prompt.omissions == (
         "left out: 31 of 35 successful calls (S1 to S9, S11 to S19, S21 to S33)",
-        "left out: 13 of 37 sayings of the agent (S1 to S9, S11 to S14)",
+        "left out: 12 of 37 sayings of the agent (S1 to S9, S11 to S13)",
         "left out: 25 of 38 thoughts of the agent (S1 to S9, S11 to S19, S21 to S27)",
         "shortened, as marked: texts of S34 to S39",
     )

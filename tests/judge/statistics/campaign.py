@@ -25,7 +25,7 @@ from rehearsal_room.judge.statistics.outcomes import Outcome, read_outcomes
 from rehearsal_room.judge.statistics.planning import noise_of, plan
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.scenarios.format import read
-from tests.judge.promotion.drawn import facts_of, gate_of
+from tests.judge.promotion.drawn import criteria_of, facts_of
 from tests.judge.statistics.designs import DESIGNS, samples
 
 _TRIES = 300
@@ -149,7 +149,7 @@ def _power(outcomes: Sequence[Outcome]) -> int:
 def _gates(outcomes: Sequence[Outcome]) -> int:
     """Verdicts of gates: of equal agents at one look and at ten, and of a better one at ten."""
     tries, random, wrong = _by_key(outcomes), Random(4), 0
-    gate = gate_of("regression.vs(base) >= -0.02", "completed.lower >= 0.35")
+    gate = criteria_of("regression.vs(base) >= -0.02", "completed.lower >= 0.35")
     false = 0
     for _ in range(_COMPARISONS):
         base, run = _drawn(tries, random, 4)
@@ -160,7 +160,7 @@ def _gates(outcomes: Sequence[Outcome]) -> int:
     gain = next(
         d / 1000 for d in range(10, 500) if plan(d / 1000, tries=4, noise=noise).tasks <= 40
     )
-    better = gate_of("regression.vs(base) >= 0.0")
+    better = criteria_of("regression.vs(base) >= 0.0")
     for name, factor, most in (("none", 0.0, 1.0), ("planned", 1.0, 0.85), ("twice", 2.0, 0.6)):
         verdicts, played = Counter[str](), 0.0
         for _ in range(_COMPARISONS):

@@ -16,6 +16,7 @@ from rehearsal_room.judge.verdicts.disagreements import (
     ranked,
     render,
 )
+from rehearsal_room.judge.verdicts.rejudge import is_selected
 from tests.support import events
 
 DONE, PART, AGENT, WORLD = Label
@@ -74,6 +75,21 @@ def test_what_is_a_disagreement() -> None:
     ]
     assert [is_disagreement(one) for one in contested] == [True] * len(contested)
     assert [is_disagreement(one) for one in agreed] == [False] * len(agreed)
+
+
+def test_models_that_did_not_see_code_are_compared_with_it() -> None:
+    """Judge `llm` has no label of code; judge `code` or `hybrid` has it for the same episode."""
+    llm = judged(DONE, None, judgement(DONE), judge="llm:m")
+    hybrid = judged(AGENT, AGENT, judgement(AGENT))
+    for other in (Judged("code", AGENT, 0.0), hybrid):
+        for verdicts in ((llm, other), (other, llm)):
+            [entry] = queue([trajectory("e1", *verdicts)])
+            assert (entry.judge, entry.label, entry.code) == ("llm:m", DONE, AGENT)
+            assert entry.decided_by == "model"
+    assert list(queue([trajectory("e1", llm, Judged("code", DONE, 1.0))])) == []
+    assert list(queue([trajectory("e1", llm)])) == []
+    both = trajectory("e1", llm, Judged("code", AGENT, 0.0))
+    assert is_selected(both, "hybrid:n", "disagreements")
 
 
 def test_an_entry_has_both_sides() -> None:

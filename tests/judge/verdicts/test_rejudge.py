@@ -54,9 +54,13 @@ def endpoint_of(**judges: Behaviour) -> Chosen:
 
 
 def by_all(rehearse: Rehearse, folder: Path, url: str, *names: str, flags: Any = ()) -> Any:
-    """The output of `rehearse judge` with several models of one endpoint."""
+    """The output of `rehearse judge` with several models of one endpoint; its status is 1 where one
+    of them gave no label and the vote depended on it."""
     models = [part for name in names for part in ("-m", f"{name}@{url}")]
-    return json_of(rehearse, "judge", folder, *models, *flags)
+    status, out, err = rehearse("judge", folder, *models, *flags, "--json", "-")
+    found = json.loads(out)
+    assert status == (found["asked_in_vain"] > found["episodes"] / 10), err
+    return found
 
 
 TRUE, FALSE = Speaks(good(lambda _: COMPLETED)), Speaks(biased("agent_error"))

@@ -17,7 +17,7 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
 from rehearsal_room.scenarios.awm.folder import AwmFolder
 from rehearsal_room.scenarios.errors import SynthesisError, ToolError
-from rehearsal_room.scenarios.format import read
+from rehearsal_room.scenarios.format import Call, read
 from rehearsal_room.scenarios.synth.report import SynthesisReport
 from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
 from tests.support.budgets import repeats
@@ -282,7 +282,11 @@ async def test_a_tool_that_no_draw_can_call_is_proved(
     asked_again = [text for text in sent if "no call of them succeeded" in text]
     assert [text.count("def find_riders(") for text in asked_again] == named[: len(answers)]
     assert (report.dead_tools, report.tools, report.ok) == ((), 5, True)
-    record = SynthesisFolder(tmp_path / "out").record(BIKES.key, "code")
+    folder = SynthesisFolder(tmp_path / "out")
+    proofs = read(folder.worlds / BIKES.key).proofs
+    right = Call("find_riders", {"name": "ana ruiz"})
+    assert proofs == ({"find_riders": (right,)} if lends == "Ana Ruiz" else {})
+    record = folder.record(BIKES.key, "code")
     assert record is not None
     faults = [attempt.faults[0] for attempt in record.attempts if attempt.faults]
     assert all(fault.startswith("no call of it succeeded: find_riders (") for fault in faults)

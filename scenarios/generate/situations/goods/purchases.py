@@ -461,8 +461,8 @@ def what_is_late_from_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="I'm ringing {supplier} about late deliveries. Which [purchases] should have "
-            "been here by now, and how much are they worth in all?",
+            email="I'm ringing {supplier} about late deliveries. How much are the [purchases] "
+            "worth in all that should have been here by now?",
             colleague="I'm about to chase {supplier} about late deliveries. Could you tell "
             "me the total of the [purchases] we've sent them that are overdue?",
             chat="how much are we still waiting for from {supplier}? total of everything sent "
@@ -476,7 +476,7 @@ def what_is_late_from_them(maker: Maker) -> Draft | None:
             call("find_purchases", supplier_id=supplier["id"], status="sent"),
             *(call("get_purchase", purchase_id=row["id"]) for row in reversed(late)),
         ),
-        answer="Two [purchases] are late. Together they come to {total}.",
+        answer="The [purchases] that are late come to {total} together.",
         values={"supplier": supplier["name"], "total": maker.money(cents)},
         trap="A third one is due later.",
     )

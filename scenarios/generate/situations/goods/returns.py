@@ -204,7 +204,8 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
 
 @situation("returns", "orders", steps=7, weight=0.3)
 def send_back_all_the_rest(maker: Maker) -> Draft | None:
-    """How many are left to come back follows from what is on its way already."""
+    """How many of a line are left to come back follows from what is on its way already; the other
+    line of the order is in order."""
     goods = some_products(maker, 2)
     if not goods:
         return None
@@ -219,17 +220,17 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} sent back some of the {product} because of damage, and now it turns "
-            "out that the rest is damaged, too. Could you register a return for everything "
-            "{name.he} still has from that [order]?",
+            "out that the rest of this [line] is damaged, too. Could you register a return for "
+            "all of the {product} that {name.he} still has?",
             colleague="{name} has already returned some of the {product} as damaged, and now "
             "the rest has turned out to be damaged as well. Could you register a return "
-            "for all {name.he} still has from that [order]?",
+            "for the whole rest of that [line]?",
             chat="{name} sent back some of the {product} before because of damage, and "
-            "now the rest is damaged too. can you register a return for everything "
-            "{name.he} still has",
+            "now the rest of that [line] is damaged too. can you register a return for all of it "
+            "that {name.he} still has",
             note="{name} rang again about the damaged {product} and would like to send "
-            "back all the rest from that [order], too. Please register a return for what "
-            "{name.he} still has.",
+            "back all the rest of that [line], too; the other one is fine. Please register a "
+            "return for what {name.he} still has of the {product}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

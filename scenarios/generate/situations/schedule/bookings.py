@@ -406,8 +406,8 @@ def one_booking_too_many(maker: Maker) -> Draft:
 
 @situation("bookings", steps=6, common=True)
 def a_room_that_is_painted(maker: Maker) -> Draft | None:
-    """A room closes: its one booking ahead goes to another room at the same hour, where there is
-    room for all."""
+    """A room closes: who has its one booking ahead asks for another room at the same hour, where
+    there is room for all."""
     if not is_ranked(maker, "supervisor"):
         return None
     customer = new_customer(maker)
@@ -420,16 +420,17 @@ def a_room_that_is_painted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The {old} is being painted, so please close it. {name} has it on {day}: could "
-            "you move {name.his} group to the {small}, or the {large} if that's too small, at the "
-            "same time?",
-            colleague="We're having the {old} painted, so please close it. {name} has it on {day}. "
-            "Could you move {name.his} group to the {small} or the {large}, whichever is big "
-            "enough, at the same time?",
-            chat="the painters are coming, can u close the {old}? {name} has it on {day}, so move "
-            "{name.his} group to the {small} or the {large}, same time, whichever they fit into",
-            note="The painters need the {old}, so please close it. {name}'s group has it on {day}. "
-            "Please move them to the {small} at the same time, or the {large} if they don't fit.",
+            email="The {old} is being painted, so please close it. {name}, who has it on {day}, "
+            "asks to move {name.his} group to the {small}, or the {large} if that's too small, at "
+            "the same time. Could you do that first?",
+            colleague="We're having the {old} painted, so please close it. {name} has it on {day} "
+            "and asked me for the {small} or the {large}, whichever is big enough for {name.his} "
+            "group, at the same time. Could you move it?",
+            chat="the painters are coming, can u close the {old}? {name} has it on {day} and wants "
+            "the {small} or the {large} instead, same time, whichever {name.his} group fits into",
+            note="The painters need the {old}, so please close it. {name} has it on {day} and "
+            "has asked us for the {small} at the same time, or the {large} if {name.his} group "
+            "doesn't fit. Please move it.",
         ),
         calls=(
             _who(customer),

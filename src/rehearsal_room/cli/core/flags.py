@@ -87,6 +87,7 @@ def flags_of(
                 *((names or {}).get(key) or _flags(field)),
                 cls=SettingOption,
                 section=field.table.capitalize() or section,
+                once=field.extra.get("once", ""),
                 type=_type_of(field, (words or {}).get(key) or field.words),
                 required=key in required,
                 multiple=field.is_list,

@@ -9,11 +9,13 @@ _SHOWS_ALL = f"{__name__}.shows_all"  # a key of click's Context.meta
 
 
 class SettingOption(click.Option):
-    """A flag of a setting, which help shows under the name of its section."""
+    """A flag of a setting, which help shows under the name of its section. `once` is why it may be
+    given once only; empty: the last one counts, so that a recipe's flag can be overridden."""
 
-    def __init__(self, *arguments: Any, section: str = "", **options: Any) -> None:
+    def __init__(self, *arguments: Any, section: str = "", once: str = "", **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.section = section
+        self.once = once
 
 
 class SectionedCommand(click.Command):
@@ -26,6 +28,18 @@ class SectionedCommand(click.Command):
     def __init__(self, *arguments: Any, usual: Collection[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.usual = tuple(usual)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a flag that was given twice where one of the two would be ignored silently."""
+        own = args[: args.index("--")] if "--" in args else args
+        for option in self.params:
+            if not isinstance(option, SettingOption) or not option.once:
+                continue
+            flags = tuple(option.opts)
+            given = [one for one in own if one.partition("=")[0] in flags]
+            if len(given) > 1:
+                raise click.UsageError(f"{flags[0]} was given {len(given)} times: {option.once}")
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, with --help and --help-all."""

@@ -16,7 +16,12 @@ from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.settings.fields import fields_of
-from rehearsal_room.harness.settings.run import Settings, difference, resolve
+from rehearsal_room.harness.settings.run import (
+    Settings,
+    difference,
+    resolve,
+    with_steps_of,
+)
 from rehearsal_room.harness.setup.worlds import world_source
 
 
@@ -66,7 +71,7 @@ _CONFIG = click.option(
 _SCENARIOS = click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]...")
 # Names of the flags that `run --help` shows; `run --help-all` shows the others, too.
 USUAL = (
-    *("policy", "model", "base_url", "episodes", "group_size", "concurrency", "max_steps"),
+    *("policy", "model", "base_url", "episodes", "group_size", "concurrency", "mcp"),
     *("temperature", "seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
 )
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
@@ -102,6 +107,8 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
         if flags.get("forked_from"):
             return _fork_settings(config, flags)
         settings = resolve(config, flags)
+        if settings.policy.name == "replay":
+            settings = with_steps_of(settings, Path(settings.policy.replay) / "run.toml")
         if settings.forked_from and not settings.scenarios:
             return with_its_task(
                 settings, world_source(settings.worlds).find, episodes=settings.episodes
@@ -109,7 +116,7 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
-    settings = resolve(config or began, flags)
+    settings = with_steps_of(resolve(config or began, flags), began)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
     return settings

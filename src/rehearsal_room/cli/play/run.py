@@ -50,7 +50,7 @@ def run_command(
 
     \b
         rehearse run shop_support                         (the oracle, once per task)
-        rehearse run shop_support -p openai -m MODEL --base-url http://localhost:8000/v1
+        rehearse run shop_support -m MODEL --base-url http://localhost:8000/v1
         rehearse run -o runs/x --resume                   (continue after an interruption)
         rehearse run --from runs/x/e000003@5 -g 16        (from the state after five turns)
 
@@ -70,7 +70,7 @@ def run_command(
     except ModelOutageError as exc:
         if not (folder / LOG_NAME).exists():  # it went away before the first episode
             raise
-        outage, report = exc, _report(folder)
+        outage, report = exc, _report(folder, settings)
     write_report(output, report)
     console = console_of(json_file)
     console.print(f"run folder {output}", highlight=False)
@@ -94,7 +94,7 @@ def play_run(settings: Settings, folder: Path, *, resume: bool, progress: bool =
             local_policy=local_policy,
             progress=progress,
         )
-    return _report(folder)
+    return _report(folder, settings)
 
 
 def print_settings(settings: Settings) -> None:
@@ -108,9 +108,9 @@ def print_settings(settings: Settings) -> None:
     click.echo(f"# {plural(len(plans), 'episode')} of {plural(len(tasks), 'task')}")
 
 
-def _report(folder: Path) -> RunReport:
+def _report(folder: Path, settings: Settings) -> RunReport:
     # Imported when the run is over: its libraries take a third of a second.
     from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
     with open_reader(folder) as reader:
-        return read_report(reader, statistics_of)
+        return read_report(reader, statistics_of, max_steps=settings.limits.max_steps)

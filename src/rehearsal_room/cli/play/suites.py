@@ -32,7 +32,8 @@ from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
-from rehearsal_room.harness.reports.summary import write_report
+from rehearsal_room.harness.reports.summary import played_by, write_report
+from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.planning import planned
@@ -71,6 +72,7 @@ class SuiteReport(msgspec.Struct, frozen=True):
     groups: dict[str, float]
     pass_hat_k: dict[str, float]
     policy: str
+    played_by: str = ""  # the policy with its model, as in `openai:gpt-5`
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: no episode has a score
 
@@ -238,6 +240,7 @@ def eval_command(
         groups=scores.groups,
         pass_hat_k=scores.pass_hat_k,
         policy=settings.policy.name,
+        played_by=_player(settings),
         failures=report.failures,
         statistics=report.statistics,
     )
@@ -256,16 +259,18 @@ def _require_category(found: Suite, category: str | None) -> None:
 
 
 def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:
-    """The settings with the suite's own limits where the user gave none, and with policy openai
-    where only a model was named."""
-    limits, policy = settings.limits, settings.policy
-    if flags.get("policy") is None and flags.get("model"):
-        policy = msgspec.structs.replace(policy, name="openai")
+    """The settings with the suite's own limits where the user gave none."""
+    limits = settings.limits
     if flags.get("max_steps") is None:
         limits = msgspec.structs.replace(limits, max_steps=found.max_steps)
-    if flags.get("turn_steps") is None and policy.name not in _FIXED:
+    if flags.get("turn_steps") is None and settings.policy.name not in _FIXED:
         limits = msgspec.structs.replace(limits, turn_steps=found.turn_steps)
-    return msgspec.structs.replace(settings, limits=limits, policy=policy)
+    return msgspec.structs.replace(settings, limits=limits)
+
+
+def _player(settings: Settings) -> str:
+    name = settings.policy.name
+    return f"{name}:{settings.model.name}" if name in MODEL_POLICIES else name
 
 
 def fresh(settings: Settings) -> Path:
@@ -329,6 +334,7 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
     overall = (report.overall, *(one.overall for one in others))
     table.add_row("overall", *map(_percent, overall))
     console.print(table)
+    console.print(played_by(report.played_by), highlight=False, markup=False, soft_wrap=True)
     console.print(
         f"{plural(report.tasks, 'task')}, {plural(report.episodes, 'episode')}, "
         f"{report.unjudged:,} unjudged",

@@ -67,6 +67,7 @@ def train_command(
         runs = runs_of(settings)
     except ConfigError as exc:
         raise ConfigError(f"{config}: {exc}") from exc
+    _warn_of_judge(settings)
     if dry_run:
         _describe(settings, runs)
         return
@@ -98,6 +99,7 @@ def train_from(config: Path, folder: Path, *, resume: bool) -> Path:
     """Train as a file of settings says, in a folder, or go on there; returns the folder of the
     newest weights. Raises what `rehearse train` does."""
     settings = read_settings(config)
+    _warn_of_judge(settings)
     _require_learner()
     from rehearsal_room.learner.loop.run import TrainDependencies, train
     from rehearsal_room.learner.loop.trainable_policies import policy_of
@@ -107,6 +109,24 @@ def train_from(config: Path, folder: Path, *, resume: bool) -> Path:
     if report is None:
         raise ConfigError(f"{config}: an experiment trains in one process (compute.processes)")
     return Path(report.published)
+
+
+def _warn_of_judge(settings: TrainSettings) -> None:
+    """Say on standard error where J of the judge may be 0: it may then pay as much for wrong work
+    as for right work. Raises SettingsError for a file without J."""
+    if not settings.soundness:
+        return
+    # Imported for a file that is named: its libraries take a third of a second.
+    from rehearsal_room.judge.statistics.youden import read_youden
+
+    file, j = settings.soundness, read_youden(Path(settings.soundness)).youden.j
+    if j.lower <= 0:
+        click.echo(
+            f"WARNING {file}: J of the judge is {j.value:.3f}, and its interval ({j.lower:.3f} to "
+            f"{j.upper:.3f}) reaches 0: it may pay as much for wrong "
+            "work as for right work, and training would find that",
+            err=True,
+        )
 
 
 def _with_follow(settings: TrainSettings, *, follow: bool, bus: str | None) -> TrainSettings:

@@ -2,70 +2,67 @@
 to see one."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.core.terminal_text import plural
-from rehearsal_room.judge.statistics.comparison import Comparison, compare
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.judge.statistics.compare_output import comparison_lines, markdown_of
+from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.outcomes import read_outcomes
-from rehearsal_room.judge.statistics.planning import noise_of, plan
+from rehearsal_room.judge.statistics.planning import detectable, noise_of, plan
+from rehearsal_room.judge.statistics.sign_flips import least_tasks
 
-_SHOWN = 10  # tasks of each kind
 _POINTS = re.compile(r"(\d+(?:\.\d+)?) ?(pt|%)?")
 
 
 @click.command("compare", cls=SectionedCommand)
-@click.argument("first", metavar="A", type=click.Path(path_type=Path))
-@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+@click.argument("runs", metavar="A B...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Markdown file of the comparison (default: none).",
+)
 @JSON
-def compare_command(first: Path, second: Path, json_file: str | None) -> None:
-    """Compare two runs on the tasks that they share.
+def compare_command(runs: Sequence[Path], output: Path | None, json_file: str | None) -> None:
+    """Compare runs with the first one, on the tasks that they share.
 
     The difference is B's share of completed tasks less A's, task by task; within a task tries with
-    the same seed are paired. The exit status is 0 whatever is found.
+    the same seed are paired. What else differs between the runs is named: settings, worlds, judges,
+    tasks. With more than two runs each interval is wider, so that all of them hold together. The
+    exit status is 0 whatever is found.
     """
-    found = compare(read_outcomes(first), read_outcomes(second))
-    if found is None:
-        raise SettingsError(
-            f"{first} and {second} share no task with a verdict: compare runs of the same scenarios"
-        )
-    render_comparison(found, console_of(json_file))
+    if len(runs) < 2:
+        raise SettingsError("compare: name two runs or more, as in `rehearse compare A B`")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise SettingsError(f"--output: {output}: its folder does not exist")
+    found = compare_runs(runs)
+    console = console_of(json_file)
+    for line in comparison_lines(found):
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+    if output is not None:
+        _write(output, markdown_of(found).encode())
     write_json(found, json_file)
 
 
-def render_comparison(found: Comparison, console: Console) -> None:
-    """Print a comparison in a few lines."""
-
-    def write(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    low, high = found.interval
-    write(
-        f"{found.verdict}: {100 * found.delta:+.1f} points, 95 % interval "
-        f"{100 * low:+.1f} to {100 * high:+.1f}, p = {found.p:.3g}"
-    )
-    write(f"{plural(found.tasks, 'shared task')}, {found.paired:,} of them paired by seed")
-    for title, names in (("B does better", found.gained), ("A does better", found.lost)):
-        if names:
-            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-            write(f"{title} ({len(names):,}): {', '.join(names[:_SHOWN])}{more}")
-    if found.left_out:
-        write(f"{plural(found.left_out, 'task')} left out: only one of the runs has a verdict")
-    if found.unjudged:
-        low, high = found.bounds
-        write(
-            f"{plural(found.unjudged, 'episode')} without a score; whatever they had been, the "
-            f"difference is between {100 * low:+.1f} and {100 * high:+.1f} points"
-        )
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_atomically(path, data)
+    except OSError as exc:
+        raise SettingsError(f"--output: {path} cannot be written: {exc}") from exc
 
 
-def _share(context: click.Context, option: click.Parameter, value: str) -> float:
-    """A difference such as 3pt, 3% or 0.03, as a share."""
+def _share(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """A difference such as 3pt, 3% or 0.03, as a share; None: it is not given."""
+    if value is None:
+        return None
     found = _POINTS.fullmatch(value.strip())
     number = float(found[1]) / (100 if found[2] else 1) if found else 0.0
     if not 0 < number < 1:
@@ -78,10 +75,15 @@ def _share(context: click.Context, option: click.Parameter, value: str) -> float
 @click.command("size")
 @click.option(
     "--detect",
-    required=True,
     metavar="X",
     callback=_share,
     help="Difference of two runs to be found: 3pt, 3% or 0.03.",
+)
+@click.option(
+    "--tasks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of tasks, in place of --detect: which difference they can show.",
 )
 @click.option(
     "--power",
@@ -121,7 +123,8 @@ def _share(context: click.Context, option: click.Parameter, value: str) -> float
 )
 @JSON
 def size_command(
-    detect: float,
+    detect: float | None,
+    tasks: int | None,
     power: float,
     alpha: float,
     tries: int,
@@ -129,7 +132,9 @@ def size_command(
     pilot: Path | None,
     json_file: str | None,
 ) -> None:
-    """Compute how many tasks a comparison of two runs needs."""
+    """Compute how many tasks a comparison needs, or which difference N tasks show."""
+    if (detect is None) == (tasks is None):
+        raise SettingsError("compare size: name either --detect X or --tasks N")
     noise = None
     if pilot is not None:
         noise = noise_of(read_outcomes(pilot))
@@ -137,8 +142,18 @@ def size_command(
             raise SettingsError(
                 f"--pilot: {pilot} has one judged episode of each task; play several (-g 4)"
             )
-    found = plan(detect, power=power, alpha=alpha, tries=tries, noise=noise, spread=spread**2)
     console = console_of(json_file)
+    if detect is None:
+        assert tasks is not None
+        detect = detectable(
+            tasks, power=power, alpha=alpha, tries=tries, noise=noise, spread=spread**2
+        )
+        if detect is None:
+            raise SettingsError(
+                f"--tasks: {plural(tasks, 'task')} cannot show a difference, whatever it is; with "
+                f"--alpha {alpha:g} at least {least_tasks(alpha):,} can"
+            )
+    found = plan(detect, power=power, alpha=alpha, tries=tries, noise=noise, spread=spread**2)
     console.print(
         f"{plural(found.tasks, 'task')} and {plural(found.episodes, 'episode')} in each run find a "
         f"difference of {100 * detect:g} points with power {found.power:.2f}",

@@ -1,5 +1,6 @@
 """The command `judge`: judge a run again, or show what its judges disagree on."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
@@ -101,6 +102,8 @@ def judge_command(
 
     Judge flags that are not given are as in the run's latest judging. With --rewards alone the
     verdicts stay, and only their rewards are computed again.
+
+    The exit status is 1 when models were asked in vain about more than a tenth of the episodes.
     """
     console = console_of(json_file)
     _check_follow(follow, bus=bus, output=output, only=only, disagreements=show_queue)
@@ -130,6 +133,8 @@ def judge_command(
     _renew_report(folder)
     verdict_summary.render(summary, console)
     write_json(summary, json_file)
+    if summary.lacks_verdicts:
+        sys.exit(1)
 
 
 def judge_run_again(
@@ -174,9 +179,10 @@ def _renew_report(folder: Path) -> None:
     from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
     with suppress(OSError, msgspec.DecodeError):
-        msgspec.json.decode(path.read_bytes(), type=RunReport)
+        before = msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
-            write_report(folder, read_report(reader, statistics_of))
+            report = read_report(reader, statistics_of, max_steps=before.max_steps)
+        write_report(folder, report)
 
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: RejudgeOnly) -> JudgingSummary:

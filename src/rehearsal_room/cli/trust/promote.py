@@ -10,9 +10,11 @@ import msgspec
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
+from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
 from rehearsal_room.harness.settings.run import with_episodes
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, read_criteria
@@ -21,6 +23,7 @@ from rehearsal_room.judge.promotion.facts import EpisodeFacts, read_facts
 from rehearsal_room.judge.promotion.looks import Looked, look_until
 from rehearsal_room.judge.promotion.output import PromotionReport, junit_of, markdown_of, render
 from rehearsal_room.judge.promotion.record import record_of
+from rehearsal_room.judge.statistics.youden import Youden, read_youden
 
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 
@@ -35,6 +38,12 @@ _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
     type=click.Path(path_type=Path),
     metavar="BASE",
     help="Run to compare with, for criteria such as regression.vs(base).",
+)
+@click.option(
+    "--soundness",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of `judge study --json` or `worlds check --json`, for criteria on J.",
 )
 @click.option(
     "--stage",
@@ -67,6 +76,7 @@ def promote_command(
     gate_file: Path,
     folders: Sequence[Path],
     against: Path | None,
+    soundness: Path | None,
     stage: str | None,
     most: int | None,
     output: Path | None,
@@ -91,10 +101,16 @@ def promote_command(
         raise SettingsError(f"--stage: the gate has no stage {stage!r}; stages: {', '.join(names)}")
     if criteria.compares and against is None:
         raise SettingsError("--against: a criterion compares with a base run; name it")
+    if criteria.needs_judge and soundness is None:
+        raise SettingsError(
+            "--soundness: a criterion is about J of the judge; name the file that `rehearse judge "
+            "study --json` or `rehearse worlds check --json` wrote"
+        )
     runs = [log_folder(folder) for folder in folders]
     base = None if against is None else log_folder(against)
     _require_episodes([*runs, *([base] if base else [])])
-    promotion = _Promotion(criteria, runs, base)
+    judge = None if soundness is None else _soundness_of(soundness, runs)
+    promotion = _Promotion(criteria, runs, base, judge)
     promotion.require_shared_tasks()
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
@@ -116,15 +132,34 @@ def _require_episodes(folders: Sequence[Path]) -> None:
                 )
 
 
+def _soundness_of(file: Path, runs: Sequence[Path]) -> Youden:
+    """J of the judge that judged the runs. Raises SettingsError where the file is about another."""
+    found = read_youden(file)
+    for folder in runs:
+        with open_reader(folder) as reader:
+            judges = {row.judge for row in reader.episodes() if row.judge is not None}
+        if others := sorted(judges - {found.judge}):
+            raise SettingsError(
+                f"--soundness: {file} has J of judge {found.judge!r}, and {folder} was judged by "
+                f"{', '.join(map(repr, others))}"
+            )
+    return found.youden
+
+
 class _Promotion:
     """One promotion: reads the runs, plays them on, and makes the report."""
 
     def __init__(
-        self, criteria: PromotionCriteria, runs: Sequence[Path], base: Path | None
+        self,
+        criteria: PromotionCriteria,
+        runs: Sequence[Path],
+        base: Path | None,
+        judge: Youden | None,
     ) -> None:
         self._criteria = criteria
         self._runs = runs
         self._base = base
+        self._judge = judge
 
     def read(self) -> tuple[list[EpisodeFacts], list[EpisodeFacts]]:
         """The episodes of the runs and of the base."""
@@ -143,8 +178,11 @@ class _Promotion:
     def look(self, most: int | None, until: str) -> Looked:
         """Judge once, or again and again while the runs are played on."""
         if most is None:
-            return Looked(decide(self._criteria, *self.read(), until=until), ())
-        return look_until(self._criteria, most, self.read, self._play_on, until=until)
+            found = decide(self._criteria, *self.read(), until=until, judge=self._judge)
+            return Looked(found, ())
+        return look_until(
+            self._criteria, most, self.read, self._play_on, until=until, judge=self._judge
+        )
 
     def _play_on(self, episodes: int) -> None:
         """Play until the runs have so many episodes together, and the base as many of its own
@@ -196,6 +234,14 @@ def _advice(last: StageResult, episodes: Sequence[EpisodeFacts], most: int | Non
     if last.verdict != "inconclusive":
         return ""
     open_ones = [one for one in last.criteria if one.verdict == "inconclusive"]
+    if gaps := [one for one in open_ones if one.missing > MOST_WITHOUT_VERDICT * one.episodes]:
+        worst = max(gaps, key=lambda one: one.missing / one.episodes)
+        return (
+            f"{worst.missing:,} of {plural(worst.episodes, 'episode')} have no verdict (more than "
+            f"{MOST_WITHOUT_VERDICT:.0%}): {', '.join(one.name for one in gaps)} is not decided; "
+            "`rehearse run -o RUN --resume` plays those again whose model could not answer, "
+            "`rehearse judge RUN` judges those without a label"
+        )
     unknown = [one.name for one in open_ones if one.value is None]
     if unknown:
         return (

@@ -53,7 +53,7 @@ from rehearsal_room.interop.exports.source import LoggedEpisode
 
 Json = dict[str, Any]
 _FAILURES = (
-    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED),
+    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED, Ending.AGENT_FAILED),
     *(Ending.WORLD_ERROR, Ending.CANCELLED),
 )
 _LIMITS: dict[Ending, Literal["turn", "token", "time"]] = {

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.errors import ConversationError
 from rehearsal_room.harness.core.events import Ending, ForkedFrom, Judged
@@ -143,7 +145,9 @@ def _turns(source: str, steps: Sequence[AtifStep], dialect: str) -> Iterator[Imp
             reply=reply,
             decision=decision,
             results=tuple(_results(step)) if isinstance(decision, Act) else (),
-            user=_user(source, steps[index + 1 :], turn) if isinstance(decision, Answer) else None,
+            user=_user(source, step, steps[index + 1 :], turn)
+            if isinstance(decision, Answer)
+            else None,
             first_turn=facts.first_turn,
             recalled=tuple(facts.recalled),
             reward=facts.reward,
@@ -208,13 +212,30 @@ def _decision(step: AtifStep, turn: int) -> Decision | None:
 
 
 def _results(step: AtifStep) -> Iterator[ToolResult | None]:
-    """The result of each call: that which names the call; where none names one, the next."""
+    """The result of each call; what belongs to no call follows the last result."""
+    found, left = _matched(step)
+    *first, last = found or [None]
+    for result in first:
+        yield None if result is None else _result(result)
+    if step.tool_calls:
+        kept = ToolResult("") if last is None else _result(last)
+        text = "\n".join([kept.text, *left] if kept.text else left)
+        yield None if last is None and not left else replace(kept, text=text)
+
+
+def _matched(step: AtifStep) -> tuple[list[AtifResult | None], list[str]]:
+    """The result of each call (that which names it; where none does, the next), and the texts of
+    the results that belong to no call."""
     found = step.observation.results if step.observation else []
+    left = {id(one): one for one in found}
     named = {one.source_call_id: one for one in found if one.source_call_id}
     unnamed = iter([one for one in found if not one.source_call_id])
-    for call in step.tool_calls or ():
-        result = named.get(call.tool_call_id) or next(unnamed, None)
-        yield None if result is None else _result(result)
+    matched = [
+        named.get(call.tool_call_id) or next(unnamed, None) for call in step.tool_calls or ()
+    ]
+    for result in matched:
+        left.pop(id(result), None)
+    return matched, [_text(one.content) for one in left.values()]
 
 
 def _result(result: AtifResult) -> ToolResult:
@@ -225,8 +246,10 @@ def _result(result: AtifResult) -> ToolResult:
     return ToolResult(text, facts.error, injected=facts.injected)
 
 
-def _user(source: str, later: Sequence[AtifStep], turn: int) -> UserTurn | None:
-    """What is spoken to a reply: the user's steps up to the agent's next one."""
+def _user(source: str, step: AtifStep, later: Sequence[AtifStep], turn: int) -> UserTurn | None:
+    """What is said to a reply: what the environment showed without a call (terminal agents write
+    their commands as text), and the user's steps up to the agent's next one."""
+    shown = [] if step.tool_calls else _matched(step)[1]
     spoken = []
     for step in later:
         if step.source == "agent":
@@ -234,10 +257,10 @@ def _user(source: str, later: Sequence[AtifStep], turn: int) -> UserTurn | None:
         if step.source == "user":
             spoken.append(step)
     if not spoken:
-        return None
+        return UserTurn("\n\n".join(shown)) if shown else None
     facts = spoken[0].facts
     return UserTurn(
-        text="\n\n".join(_text(step.message) for step in spoken),
+        text="\n\n".join([*shown, *(_text(one.message) for one in spoken)]),
         ended=facts.ended,
         calls=tuple(
             AgentCall(call.name, call.arguments, call_id(turn, number))

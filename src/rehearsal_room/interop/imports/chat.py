@@ -6,9 +6,12 @@
                   {"role": "tool", "tool_call_id": "a", "content": "{...}"}, ...],
      "tools": [...], "scenario": "shop_support", "task": "cancel-pending"}
 
-`scenario`, `task` and `episode` may be left out. Calls that are written as text are not read: they
-stay texts of the assistant. What a user says after the first message makes the conversation a
-dialogue. Assistant messages of weight 0 at the beginning are context, not learned again.
+`scenario`, `task` and `episode` may be left out. Calls are also read from Anthropic's content
+blocks (`tool_use`, `tool_result`) and from the older `function_call`. A thought
+(`reasoning_content`, `reasoning`, a block `thinking`) stands in `<think>` in front of its text.
+Calls that are written as text are not read: they stay texts of the assistant. What a user says
+after the first message makes the conversation a dialogue. Assistant messages of weight 0 at the
+beginning are context, not learned again.
 """
 
 from collections.abc import Iterator
@@ -16,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult, ToolSpec
 from rehearsal_room.harness.chat.wire import read_arguments
 from rehearsal_room.harness.core.errors import ConversationError
 from rehearsal_room.harness.core.events import ForkedFrom
@@ -25,11 +29,6 @@ from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, UserTurn
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.interop.imports.atif import ending_of, tool_specs
 from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
-
-
-class _Part(msgspec.Struct):
-    type: str = "text"
-    text: str | None = None
 
 
 class _Function(msgspec.Struct):
@@ -44,17 +43,79 @@ class _Call(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[_Part] | None = None
+    content: Any = None  # a text, or a list of parts
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
     weight: float | None = None
+    function_call: _Function | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    is_error: bool = False
 
     @property
     def text(self) -> str:
-        """The text; of another part its kind, as in `[image_url]`."""
-        if isinstance(self.content, list):
-            return "\n".join(part.text or f"[{part.type}]" for part in self.content)
-        return self.content or ""
+        """The text, after the thought if it has one."""
+        thought = self.reasoning_content or self.reasoning
+        start = f"<think>{thought}</think>" if isinstance(thought, str) and thought else ""
+        return start + _text_of(self.content)
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message or of its parts; of another part its kind, as in `[image_url]`."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    texts = []
+    for part in content:
+        if not isinstance(part, dict):
+            texts.append(str(part))
+            continue
+        text = part.get("text") or part.get("refusal")
+        texts.append(text if isinstance(text, str) else f"[{part.get('type', 'part')}]")
+    return "\n".join(texts)
+
+
+def _blocks(content: Any, *kinds: str) -> list[dict[str, Any]]:
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") in kinds]
+
+
+def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
+    """Messages whose calls and results are not content blocks or of the older form."""
+    for message in messages:
+        if message.role == "function":
+            yield replace(message, role="tool")
+        elif message.role == "assistant":
+            yield _with_calls(message)
+        elif results := _blocks(message.content, "tool_result"):
+            for block in results:
+                text, name = _text_of(block.get("content")), str(block.get("tool_use_id") or "")
+                failed = block.get("is_error") is True
+                yield _Message("tool", text, tool_call_id=name, is_error=failed)
+            rest = [part for part in message.content if part not in results]
+            if rest:
+                yield replace(message, content=rest)
+        else:
+            yield message
+
+
+def _with_calls(message: _Message) -> _Message:
+    used = _blocks(message.content, "tool_use")
+    thoughts = _blocks(message.content, "thinking", "redacted_thinking")
+    if message.function_call is not None and not message.tool_calls:
+        message = replace(message, tool_calls=[_Call(message.function_call)])
+    if thoughts and not message.reasoning_content:
+        texts = [str(one.get("thinking") or "[redacted]") for one in thoughts]
+        message = replace(message, reasoning_content="\n".join(texts))
+    if used:
+        calls = [
+            _Call(_Function(str(one.get("name") or ""), one.get("input")), str(one.get("id") or ""))
+            for one in used
+        ]
+        message = replace(message, tool_calls=[*(message.tool_calls or ()), *calls])
+    if used or thoughts:
+        rest = [part for part in message.content if part not in used and part not in thoughts]
+        message = replace(message, content=rest)
+    return message
 
 
 class _Line(msgspec.Struct):
@@ -79,11 +140,12 @@ def read_chats(path: Path) -> Iterator[ImportedConversation]:
 def _conversation(source: str, data: bytes) -> ImportedConversation:
     line: _Line = decode(source, data, _Line)
     _check_roles(source, line.messages)
-    head = next((n for n, one in enumerate(line.messages) if one.role == "assistant"), None)
+    messages = list(_in_chat_form(line.messages))
+    head = next((n for n, one in enumerate(messages) if one.role == "assistant"), None)
     if head is None:
         raise ConversationError(f"{source}: messages: no message is the assistant's")
-    before = line.messages[:head]
-    turns = tuple(_turns(line.messages[head:]))
+    before = messages[:head]
+    turns = tuple(_turns(messages[head:]))
     ending, error = ending_of(turns)
     copied = sum(turn.is_context for turn in turns)
     return ImportedConversation(
@@ -102,7 +164,7 @@ def _conversation(source: str, data: bytes) -> ImportedConversation:
 
 
 def _check_roles(source: str, messages: list[_Message]) -> None:
-    known = ("system", "developer", "user", "assistant", "tool")
+    known = ("system", "developer", "user", "assistant", "tool", "function")
     for index, message in enumerate(messages):
         if message.role not in known:
             raise ConversationError(
@@ -169,4 +231,5 @@ def _results(message: _Message, later: list[_Message]) -> Iterator[ToolResult | 
     unnamed = iter([one for one in answers if not one.tool_call_id])
     for call in message.tool_calls or ():
         found = named.get(call.id or "") or next(unnamed, None)
-        yield None if found is None else ToolResult(found.text)
+        error: ToolErrorKind | None = "refused" if found is not None and found.is_error else None
+        yield None if found is None else ToolResult(found.text, error)

@@ -33,7 +33,7 @@ AttributeValue = str | bool | int | float | tuple[str, ...]
 _encode = msgspec.json.Encoder().encode
 _ROOT = "episode"
 _FAILURES = (
-    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED),
+    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED, Ending.AGENT_FAILED),
     *(Ending.WORLD_ERROR, Ending.CANCELLED),
 )
 

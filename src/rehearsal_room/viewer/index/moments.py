@@ -20,6 +20,8 @@ class Moments(dict[int, list[float]]):
 
     def add_verdict(self, at: float, label: str, reward: float | None) -> None:
         """Count the first verdict on an episode."""
+        if label == "environment_error":  # it says nothing about the agent
+            return
         counts = self.at(at)
         counts[JUDGED] += 1
         counts[COMPLETED] += label == "completed"

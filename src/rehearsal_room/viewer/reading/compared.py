@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.outcomes.scores import SCORE_SQL
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.outcomes import read_outcomes
 from rehearsal_room.viewer.index.run_index import RunIndex
@@ -20,7 +21,7 @@ class TaskScore(msgspec.Struct, frozen=True):
 
     n: int
     completed: int
-    mean: float | None  # share of the episodes with a label that are completed
+    mean: float | None  # share of the episodes with a verdict that are completed
 
 
 class TaskPair(msgspec.Struct, frozen=True):
@@ -64,9 +65,8 @@ def task_pairs(first: RunIndex, second: RunIndex) -> list[TaskPair]:
 
 def _tasks(index: RunIndex) -> TaskScores:
     rows = index.rows(
-        "SELECT scenario, task, count(*), coalesce(sum(label = 'completed'), 0),"
-        " sum(label = 'completed') * 1.0 / count(nullif(label, 'environment_error'))"
-        " FROM episodes GROUP BY scenario, task"
+        f"SELECT scenario, task, count(*), coalesce(sum({SCORE_SQL}), 0), avg({SCORE_SQL})"  # nosec B608 # a constant
+        " FROM episodes WHERE ending IS NOT NULL GROUP BY scenario, task"
     )
     return {(scenario, task): TaskScore(*counts) for scenario, task, *counts in rows}
 

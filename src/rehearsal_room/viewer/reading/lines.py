@@ -7,6 +7,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
+from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.open_runs import RunKind, ShownRun
 from rehearsal_room.viewer.reading.shares import completed_share
@@ -44,6 +45,8 @@ class RunLine(msgspec.Struct, frozen=True):
     unjudged: int = 0
     failed_worlds: int = 0
     completed: Interval[float] | None = None
+    without_verdict: int = 0  # episodes that say nothing about the agent (harness.outcomes.scores)
+    bounds: tuple[float, float] = (0.0, 1.0)  # of `completed`, whatever those had been
     mean_reward: float | None = None
     cost_usd: float | None = None  # of judging; None: no model was asked, or a price is unknown
     tokens: TokenTotals = TokenTotals()
@@ -130,12 +133,14 @@ def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> Epis
     )
 
 
-_TOTALS = """SELECT count(*), count(ending), count(label), sum(judge IS NOT NULL AND label IS NULL),
-    sum(label = 'environment_error'), min(started_at), max(last_at), avg(reward), sum(requests),
-    sum(cost_usd), sum(requests > 0 AND cost_usd IS NULL), sum(prompt_tokens), sum(cached_tokens),
+_TOTALS = """SELECT count(*), count(ending), count(label),
+    sum(judge IS NOT NULL AND label IS NULL), sum(label = 'environment_error'), min(started_at),
+    max(last_at), avg(reward), sum(requests), sum(cost_usd),
+    sum(requests > 0 AND cost_usd IS NULL), sum(prompt_tokens), sum(cached_tokens),
     sum(completion_tokens), sum(turns) FROM episodes"""
-_BY_TASK = """SELECT scenario, task, sum(label = 'completed'), count(*) FROM episodes
-    WHERE label IS NOT NULL AND label <> 'environment_error' GROUP BY scenario, task"""
+# Of each task: completed, with a verdict, and over.
+_BY_TASK = f"""SELECT scenario, task, coalesce(sum({SCORE_SQL}), 0), count({SCORE_SQL}), count(*)
+    FROM episodes WHERE ending IS NOT NULL GROUP BY scenario, task"""  # nosec B608 # a constant
 
 
 def run_line(run: ShownRun) -> RunLine:
@@ -158,6 +163,9 @@ def _run_line(run: ShownRun) -> RunLine:
     ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
     prompt, cached, completion, steps = (int(one or 0) for one in rest)
     settings = run.settings()
+    by_task = index.rows(_BY_TASK)
+    counts = [sum(column) for column in zip(*(row[2:] for row in by_task), strict=True)]
+    counted = Tally(counts[2], counts[1], int(counts[0])) if counts else Tally(0, 0, 0)
     is_live = run.is_live()
     is_reported = not is_live and ended == total and run.is_reported(total)
     with run.reading() as reader:
@@ -184,7 +192,9 @@ def _run_line(run: ShownRun) -> RunLine:
         judged=judged,
         unjudged=int(unjudged or 0),
         failed_worlds=int(failed or 0),
-        completed=completed_share({(s, t): (hits, n) for s, t, hits, n in index.rows(_BY_TASK)}),
+        completed=completed_share({(s, t): (int(hits), n) for s, t, hits, n, _ in by_task if n}),
+        without_verdict=counted.without,
+        bounds=counted.bounds,
         mean_reward=reward,
         cost_usd=cost if requests and not unpriced else None,
         tokens=TokenTotals(prompt, cached, completion),

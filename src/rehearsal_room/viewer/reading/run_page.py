@@ -8,6 +8,7 @@ import msgspec
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
+from rehearsal_room.harness.outcomes.scores import SCORE_SQL
 from rehearsal_room.harness.reports.faults import FaultCounts, faults_in
 from rehearsal_room.harness.settings.tables import without_none
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
@@ -143,8 +144,8 @@ def _used(index: RunIndex, column: str) -> list[str]:
 
 def _tasks(index: RunIndex, names: Mapping[int, Sequence[str]]) -> list[TaskLine]:
     rows = index.rows(
-        "SELECT scenario, task, max(tags), count(*), coalesce(sum(label = 'completed'), 0),"
-        " count(label), avg(reward), count(DISTINCT nullif(end_digest, ''))"
+        f"SELECT scenario, task, max(tags), count(*), coalesce(sum({SCORE_SQL}), 0),"  # nosec B608 # a constant
+        f" count({SCORE_SQL}), avg(reward), count(DISTINCT nullif(end_digest, ''))"
         " FROM episodes GROUP BY scenario, task ORDER BY scenario, task"
     )
     return [

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.messages import Act
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.outcomes.scores import score_of
 from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.viewer.reading.lines import EpisodeTableLine
 from rehearsal_room.viewer.reading.plain import plain
@@ -127,9 +129,10 @@ def _visit(nodes: dict[str, Node], digest: str, depth: int, line: EpisodeTableLi
     node.depth = min(node.depth, depth)
     if line.episode not in node.episodes:
         node.episodes.append(line.episode)
-        if line.label not in (None, "environment_error"):
+        ending = None if line.ending is None else Ending(line.ending)
+        if (score := score_of(ending, line.label)) is not None:
             node.judged += 1
-            node.completed += line.label == "completed"
+            node.completed += score == 1
     return node
 
 

@@ -126,7 +126,9 @@ def test_a_world_that_is_drawn_again_in_vain_stays_as_it_was(
     name = "crossing_goods.bought_in_for_one_order"  # a world has one such task
     draw = compose._generate
     monkeypatch.setattr(
-        compose, "_generate", lambda plan, host, spare: None if spare else draw(plan, host, spare)
+        compose,
+        "_generate",
+        lambda plan, host, spare, attempt: None if spare else draw(plan, host, spare, attempt),
     )
     assert [task.situation for task in generate(plan_of(name), host_in_process).tasks] == [name]
 

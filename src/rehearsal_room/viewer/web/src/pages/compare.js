@@ -36,7 +36,8 @@ function Result({ found, a, b }) {
       <p class="big">${words(found.verdict ?? "")}</p>
       <p><b class="figure">${points(found.delta)}</b> points for B, 95% interval ${points(low)} to ${points(high)}, p = ${found.p?.toPrecision(2)}</p>
       <${Difference} delta=${found.delta} low=${low} high=${high} />
-      <p class="dim">${count(found.tasks, "shared task")}, ${found.paired} of them paired by seed${found.left_out ? `; ${count(found.left_out, "task")} only in one of the runs` : ""}${found.unjudged ? `; ${count(found.unjudged, "episode")} without a score` : ""}.</p>
+      <p class="dim">${count(found.tasks, "shared task")}, ${found.paired} of them paired by seed${found.left_out ? `; ${count(found.left_out, "task")} only in one of the runs` : ""}${found.unjudged ? `; ${count(found.unjudged, "episode")} without a verdict: whatever they had been, ${points(found.bounds[0])} to ${points(found.bounds[1])}` : ""}.</p>
+      ${found.tasks < found.least && html`<p class="dim">Inconclusive: ${count(found.tasks, "shared task")} cannot show a difference, whatever it is; ${found.least} would do.</p>`}
     </section>
     <div class="chips" role="group" aria-label="Show tasks">
       ${["", "gained", "lost", "same"].map((change) => html`<button class="chip" aria-pressed=${only === change} onClick=${() => setQuery({ change })}>
@@ -52,7 +53,7 @@ function Result({ found, a, b }) {
     ]} />`}`;
 }
 
-const Side = ({ side }) => html`<span class="stack end"><b class="figure">${percent(side.n ? side.completed / side.n : null, 0)}</b><span class="dim figure">${side.completed} of ${side.n}</span></span>`;
+const Side = ({ side }) => html`<span class="stack end"><b class="figure">${percent(side.mean, 0)}</b><span class="dim figure">${side.completed} of ${side.n}</span></span>`;
 
 function Links({ run, episodes }) {
   return html`<span class="links">${episodes.slice(0, 3).map((one) => html`<a class="mono" href=${episodeHref(run, one)}>${one}</a>`)}${episodes.length > 3 && html`<span class="dim">+${episodes.length - 3}</span>`}</span>`;

@@ -54,6 +54,7 @@ function Statistics({ of }) {
     </tbody></table>
     ${tags.length > 0 && html`<h3>By tag</h3><table class="stats"><thead class="sr-only"><tr><th scope="col">Tag</th><th scope="col">Share</th><th scope="col">95% interval</th></tr></thead><tbody>
       ${tags.slice(0, 30).map(([name, one]) => html`<${Share} name=${html`<${Word} value=${name} /> <span class="dim">${count(one.episodes, "episode")}</span>`} one=${one.completed} />`)}</tbody></table>`}
+    ${of.without_score > 0 && html`<p class="dim">${count(of.without_score, "episode")} without a verdict: whatever they had been, ${percent(of.bounds[0])} to ${percent(of.bounds[1])} of all are completed.</p>`}
     ${of.variance && html`<p class="dim">Variance: ${percent(of.variance.world, 0)} between worlds, ${percent(of.variance.task, 0)} between tasks, ${percent(of.variance.rollout, 0)} between tries.</p>`}
   </section>`;
 }

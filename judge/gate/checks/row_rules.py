@@ -1,0 +1,47 @@
+"""The gate's check of the rules that a world states as data (`row_rules` in scenario.toml).
+
+A rule is a query for the rows that break it. At the start there are none: otherwise the world
+breaks its own limits. After an oracle there are none either: otherwise the task demands what the
+rules forbid.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import apsw
+
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.playback.playback import Played
+from rehearsal_room.scenarios.api import Row, State
+from rehearsal_room.scenarios.format import RowRule, Task
+
+_SHOWN = 3  # rows
+
+
+def broken_rules(
+    world: HostedScenario, oracles: Mapping[str, Played]
+) -> Iterator[tuple[str, Task | None]]:
+    """A sentence for each rule that is broken, and the task whose oracle breaks it; None: it is
+    broken at the start, or its query fails."""
+    for rule in world.scenario.row_rules:
+        start, _ = world.states(world.start)
+        try:
+            at_start = start.all(rule.broken_by)
+        except apsw.Error as exc:
+            yield f"the query of rule {rule.rule!r} fails: {exc}", None
+            continue
+        if at_start:
+            yield f"the start breaks its rule {rule.rule!r}: {_shown(at_start)}", None
+        for task in world.scenario.tasks:
+            _, after = world.states(oracles[task.id].state)
+            if new := _new(after, rule, at_start):
+                yield f"its oracle breaks the rule {rule.rule!r}: {_shown(new)}", task
+
+
+def _new(after: State, rule: RowRule, at_start: list[Row]) -> list[Row]:
+    return [row for row in after.all(rule.broken_by) if row not in at_start]
+
+
+def _shown(rows: list[Row]) -> str:
+    texts = [", ".join(f"{name}={value!r}" for name, value in row.items()) for row in rows[:_SHOWN]]
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return "; ".join(texts) + more

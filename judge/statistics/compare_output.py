@@ -1,0 +1,179 @@
+"""A comparison of runs in words: on a terminal, and as Markdown."""
+
+from collections.abc import Iterator, Sequence
+
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.judge.statistics.compared_runs import (
+    ComparedGroup,
+    ComparedRun,
+    CompareReport,
+    RunDifference,
+)
+
+_SHOWN = 10  # tasks of each kind
+_SHOWN_GROUPS = 30
+_NO_DIFFERENCE = "no difference is shown"
+
+
+def comparison_lines(report: CompareReport) -> Iterator[str]:
+    """What a comparison found, in lines of text."""
+    for found in report.differences:
+        yield from _verdict_lines(found, report.level)
+    yield from warning_lines(report)
+    for run in report.runs:
+        yield _run_line(run)
+    if len(report.groups) > 1:
+        yield "by world and tag, " + ", ".join(run.name for run in report.runs) + ":"
+        for group in report.groups[:_SHOWN_GROUPS]:
+            yield f"  {_group_line(group)}"
+
+
+def warning_lines(report: CompareReport) -> Iterator[str]:
+    """What else differs between the runs."""
+    for world, digests in report.changed_worlds.items():
+        each = "; ".join(
+            f"{run.name} {digest or 'none'}"
+            for run, digest in zip(report.runs, digests, strict=True)
+        )
+        yield f"world {world} was changed between the runs, digests: {each}"
+    judges = {run.judges for run in report.runs if run.judges}
+    if len(judges) > 1:
+        each = "; ".join(f"{run.name} {', '.join(run.judges) or 'none'}" for run in report.runs)
+        yield f"the judges differ: {each}"
+    for one in report.settings:
+        each = "; ".join(
+            f"{run.name} {_shown(value)}"
+            for run, value in zip(report.runs, one.values, strict=True)
+        )
+        yield f"setting {one.setting} differs: {each}"
+    for name, tasks in report.only_in_some.items():
+        yield f"not in all runs ({name}: {plural(len(tasks), 'task')}): {_listed(tasks)}"
+
+
+def _verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
+    one, name = found.comparison, found.name
+    yield _verdict(found, level)
+    yield (
+        f"{plural(one.tasks, 'shared task')} of A and {name}, {one.paired:,} of them paired by seed"
+    )
+    if one.tasks < one.least:
+        yield (
+            f"inconclusive: {plural(one.tasks, 'shared task')} cannot show a difference, whatever "
+            f"it is; {one.least:,} would do"
+        )
+    elif found.detectable is not None:
+        yield (
+            f"so many tasks show a difference of {_points(found.detectable)} in 8 of 10 comparisons"
+        )
+    if found.needed is not None and one.tasks >= one.least:
+        yield f"one of {_points(abs(one.delta))} would need about {plural(found.needed, 'task')}"
+    for title, names in ((f"{name} does better", one.gained), ("A does better", one.lost)):
+        if names:
+            yield f"{title} ({len(names):,}): {_listed(names)}"
+    if one.unjudged:
+        low, high = one.bounds
+        yield (
+            f"{plural(one.unjudged, 'episode')} without a verdict; whatever they had been, {name} "
+            f"less A is between {100 * low:+.1f} and {100 * high:+.1f} points"
+        )
+
+
+def _verdict(found: RunDifference, level: float) -> str:
+    """The verdict with its interval; who is better says the sign.
+
+    Example: A is better by 12.0 points (95 % interval 3.1 to 20.9, p = 0.011)
+    Example: no difference is shown: B less A is +1.0 points (95 % interval -7.0 to +9.0, p = 0.8)
+    """
+    one = found.comparison
+    low, high = one.interval
+    if one.verdict == _NO_DIFFERENCE:
+        head = f"{one.verdict}: {found.name} less A is {100 * one.delta:+.1f} points"
+        bounds = f"{100 * low:+.1f} to {100 * high:+.1f}"
+    else:
+        head = one.verdict
+        low, high = sorted((abs(low), abs(high)))
+        bounds = f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"{head} ({100 * level:g} % interval {bounds}, p = {one.p:.3g})"
+
+
+def _run_line(run: ComparedRun) -> str:
+    judged = "no verdicts" if run.completed is None else f"completed {_completed(run)}"
+    return (
+        f"{run.name} {run.run} ({run.policy}): {judged}; "
+        f"{plural(run.episodes, 'episode')} of {plural(run.tasks, 'task')}, each {run.turns:.1f} "
+        f"turns, {run.prompt_tokens:,.0f} + {run.completion_tokens:,.0f} tokens; judging "
+        f"{_cost(run)}"
+    )
+
+
+def _completed(run: ComparedRun) -> str:
+    """Example: 75.0% (62.1 to 84.6); 70.0 to 80.0 with the 4 without a verdict"""
+    assert run.completed is not None
+    one = run.completed
+    text = f"{one.value:.1%} ({100 * one.lower:.1f} to {100 * one.upper:.1f})"
+    if not run.without_verdict:
+        return text
+    low, high = run.bounds
+    return (
+        f"{text}; {100 * low:.1f} to {100 * high:.1f} with the {run.without_verdict:,} without a "
+        "verdict"
+    )
+
+
+def _cost(run: ComparedRun) -> str:
+    return "at an unknown cost" if run.judging_usd is None else f"{run.judging_usd:.4f} USD"
+
+
+def _group_line(group: ComparedGroup) -> str:
+    shares = ", ".join(f"{share:.1%}" for share in group.completed)
+    return f"{group.kind} {group.name} ({plural(group.tasks, 'task')}): {shares}; {_change(group)}"
+
+
+def _change(group: ComparedGroup) -> str:
+    low, high = group.interval
+    return f"{100 * group.delta:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.1f} points"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None or value == "" else str(value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def markdown_of(report: CompareReport) -> str:
+    """The comparison as Markdown."""
+    return "\n".join(_markdown(report)) + "\n"
+
+
+def _markdown(report: CompareReport) -> Iterator[str]:
+    yield "# " + " and ".join(f"{run.name} `{run.run}`" for run in report.runs)
+    for found in report.differences:
+        verdict, *others = _verdict_lines(found, report.level)
+        yield from ("", f"**{verdict}**", "")
+        yield from (f"- {line}" for line in others)
+    if warnings := list(warning_lines(report)):
+        yield from ("", "## What else differs", "")
+        yield from (f"- {line}" for line in warnings)
+    yield from ("", "## Runs", "")
+    yield "| | run | played by | completed | episodes | tasks | turns | tokens | judging |"
+    yield "|---|---|---|---|---:|---:|---:|---:|---:|"
+    for run in report.runs:
+        judged = "-" if run.completed is None else _completed(run)
+        yield (
+            f"| {run.name} | `{run.run}` | {run.policy} | {judged} | {run.episodes:,} | "
+            f"{run.tasks:,} | {run.turns:.1f} | {run.prompt_tokens:,.0f} + "
+            f"{run.completion_tokens:,.0f} | {_cost(run)} |"
+        )
+    names = " | ".join(run.name for run in report.runs)
+    yield from ("", "## By world and tag", "", f"| | tasks | {names} | points |")
+    yield "|---|---:|" + "---:|" * len(report.runs) + "---:|"
+    for group in report.groups:
+        shares = " | ".join(f"{share:.1%}" for share in group.completed)
+        yield f"| {group.kind} {group.name} | {group.tasks:,} | {shares} | {_change(group)} |"

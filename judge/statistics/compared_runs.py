@@ -1,0 +1,292 @@
+"""What `rehearse compare` says of two or more runs: each run's figures, what else differs between
+them, the differences with their tests, and where they come from."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow
+from rehearsal_room.harness.logged_runs.logged_run import run_settings
+from rehearsal_room.harness.outcomes.intervals import Interval
+from rehearsal_room.harness.outcomes.scores import tally
+from rehearsal_room.harness.reports.summary import players
+from rehearsal_room.harness.settings.fields import fields_of, value_of
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.judge.statistics.comparison import LEVEL, Comparison, compare, interval_and_p
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task, outcomes_of
+from rehearsal_room.judge.statistics.planning import detectable, noise_of, plan
+
+_SHOWN_ELSEWHERE = ("policy", "model")  # who played stands beside each run
+_LONGEST_PLAN = 100_000  # tasks; more say only that the difference is next to nothing
+
+
+class ComparedRun(msgspec.Struct, frozen=True):
+    """One run."""
+
+    name: str  # A, B, …
+    run: str  # its folder, as it was named
+    policy: str  # who played, with the model
+    judges: tuple[str, ...]
+    episodes: int  # that are over
+    tasks: int
+    completed: Interval[float] | None  # None: no episode has a verdict
+    bounds: tuple[float, float]  # of `completed`, whatever those without a verdict had been
+    without_verdict: int
+    turns: float  # mean of an episode
+    prompt_tokens: float  # mean of an episode
+    completion_tokens: float
+    judging_usd: float | None  # of all verdicts; None: a price is unknown
+
+
+class SettingDifference(msgspec.Struct, frozen=True):
+    """A setting that is not the same in all runs."""
+
+    setting: str
+    values: tuple[Any, ...]  # of A, B, …
+
+
+class ComparedGroup(msgspec.Struct, frozen=True):
+    """A part of the tasks that all runs share."""
+
+    kind: str  # world or tag
+    name: str
+    tasks: int
+    completed: tuple[float, ...]  # of A, B, …; each task counts once
+    delta: float  # the last run less the first
+    interval: tuple[float, float]
+
+
+class RunDifference(msgspec.Struct, frozen=True):
+    """A run compared with A."""
+
+    name: str  # B, C, …
+    comparison: Comparison
+    # The smallest difference that so many tasks show in 8 of 10 comparisons; None: they show none.
+    detectable: float | None
+    needed: int | None  # tasks that would show the difference that was found; None: not to be said
+
+
+class CompareReport(Comparison, frozen=True, kw_only=True):
+    """What `rehearse compare --json` writes: B compared with A at the top, then all of it."""
+
+    runs: tuple[ComparedRun, ...]
+    settings: tuple[SettingDifference, ...]
+    changed_worlds: dict[
+        str, tuple[str, ...]
+    ]  # by world: its digests in A, B, … (empty: not in it)
+    only_in_some: dict[str, tuple[str, ...]]  # by run: tasks that not all runs have
+    differences: tuple[RunDifference, ...]
+    groups: tuple[ComparedGroup, ...]
+    level: float = LEVEL  # of each interval: higher where several runs are compared with A
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """What is read of a run."""
+
+    folder: Path
+    settings: Settings
+    rows: Sequence[EpisodeRow]
+    outcomes: Sequence[Outcome]
+    tokens: tuple[int, int]
+
+    @property
+    def keys(self) -> set[TaskKey]:
+        return {(row.scenario, row.task) for row in self.rows}
+
+
+class _Tokens(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Reply(msgspec.Struct):
+    usage: _Tokens = msgspec.field(default_factory=_Tokens)
+
+
+class _Replied(msgspec.Struct):
+    """What is read of a step: decoding all of it takes ten times as long."""
+
+    reply: _Reply
+
+
+_replied = msgspec.msgpack.Decoder(_Replied).decode
+
+
+def compare_runs(folders: Sequence[Path]) -> CompareReport:
+    """Compare runs with the first of them. Raises LogError, and SettingsError where one shares no
+    task with a verdict with it."""
+    runs = [_read(folder) for folder in folders]
+    level = 1 - (1 - LEVEL) / (len(runs) - 1)
+    first, names = runs[0], [_name(index) for index in range(len(runs))]
+    differences = tuple(
+        [
+            _difference(name, first, other, level)
+            for name, other in zip(names[1:], runs[1:], strict=True)
+        ]
+    )
+    shared = set.intersection(*(run.keys for run in runs))
+    return CompareReport(
+        **msgspec.structs.asdict(differences[0].comparison),
+        runs=tuple([_figures(name, run) for name, run in zip(names, runs, strict=True)]),
+        settings=tuple(_settings([run.settings for run in runs])),
+        changed_worlds=_changed_worlds(runs),
+        only_in_some={
+            name: tuple([":".join(key) for key in sorted(run.keys - shared)])
+            for name, run in zip(names, runs, strict=True)
+            if run.keys - shared
+        },
+        differences=differences,
+        groups=tuple(_groups(runs, level)),
+        level=level,
+    )
+
+
+def _name(index: int) -> str:
+    """Example: 0 -> "A"; 27 -> "AB" """
+    return ("" if index < 26 else _name(index // 26 - 1)) + chr(ord("A") + index % 26)
+
+
+def _read(folder: Path) -> _Read:
+    with open_reader(folder) as reader:
+        rows = [row for row in reader.episodes() if row.ending is not None]
+        return _Read(folder, run_settings(folder), rows, outcomes_of(reader), _tokens_in(reader))
+
+
+def _tokens_in(reader: LogReader) -> tuple[int, int]:
+    """The tokens of the agent's replies, prompts and completions. Replies that an attempt repeats
+    count as often as they were logged."""
+    prompt = completion = position = 0
+    while stored := reader.stored_after(position, 5_000):
+        for _, _, _, kind, _, data, _ in stored:
+            if kind == "step":
+                usage = _replied(data).reply.usage
+                prompt += usage.prompt_tokens
+                completion += usage.completion_tokens
+        position = stored[-1][0]
+    return prompt, completion
+
+
+def _figures(name: str, run: _Read) -> ComparedRun:
+    counted, number = tally(run.rows), max(1, len(run.rows))
+    judging = NOTHING_SPENT
+    for row in run.rows:
+        judging = judging.plus(row.judging)
+    tries = {
+        key: [one.score or 0.0 for one in group] for key, group in by_task(run.outcomes).items()
+    }
+    return ComparedRun(
+        name=name,
+        run=str(run.folder),
+        policy=players(run.rows),
+        judges=tuple(sorted({row.judge for row in run.rows if row.judge})),
+        episodes=len(run.rows),
+        tasks=len(run.keys),
+        completed=share_interval(tries),
+        bounds=counted.bounds,
+        without_verdict=counted.without,
+        turns=sum(row.num_steps for row in run.rows) / number,
+        prompt_tokens=run.tokens[0] / number,
+        completion_tokens=run.tokens[1] / number,
+        judging_usd=judging.cost_usd,
+    )
+
+
+def _settings(settings: Sequence[Settings]) -> Iterable[SettingDifference]:
+    """The settings on which episodes depend, and that are not the same."""
+    for field in fields_of(Settings):
+        if field.may_change or field.table == "policy" or field.key in _SHOWN_ELSEWHERE:
+            continue
+        values = [value_of(one, field) for one in settings]
+        if any(value != values[0] for value in values):
+            yield SettingDifference(field.key, tuple([_plain(value) for value in values]))
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def _changed_worlds(runs: Sequence[_Read]) -> dict[str, tuple[str, ...]]:
+    """The worlds whose packages differ between the runs."""
+    digests: list[dict[str, set[str]]] = []
+    for run in runs:
+        found: dict[str, set[str]] = {}
+        for row in run.rows:
+            found.setdefault(row.scenario, set()).add(row.scenario_digest)
+        digests.append(found)
+    changed = {}
+    for world in sorted({name for found in digests for name in found}):
+        sets = [found.get(world, set()) for found in digests]
+        if len(set.union(*sets)) > 1:
+            changed[world] = tuple([", ".join(sorted(one)) for one in sets])
+    return changed
+
+
+def _difference(name: str, first: _Read, other: _Read, level: float) -> RunDifference:
+    found = compare(first.outcomes, other.outcomes, level=level)
+    if found is None:
+        raise SettingsError(
+            f"{first.folder} and {other.folder} share no task with a verdict: compare runs of the "
+            "same scenarios"
+        )
+    found = msgspec.structs.replace(found, verdict=found.verdict.replace("B is", f"{name} is"))
+    tries = max(1, round(median(map(len, by_task(other.outcomes).values()))))
+    noise = _noise(first.outcomes, other.outcomes)
+    alpha = 1 - level
+    needed = None
+    if found.delta and found.verdict == "no difference is shown":
+        needed = plan(abs(found.delta), alpha=alpha, tries=tries, noise=noise).tasks
+    return RunDifference(
+        name,
+        found,
+        detectable(found.tasks, alpha=alpha, tries=tries, noise=noise),
+        None if needed is None or needed > _LONGEST_PLAN else needed,
+    )
+
+
+def _noise(first: Sequence[Outcome], second: Sequence[Outcome]) -> float | None:
+    """The variance of a try in both runs; None: no task was tried twice in one of them."""
+    found = [noise_of(outcomes) for outcomes in (first, second)]
+    known = [one for one in found if one is not None]
+    return sum(known) / len(known) if len(known) == 2 else None
+
+
+def _groups(runs: Sequence[_Read], level: float) -> Iterable[ComparedGroup]:
+    """The tasks that all runs share with a verdict, by world and by tag."""
+    means = [
+        {
+            key: sum(one.score or 0.0 for one in group) / len(group)
+            for key, group in by_task(run.outcomes).items()
+        }
+        for run in runs
+    ]
+    shared = sorted(set.intersection(*(set(one) for one in means)))
+    tags: dict[TaskKey, tuple[str, ...]] = {
+        (row.scenario, row.task): row.tags for run in runs for row in run.rows
+    }
+    parts: dict[tuple[str, str], list[TaskKey]] = {}
+    for key in shared:
+        parts.setdefault(("world", key[0]), []).append(key)
+    for key in shared:
+        for tag in tags.get(key, ()):
+            parts.setdefault(("tag", tag), []).append(key)
+    for (kind, name), keys in parts.items():
+        yield _group(kind, name, keys, means, level)
+
+
+def _group(
+    kind: str,
+    name: str,
+    keys: Sequence[TaskKey],
+    means: Sequence[Mapping[TaskKey, float]],
+    level: float,
+) -> ComparedGroup:
+    shares = tuple([sum(one[key] for key in keys) / len(keys) for one in means])
+    changes = [means[-1][key] - means[0][key] for key in keys]
+    interval, _ = interval_and_p(changes, level)
+    return ComparedGroup(kind, name, len(keys), shares, shares[-1] - shares[0], interval)

@@ -33,8 +33,9 @@ from benchmarks.figures import Figure, figure
 from benchmarks.model_server import Oracle, Script, ScriptedCall
 from benchmarks.options import benchmark, count_option, runs_option
 from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.chat.completions import read_completion
 from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.chat.wire import RequestWriter, read_completion
+from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import Act, Briefing, Window
 from rehearsal_room.harness.dialects.native import Native

@@ -57,7 +57,8 @@ FOLDERS = {
         *("protocols", "client", "sources", "."),
     ),
     "harness": (
-        *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "admission"),
+        *("core", "dialects", "history", "log", "tokenization", "model_servers"),
+        *("chat", "bus", "admission"),
         *("settings", "following", "policies", "vllm/child", "vllm", "continuation"),
         *("users", "outcomes", "rollout", "chaos", "setup", "fleet", "cluster", "logged_runs"),
         *("replay", "reports", "profile", "serving", "."),

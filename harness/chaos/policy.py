@@ -17,9 +17,9 @@ import msgspec
 from rehearsal_room.harness.chaos.course import CURRENT, Course, ReplyAttempts
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.chaos.settings import Stall, Storm
+from rehearsal_room.harness.chat.completions import read_error
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 from rehearsal_room.harness.chat.transport import HttpResponse, ModelTransport, TransportError
-from rehearsal_room.harness.chat.wire import read_error
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import Reply, Window

@@ -2,8 +2,8 @@
 
 Promises:
 - A refusal delays the request that was refused, and no other. Only where a server refuses more than
-  every tenth request, fewer requests are in flight at once (see harness.chat.in_flight).
-- Where the server is gone (see harness.chat.outage), a request raises ModelOutageError.
+  every tenth request, fewer requests are in flight at once (see harness.model_servers.in_flight).
+- Where the server is gone (see harness.model_servers.outage), a request raises ModelOutageError.
 
 The caller decides whether a failed attempt is followed by another one, because it may have a better
 request by then; this module decides how long to wait before it.
@@ -20,8 +20,7 @@ import anyio
 import msgspec
 import structlog
 
-from rehearsal_room.harness.chat.in_flight import InFlightLimit
-from rehearsal_room.harness.chat.outage import OutageDetector
+from rehearsal_room.harness.chat.completions import read_completion, read_error
 from rehearsal_room.harness.chat.request_metrics import RequestMetrics, RequestObserver
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 from rehearsal_room.harness.chat.transport import (
@@ -30,12 +29,14 @@ from rehearsal_room.harness.chat.transport import (
     ModelTransport,
     TransportError,
     proxy_for,
+    shown_proxy,
 )
 from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
-from rehearsal_room.harness.chat.wire import read_completion, read_error
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.core.messages import Reply, Usage
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.model_servers.in_flight import InFlightLimit
+from rehearsal_room.harness.model_servers.outage import OutageDetector
 from rehearsal_room.scenarios.distribution import missing_package
 
 ClientName = Literal["lean", "package"]
@@ -241,9 +242,15 @@ class _Counts(msgspec.Struct):
 
 def transport_of(client: ClientName, endpoint: Endpoint) -> ModelTransport:
     """The transport that a setting names. Raises SettingsError."""
-    if client == "lean" and not proxy_for(endpoint.url):
-        return LeanTransport(endpoint)
     if client == "lean":
+        proxy = proxy_for(endpoint.url)
+        if not proxy:
+            return LeanTransport(endpoint)
+        if "://" in proxy and not proxy.lower().startswith(("http://", "https://")):
+            raise SettingsError(
+                f"client: the environment names the proxy {shown_proxy(proxy)}, and only HTTP"
+                " proxies are supported; name the server in NO_PROXY, or unset the proxy"
+            )
         return AiohttpTransport(endpoint)
     try:  # the package is optional, and takes a second to import
         from rehearsal_room.harness.chat.transport_openai import PackageTransport

@@ -13,12 +13,14 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from rehearsal_room.harness.chat.completions import read_error
 from rehearsal_room.harness.chat.retry import AttemptFailure, is_retried
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport, TransportError
-from rehearsal_room.harness.chat.wire import read_error
 from rehearsal_room.harness.core.errors import ModelServerError
+from rehearsal_room.scenarios.core.short_text import one_line
 
 MAX_WAIT_S = 20.0  # for the list of models
+_LOOK_AT_URL = "correct the URL, which usually ends in /v1"
 _MAX_NAMES = 8  # shown of those that the server serves
 _UNKNOWN = re.compile(
     r"model.{0,200}(not (be )?found|does not exist|unknown|not exist)", re.I | re.S
@@ -66,7 +68,8 @@ async def require_model(
             return
     if isinstance(outcome, bytes) or not outcome.is_connection:
         outcome = await _sent(completions, probe)
-    if isinstance(outcome, AttemptFailure) and (cause := cause_of(outcome, listed)) is not None:
+    cause = cause_of_answer(outcome) if isinstance(outcome, bytes) else cause_of(outcome, listed)
+    if cause is not None:
         raise ModelServerError(f"model {name!r} at {url}: {cause}")
 
 
@@ -81,16 +84,46 @@ def names_in(body: bytes) -> tuple[str, ...]:
         return ()
 
 
+def cause_of_answer(body: bytes) -> str | None:
+    """Why an answer of status 200 to a chat request is none, and what to do; None: it is one, or
+    an error that the run will see.
+
+    Example: b"<!doctype html>" -> "the server answers with a web page (HTML) ..."
+    """
+    if body.lstrip()[:1] == b"<":
+        return f"the server answers with a web page (HTML), and not with a reply; {_LOOK_AT_URL}"
+    try:
+        answer = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        shown = one_line(body[:80].decode(errors="replace"), 60)
+        return f"the server's answer is not JSON ({shown!r}); {_LOOK_AT_URL}"
+    if isinstance(answer, dict) and ("choices" in answer or "error" in answer):
+        return None
+    shown = one_line(body[:80].decode(errors="replace"), 60)
+    return f"the server's answer is not a chat completion ({shown}); {_LOOK_AT_URL}"
+
+
 def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
     """Why a run cannot begin after this failure, and what to do; None: it can.
 
     Example: Failure("status", "no such key", 401) -> "the server refuses the API key (status 401:
         no such key); set the right one, as in OPENAI_API_KEY"
     """
+    if failure.kind == "proxy":
+        return f"{failure.message}; start it, or name the server in NO_PROXY"
     if failure.is_connection:
         return f"no server answers ({failure.message}); start it, or correct the URL"
+    if failure.kind == "malformed" and not failure.status:
+        return f"the server's answer cannot be read ({failure.message}); {_LOOK_AT_URL}"
     if failure.kind != "status" or is_retried(failure):
         return None
+    if 300 <= failure.status < 400:
+        target = failure.headers.get("location", "")
+        where = f" to {one_line(target, 200)}" if target else ""
+        return (
+            f"the server redirects{where} (status {failure.status}), and a run follows no"
+            " redirects; use the URL of the server itself"
+        )
     found = f"status {failure.status}: {failure.message}"
     if failure.status == 401:
         return f"the server refuses the API key ({found}); set the right one, as in OPENAI_API_KEY"
@@ -98,7 +131,9 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
         names = ", ".join(listed[:_MAX_NAMES]) + (", …" if len(listed) > _MAX_NAMES else "")
         served = f"; it serves {names}" if names else ""
         return f"the server does not have this model ({found}){served}"
-    if failure.status == 404:
+    if failure.status == 407:
+        return f"a proxy on the way wants a user and password ({found}); set them in its URL"
+    if failure.status in (404, 405):
         return f"there is no chat endpoint ({found}); the URL usually ends in /v1"
     if failure.status in (402, 403, 429):  # 429: an exhausted quota, which no retry helps
         return f"the server refuses the account ({found})"

@@ -1,9 +1,10 @@
 """When a failed request is sent again, and after which wait: pure decisions, without waiting.
 
 Sent again: status 408, 409, 429 and 5xx, lost connections, timeouts, responses that cannot be read
-or that contain no choice. Not sent again: other 4xx, an exhausted quota, and responses with
-`x-should-retry: false`. The server determines the wait (`retry-after-ms`, `Retry-After` in seconds
-or as an HTTP date, RFC 9110 §10.2.3); otherwise it is exponential backoff with full jitter.
+or that contain no choice, and generations that failed. Not sent again: other 4xx, an exhausted
+quota, a full context or a filter under any status, and responses with `x-should-retry: false`. The
+server determines the wait (`retry-after-ms`, `Retry-After` in seconds or as an HTTP date, RFC 9110
+§10.2.3); otherwise it is exponential backoff with full jitter.
 """
 
 import math
@@ -15,7 +16,11 @@ from typing import Literal
 
 import msgspec
 
-AttemptFailureKind = Literal["status", "connection", "timeout", "malformed"]
+from rehearsal_room.harness.model_servers.refusal_words import tells_filter, tells_overflow
+
+# malformed: the answer cannot be read, or its generation failed; proxy: the proxy did not answer;
+# refused: the provider withheld the reply.
+AttemptFailureKind = Literal["status", "connection", "timeout", "malformed", "proxy", "refused"]
 _RETRIED = frozenset({408, 409, 429})
 _OVERLOADED = frozenset({429, 503, 529})  # 529: Anthropic's word for 503
 _PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
@@ -64,7 +69,9 @@ class AttemptFailure(msgspec.Struct, frozen=True):
     @property
     def is_connection(self) -> bool:
         """Whether the server could not be reached, or its connection was lost."""
-        return self.kind == "connection" or (self.kind == "timeout" and not self.was_sent)
+        if self.kind == "timeout":
+            return not self.was_sent
+        return self.kind == "connection" or self.kind == "proxy"
 
 
 def wait_before_retry(
@@ -91,12 +98,28 @@ def wait_before_retry(
     return requested + rng.uniform(0.0, backoff.ceiling(attempt - _SPREAD_FROM + 1))
 
 
+def is_context_overflow(failure: AttemptFailure) -> bool:
+    """Whether the server refused a request because it is too long for the model's context."""
+    if failure.kind not in ("status", "malformed"):
+        return False
+    return tells_overflow(failure.status, failure.code, failure.message)
+
+
+def is_withheld(failure: AttemptFailure) -> bool:
+    """Whether the provider does not answer this content, or withheld its answer."""
+    if failure.kind == "refused":
+        return True
+    if failure.kind not in ("status", "malformed"):
+        return False
+    return tells_filter(failure.status, failure.code, failure.message)
+
+
 def is_retried(failure: AttemptFailure) -> bool:
     """Whether another attempt could succeed."""
+    if failure.code in _PERMANENT or is_withheld(failure) or is_context_overflow(failure):
+        return False
     if failure.kind != "status":
         return True
-    if failure.code in _PERMANENT:
-        return False
     advice = failure.headers.get("x-should-retry")
     if advice in ("true", "false"):
         return advice == "true"

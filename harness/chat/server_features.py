@@ -2,12 +2,18 @@
 fewer after each refusal."""
 
 import re
+from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
 
-from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.chat.wire import is_context_overflow
+from rehearsal_room.harness.chat.completions import THOUGHTS
+from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow, is_withheld
+from rehearsal_room.harness.model_servers.parameter_words import (
+    is_about_ids,
+    is_about_thoughts,
+    refused_parameter,
+)
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
 _FORMAT = re.compile(
@@ -22,6 +28,12 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     temperature: bool = True  # OpenAI's reasoning models allow their default only
     seed: bool = True  # some gateways refuse fields that they do not know
     max_tokens: bool = True  # False: the server calls it `max_completion_tokens`
+    without: frozenset[str] = frozenset()  # other parameters and fields that it refuses
+    # Whether it refuses a history without what it sent beside its replies, and the name under which
+    # it wants thoughts, as in `reasoning_content`; empty: under the name that they had.
+    wants_thoughts: bool = False
+    thought_name: str = ""
+    short_ids: bool = False  # it takes ids of calls of nine letters or digits only
 
     def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
         """The features that a refusal leaves; None: the refusal is not about a feature.
@@ -42,6 +54,47 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             changes["seed"] = False
         return msgspec.structs.replace(self, **changes) if changes else None
 
+    def without_refused(
+        self, failure: AttemptFailure, sent: Collection[str], *, has_replies: bool
+    ) -> "ServerFeatures | None":
+        """The features that a refusal leaves, of a request with these parameters and fields;
+        None: the refusal is not about a feature. `has_replies`: the request shows earlier replies.
+
+        Example: 422 "seed: Extra inputs are not permitted" -> without seed
+        """
+        if failure.status not in _REFUSALS or is_context_overflow(failure) or is_withheld(failure):
+            return None
+        refusal = f"{failure.code} {failure.message}"
+        changes: dict[str, Any] = {}
+        name = refused_parameter(refusal, sent)
+        if "max_tokens" in sent and "max_completion_tokens" in refusal:
+            name = "max_tokens"
+        if name == "max_tokens" and self.max_tokens:
+            changes["max_tokens"] = False
+        elif name is not None:
+            changes["without"] = self.without | {name}
+        elif has_replies and is_about_ids(refusal) and not self.short_ids:
+            changes["short_ids"] = True
+        elif has_replies and is_about_thoughts(refusal) and not self.wants_thoughts:
+            named = next((name for name in THOUGHTS if re.search(rf"\b{name}\b", refusal)), "")
+            changes = {"wants_thoughts": True, "thought_name": named}
+        return msgspec.structs.replace(self, **changes) if changes else None
+
+    def change_since(self, before: "ServerFeatures") -> str:
+        """What changed since there were more features, in words.
+
+        Example: "seed is left out"
+        """
+        if self.max_tokens != before.max_tokens:
+            return "max_tokens is sent as max_completion_tokens"
+        if self.short_ids != before.short_ids:
+            return "ids of calls are sent as nine letters and digits"
+        if self.wants_thoughts != before.wants_thoughts:
+            return "thoughts are sent back"
+        if left_out := sorted(self.without - before.without):
+            return f"{', '.join(left_out)} is left out"
+        return "fewer features are used"
+
     def apply(
         self, fields: dict[str, Any], answer_schema: dict[str, Any] | None = None
     ) -> dict[str, Any]:
@@ -55,6 +108,12 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             sent.pop("temperature", None)
         if not self.max_tokens and "max_tokens" in sent:
             sent["max_completion_tokens"] = sent.pop("max_tokens")
+        if "max_completion_tokens" in self.without and "max_completion_tokens" in sent:
+            limit = sent.pop("max_completion_tokens")
+            if self.max_tokens:
+                sent["max_tokens"] = limit
+        for name in self.without:
+            sent.pop(name, None)
         if self.format == "json_schema":
             assert answer_schema is not None, "the format json_schema needs a schema"
             named = {**answer_schema, "strict": True}

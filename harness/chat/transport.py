@@ -66,11 +66,12 @@ class HttpResponse(msgspec.Struct, frozen=True, gc=False):
 
 class TransportError(Exception):
     """No complete response arrived. `was_sent`: the server may have got the request, and may charge
-    for it. `malformed`: what arrived is not an answer that is accepted."""
+    for it. `malformed`: what arrived is not an answer that is accepted. `proxy`: the proxy on the
+    way to the endpoint did not answer, or let nothing through."""
 
     def __init__(
         self,
-        kind: Literal["connection", "timeout", "malformed"],
+        kind: Literal["connection", "timeout", "malformed", "proxy"],
         message: str,
         *,
         was_sent: bool = True,
@@ -297,3 +298,22 @@ def proxy_for(url: str) -> str | None:
         return None
     proxies = getproxies()
     return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def proxy_fault(proxy: str, fault: str) -> str:
+    """The sentence for a proxy that fails, without its user and password.
+
+    Example: "http://me:secret@10.0.0.1:3128", "connection refused" ->
+        "the proxy http://10.0.0.1:3128 does not answer: connection refused"
+    """
+    return f"the proxy {shown_proxy(proxy)} does not answer: {fault}"
+
+
+def shown_proxy(proxy: str) -> str:
+    """A proxy's URL without its user and password."""
+    try:
+        parts = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+    except ValueError:
+        return "of the environment"
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place}" if parts.scheme else place

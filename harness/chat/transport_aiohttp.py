@@ -14,13 +14,15 @@ from rehearsal_room.harness.chat.transport import (
     HttpResponse,
     TransportError,
     connection_fault,
+    proxy_fault,
     proxy_for,
+    shown_proxy,
 )
 
 
 class AiohttpTransport(anyio.AsyncContextManagerMixin):
     """Sends requests by aiohttp, on asyncio only; uses the proxy that the environment names when
-    the transport is opened."""
+    the transport is made."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -29,6 +31,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._budget = AnswerBudget(endpoint.answers)
         self._session: aiohttp.ClientSession | None = None
+        self._proxy = proxy_for(endpoint.base_url)
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -39,7 +42,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s),
             skip_auto_headers=("Accept-Encoding",),
-            proxy=proxy_for(endpoint.base_url),
+            proxy=self._proxy,
             auto_decompress=False,  # a small compressed answer can become a huge one
         )
         async with session:
@@ -55,13 +58,22 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
             raise RuntimeError("the model client is used outside of its `async with`")
         async with self._slots:
             try:
-                request = self._session.request(self._method, self._url, data=body)
+                request = self._session.request(
+                    self._method, self._url, data=body, allow_redirects=False
+                )
                 async with request as response:
                     body = await self._read(response)
                 return HttpResponse(response.status, response.headers, body)
             except TimeoutError as exc:
                 limit = self._endpoint.timeout_s
                 raise TransportError("timeout", f"no answer within {limit:g} s") from exc
+            except aiohttp.ClientProxyConnectionError as exc:
+                fault = proxy_fault(self._proxy or "", connection_fault(exc.os_error))
+                raise TransportError("proxy", fault, was_sent=False) from exc
+            except aiohttp.ClientHttpProxyError as exc:
+                proxy = shown_proxy(self._proxy or "")
+                fault = f"the proxy {proxy} refuses the connection: status {exc.status}"
+                raise TransportError("proxy", fault, was_sent=False) from exc
             except (aiohttp.ClientError, OSError) as exc:
                 was_sent = not isinstance(exc, aiohttp.ClientConnectorError)
                 fault = connection_fault(getattr(exc, "os_error", exc))

@@ -20,6 +20,8 @@ from rehearsal_room.harness.chat.transport import (
     HttpResponse,
     TransportError,
     connection_fault,
+    proxy_fault,
+    proxy_for,
 )
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -32,6 +34,7 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
         self._timeout_s = endpoint.timeout_s
         self._slots = anyio.Semaphore(endpoint.concurrency)
         self._budget = AnswerBudget(endpoint.answers)
+        self._proxy = proxy_for(endpoint.base_url)
         self._has_key = endpoint.api_key is not None
         self._client = openai.AsyncOpenAI(
             base_url=endpoint.base_url,
@@ -67,7 +70,7 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
             except (openai.APITimeoutError, TimeoutError) as exc:
                 raise TransportError("timeout", f"no answer within {self._timeout_s:g} s") from exc
             except openai.APIConnectionError as exc:
-                raise _transport_error(exc) from exc
+                raise _transport_error(exc, self._proxy) from exc
             except _RefusedError as exc:
                 raise TransportError("malformed", str(exc)) from exc
         return HttpResponse(response.status_code, response.headers, response.content)
@@ -110,7 +113,7 @@ def _limited_stream(base: Any) -> Any:
     return LimitedStream
 
 
-def _transport_error(exc: openai.APIConnectionError) -> TransportError:
+def _transport_error(exc: openai.APIConnectionError, proxy: str | None) -> TransportError:
     """The error for a connection that failed, or an answer that was refused."""
     causes = list(_causes_of(exc))
     for cause in causes:
@@ -119,6 +122,8 @@ def _transport_error(exc: openai.APIConnectionError) -> TransportError:
     was_sent = all(type(cause).__name__ != "ConnectError" for cause in causes)
     fault = next((cause for cause in reversed(causes) if isinstance(cause, OSError)), None)
     text = f"{exc} {exc.__cause__ or ''}".strip() if fault is None else connection_fault(fault)
+    if proxy is not None and not was_sent:
+        return TransportError("proxy", proxy_fault(proxy, text), was_sent=False)
     return TransportError("connection", text, was_sent=was_sent)
 
 

@@ -1,38 +1,21 @@
-"""The chat-completions format on the wire: windows to request bodies, response bodies to replies.
-
-Only the needed fields are decoded, and leniently where servers differ: `content` may be null or a
-list of parts, arguments may be an object, ids, usage and finish reason may be missing.
-
-Every reply can be encoded for the log, whatever the server sends: halves of surrogate pairs are
-replaced, and arguments that the log cannot hold stay the text that they were.
-"""
+"""The chat-completions format on the wire: windows to request bodies, and the arguments of calls.
+Response bodies are read in harness.chat.completions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Usage, Window
-from rehearsal_room.scenarios.core.short_text import one_line
+from rehearsal_room.harness.core.messages import AgentCall, Message, Window
 
 MAX_CACHED_HEADS = 1024
-_MAX_TOKENS = 2**53  # of one request
-MAX_MESSAGE = 500  # characters of a server's message that are shown
 
 _encode = msgspec.json.Encoder().encode
-_CONTEXT = re.compile(
-    r"context[ _](length|window|size)|maximum model length|max_model_len"
-    r"|(prompt|input) is too long|too many (input )?tokens|reduce the length of the messages"
-    r"|exceeds the maximum number of tokens|max_new_tokens",
-    re.IGNORECASE,
-)
-_CONTEXT_CODES = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
-)
+_decode_any = msgspec.json.Decoder().decode
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -66,43 +49,202 @@ class _Result(msgspec.Struct, gc=False):
 _Wire = _Text | _TextWithCalls | _Result
 
 
+class HistoryForm(msgspec.Struct, frozen=True):
+    """How earlier replies are shown to a server."""
+
+    returned: frozenset[str] = frozenset()  # fields that it sent, so that it gets them back
+    # Whether it gets all fields that replies have and their thoughts, and the name of the field
+    # for thoughts; empty: the name that they had.
+    wants_thoughts: bool = False
+    thought_name: str = ""
+    without: frozenset[str] = frozenset()  # fields that it refuses
+    short_ids: bool = False  # ids of calls are nine letters and digits
+
+
+PLAIN = HistoryForm()
+
+
 class RequestWriter:
     """Writes request bodies. Everything except the messages is encoded once for each set of tools.
 
-    `fields` are the body's other fields (`model`, `temperature`, ...), in their order.
+    `fields` are the body's other fields (`model`, `temperature`, ...), in their order; `without`
+    are fields that the writer does not add to them.
     """
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, Any], *, without: Collection[str] = ()) -> None:
         self._fields = dict(fields)
+        self._without = without
+        self.changes_names = False  # whether a tool had another name on the wire so far
         # By whether the window asks for a summary, and the ids of the tools. The tools are stored
         # too, so that no other object can get their id.
-        self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
+        self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes, ToolNames]] = {}
 
-    def body(self, window: Window, *, seed: int | None = None) -> bytes:
+    def body(self, window: Window, *, seed: int | None = None, form: HistoryForm = PLAIN) -> bytes:
         """The request's body; `seed` None: the server chooses the seed.
 
         Example: a window of one user message "Hi" ->
             {"model":"m","messages":[{"role":"user","content":"Hi"}]}
         """
         tail = b"}" if seed is None else b',"seed":%d}' % seed
-        messages = _encode([wire_message(message) for message in window.messages])
-        return b"".join((self._head(window.tools, window.asks_for_summary), messages, tail))
+        _, head, names = self._head(window.tools, window.asks_for_summary)
+        messages = _encode(wire_messages(window.messages, form, names))
+        return b"".join((head, messages, tail))
 
-    def _head(self, tools: tuple[ToolSpec, ...], asks_for_summary: bool) -> bytes:
+    def tool_names(self, window: Window) -> "ToolNames":
+        """The names that the window's tools have on the wire."""
+        return self._head(window.tools, window.asks_for_summary)[2]
+
+    def _head(
+        self, tools: tuple[ToolSpec, ...], asks_for_summary: bool
+    ) -> tuple[tuple[ToolSpec, ...], bytes, "ToolNames"]:
         key = (asks_for_summary, *map(id, tools))
         known = self._heads.get(key)
         if known is not None:
-            return known[1]
+            return known
         fields = dict(self._fields)
+        names = ToolNames([tool.name for tool in tools])
+        self.changes_names = self.changes_names or names.are_changed
         if tools:
-            fields["tools"] = [wire_tool(tool) for tool in tools]
-            if asks_for_summary:  # the tools stay, so that the prompt begins as the previous one
+            fields["tools"] = [wire_tool(tool, names.sent(tool.name)) for tool in tools]
+            # The tools stay, so that the prompt begins as the previous one.
+            if asks_for_summary and "tool_choice" not in self._without:
                 fields["tool_choice"] = "none"
         head = _encode(fields)[:-1] + (b',"messages":' if fields else b'"messages":')
         if len(self._heads) >= MAX_CACHED_HEADS:  # worlds that make new tools for each episode
             self._heads.clear()
-        self._heads[key] = (tools, head)
-        return head
+        self._heads[key] = found = (tools, head, names)
+        return found
+
+
+class ToolNames:
+    """The names of tools on the wire: chat APIs take letters, digits, `_` and `-`, at most 64.
+
+    A name that does not fit is changed, and changed back in replies. So is the name that a model
+    made up, in the history that shows its call; no such name becomes that of a tool.
+
+    Example: ["notes.count", "notes_count"] -> "notes_count_2", "notes_count"
+    """
+
+    __slots__ = ("_changed", "_original", "_taken", "unchanged")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        names = list(names)
+        self.unchanged = frozenset([name for name in names if _fits(name)])
+        self._taken = set(self.unchanged)
+        self._changed: dict[str, str] = {}
+        for name in names:
+            if not _fits(name) and name not in self._changed:
+                self._changed[name] = changed = self._free(name)
+                self._taken.add(changed)
+        self._original = {changed: name for name, changed in self._changed.items()}
+
+    @property
+    def are_changed(self) -> bool:
+        """Whether a tool has another name on the wire."""
+        return bool(self._changed)
+
+    def sent(self, name: str) -> str:
+        """A name as it is sent, that of a tool or one that a model made up."""
+        if _fits(name):
+            return name
+        return self._changed.get(name) or self._free(name)
+
+    def read(self, name: str) -> str:
+        """The tool's own name, for a name that a server sent."""
+        return self._original.get(name, name)
+
+    def _free(self, name: str) -> str:
+        """A name that fits, and that no tool has."""
+        base = _NO_NAME_CHARACTER.sub("_", name)[:_MAX_NAME] or "unnamed"
+        found, number = base, 1
+        while found in self._taken:
+            number += 1
+            found = f"{base[: _MAX_NAME - 4]}_{number}"
+        return found
+
+
+_MAX_NAME = 64
+_NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+_fits = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME}}}").fullmatch
+_is_short_id = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
+_THOUGHT_BEGINS, _THOUGHT_ENDS = "<think>", "</think>"
+
+
+def wire_messages(
+    messages: Sequence[Message], form: HistoryForm, names: ToolNames
+) -> list[_Wire | dict[str, Any]]:
+    """Messages in the form of the chat API, as this server takes them. Ids of calls are unique in
+    them, whatever the servers' were that made the calls."""
+    written: list[_Wire | dict[str, Any]] = []
+    used: set[str] = set()
+    ids: dict[str, str] = {}  # of the latest calls, where they are sent under another id
+    unchanged, short_ids = names.unchanged, form.short_ids
+    for message in messages:
+        id = message.call_id
+        if id is not None:
+            id = ids.get(id, id) if ids else id
+            written.append(_Result(message.role, message.content, id))
+            continue
+        calls: list[Any] = []
+        if message.calls:
+            if ids:
+                ids = {}
+            for call in message.calls:
+                id = call.id
+                if id in used or short_ids:
+                    ids[id] = id = _free_id(id, used, form)
+                used.add(id)
+                name = call.name if call.name in unchanged else names.sent(call.name)
+                calls.append(_wire_call(call, id, name, form))
+        if message.role == "assistant" and (
+            message.thought or message.fields or form.wants_thoughts
+        ):
+            written.append(_with_fields(message, calls, form))
+        elif message.calls:
+            written.append(_TextWithCalls(message.role, message.content or None, calls))
+        else:
+            written.append(_Text(message.role, message.content))
+    return written
+
+
+def _free_id(id: str, used: set[str], form: HistoryForm) -> str:
+    """An id like this one that no earlier call has. It follows from the ids before it alone, so
+    that the next window has the same."""
+    number, found = 1, id
+    while found in used or (form.short_ids and not _is_short_id(found)):
+        if form.short_ids:
+            found = blake2b(f"{number} {id}".encode(), digest_size=5).hexdigest()[:9]
+        else:
+            found = f"{id}_{number + 1}"
+        number += 1
+    return found
+
+
+def _with_fields(message: Message, calls: list[Any], form: HistoryForm) -> dict[str, Any]:
+    """The message of a reply, with those of its fields that the server gets back."""
+    written: dict[str, Any] = {"role": message.role, "content": message.content}
+    if calls:
+        written["content"] = message.content or None
+        written["tool_calls"] = calls
+    written |= _returned(message.fields or {}, form)
+    if form.wants_thoughts:
+        name = form.thought_name or message.thought
+        begins, _, rest = message.content.partition(_THOUGHT_ENDS)
+        if message.thought and begins.startswith(_THOUGHT_BEGINS):
+            written["content"] = rest or (None if calls else "")
+            written[name] = begins[len(_THOUGHT_BEGINS) :]
+        elif calls and form.thought_name and name not in written:
+            written[name] = ""  # servers that demand a thought with each call take an empty one
+    return written
+
+
+def _returned(fields: Mapping[str, Any], form: HistoryForm) -> dict[str, Any]:
+    """Those of a reply's fields that the server gets back."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if (form.wants_thoughts or name in form.returned) and name not in form.without
+    }
 
 
 def wire_message(message: Message) -> _Wire:
@@ -110,134 +252,32 @@ def wire_message(message: Message) -> _Wire:
     if message.call_id is not None:
         return _Result(message.role, message.content, message.call_id)
     if message.calls:
-        return _TextWithCalls(
-            message.role, message.content or None, [_wire_call(c) for c in message.calls]
-        )
+        calls: list[Any] = [_wire_call(call, call.id, call.name, PLAIN) for call in message.calls]
+        return _TextWithCalls(message.role, message.content or None, calls)
     return _Text(message.role, message.content)
 
 
-def _wire_call(call: AgentCall) -> _ToolCall:
+def _wire_call(
+    call: AgentCall, id: str, name: str, form: HistoryForm
+) -> _ToolCall | dict[str, Any]:
     arguments = call.arguments
     text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
-    return _ToolCall(call.id, _Function(call.name, text))
+    if not call.fields:
+        return _ToolCall(id, _Function(name, text))
+    function: dict[str, Any] = {"name": name, "arguments": text}
+    fields = dict(call.fields)
+    function |= _returned(fields.pop("function", {}), form)
+    return {"id": id, "type": "function", "function": function, **_returned(fields, form)}
 
 
-def wire_tool(tool: ToolSpec) -> dict[str, Any]:
-    """A tool in the form of the chat API."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:
+    """A tool in the form of the chat API; `name` is its name on the wire, empty: its own."""
+    function = {
+        "name": name or tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+    }
     return {"type": "function", "function": function}
-
-
-class _Part(msgspec.Struct, gc=False):
-    text: str | None = None
-
-
-class _ReplyFunction(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: Any = None
-
-
-class _ReplyCall(msgspec.Struct, gc=False):
-    function: _ReplyFunction | None = None
-    id: str | None = None
-
-
-class _ReplyMessage(msgspec.Struct, gc=False):
-    content: str | list[_Part] | None = None
-    tool_calls: list[_ReplyCall] | None = None
-    reasoning_content: Any = None  # DeepSeek's name and vLLM's older one; used if it is a text
-    reasoning: Any = None  # vLLM's newer name, and OpenRouter's
-    refusal: str | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
-    message: _ReplyMessage | None = None
-    finish_reason: str | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    # Of any type: `_num_tokens` uses only valid counts.
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
-    prompt_tokens_details: Any = None
-
-
-class _Completion(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: Any = None  # some gateways report an error under status 200
-
-
-_decode = msgspec.json.Decoder(_Completion).decode
-_decode_any = msgspec.json.Decoder().decode
-
-
-def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure:
-    """The reply in a response of status 200, or the reason why there is none."""
-    try:
-        completion = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        repaired = _replace_half_characters(body)
-        if repaired != body:
-            return read_completion(repaired, attempts=attempts)
-        return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
-    choices = completion.choices
-    if not choices or choices[0].message is None:
-        if completion.error is not None:
-            return _failure_of_error(completion.error)
-        return AttemptFailure("malformed", "the answer contains no choice")
-    choice = choices[0]
-    message = choice.message
-    assert message is not None
-    sent = message.tool_calls
-    calls = tuple([_agent_call(call) for call in sent]) if sent else ()
-    finish = choice.finish_reason or ("tool_calls" if calls else "stop")
-    usage = _usage_of(completion.usage) if completion.usage else Usage()
-    return Reply(_text(message), calls, finish, usage, attempts=attempts)
-
-
-def _usage_of(usage: _Usage) -> Usage:
-    details = usage.prompt_tokens_details
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return Usage(
-        _num_tokens(usage.prompt_tokens), _num_tokens(usage.completion_tokens), _num_tokens(cached)
-    )
-
-
-def _num_tokens(value: Any) -> int:
-    """A reported count of tokens; 0 for a value that cannot be one: a negative count would
-    return money to a budget, and the log cannot hold a huge one."""
-    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
-
-
-_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..(?:\\u[dD][c-fC-F]..)?|u[dD][c-fC-F]..|.)", re.DOTALL)
-
-
-def _replace_half_characters(body: bytes) -> bytes:
-    """JSON with U+FFFD for every half of a surrogate pair and every byte that is not UTF-8.
-
-    Example: b'"\\ud83d\\ude00 \\ud83d"' -> b'"\\ud83d\\ude00 \\ufffd"'
-    """
-    text = body.decode(errors="replace").encode()
-    return _ESCAPE.sub(lambda found: rb"\ufffd" if _is_half(found[0]) else found[0], text)
-
-
-def _is_half(escape: bytes) -> bool:
-    return len(escape) == 6  # a pair has 12 bytes, any other escape has 2 here
-
-
-def _text(message: _ReplyMessage) -> str:
-    content = message.content
-    if isinstance(content, list):
-        content = "".join(part.text or "" for part in content)
-    text = content or message.refusal or ""
-    thought = message.reasoning_content or message.reasoning
-    return f"<think>{thought}</think>{text}" if thought and isinstance(thought, str) else text
-
-
-def _agent_call(call: _ReplyCall) -> AgentCall:
-    function = call.function or _ReplyFunction()
-    return AgentCall(function.name or "", read_arguments(function.arguments), call.id or "")
 
 
 def read_arguments(sent: Any) -> Any:
@@ -264,43 +304,3 @@ def _encode_as_text(value: Any) -> str:
         return _encode(value).decode()
     except RecursionError:
         return repr(type(value))
-
-
-def read_error(status: int, headers: Mapping[str, str], body: bytes) -> AttemptFailure:
-    """The failure that a response of a status other than 200 reports.
-
-    Example: 404 {"error": {"message": "no such model", "code": "model_not_found"}} ->
-        Failure("status", "no such model", 404, "model_not_found")
-    """
-    try:
-        error = _decode_any(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        error = body.decode(errors="replace")
-    if isinstance(error, dict) and error.get("error"):
-        error = error["error"]
-    message, code = _message_and_code(error)
-    return AttemptFailure("status", message, status, code, headers)
-
-
-def _failure_of_error(error: Any) -> AttemptFailure:
-    message, code = _message_and_code(error)
-    if code.isdecimal() and 400 <= int(code) <= 599:
-        return AttemptFailure("status", message, int(code))
-    return AttemptFailure(
-        "malformed", f"the answer contains an error and no choice: {message}", 0, code
-    )
-
-
-def _message_and_code(error: Any) -> tuple[str, str]:
-    if not isinstance(error, dict):
-        return one_line(error if isinstance(error, str) else repr(error), MAX_MESSAGE), ""
-    message = error.get("message") or error.get("detail") or error
-    code = error.get("code") or error.get("type") or ""
-    return one_line(message if isinstance(message, str) else repr(message), MAX_MESSAGE), str(code)
-
-
-def is_context_overflow(failure: AttemptFailure) -> bool:
-    """Whether the server refused a request because it is too long for the model's context."""
-    if failure.status not in (400, 413, 422):
-        return False
-    return failure.code in _CONTEXT_CODES or _CONTEXT.search(failure.message) is not None

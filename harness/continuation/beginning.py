@@ -46,11 +46,6 @@ class Beginning(msgspec.Struct, frozen=True):
             summary.policy_s for summary in summaries
         )
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that were sampled in the kept replies."""
-        return sum(event.reply.usage.completion_tokens for event in self.kept)
-
     def known_to_agent(self) -> KeptReplies:
         """All replies that the agent does not give again."""
         return self.kept if self.unfinished is None else (*self.kept, self.unfinished)

@@ -11,7 +11,8 @@ HarnessError
 │   └── ModelOutageError    it went away in the middle of a run, which stops and can be resumed
 ├── BudgetExhausted  the next request to a model does not fit into the budget; its client handles it
 └── PolicyError      the model could not answer, retries included: ends one episode, not the run
-    └── ContextLengthError  the window is too long for the model: it ends with `token_limit`
+    ├── ContextLengthError  the window is too long for the model: it ends with `token_limit`
+    └── ModelRefusedError   the provider withholds its replies: it ends with `model_refused`
 
 A bug is not one of these: it stops the run with its traceback.
 """
@@ -65,3 +66,7 @@ class PolicyError(HarnessError):
 
 class ContextLengthError(PolicyError):
     """The window no longer fits into the model's context; the episode ends with `token_limit`."""
+
+
+class ModelRefusedError(PolicyError):
+    """The provider withheld the reply, as a filter does; the episode ends with `model_refused`."""

@@ -23,7 +23,8 @@ class Ending(StrEnum):
     """How an episode ended. ANSWERED is the agent's own decision; the limits are truncations.
 
     POLICY_ERROR: the model could not answer, which says nothing about the agent. AGENT_FAILED: the
-    agent is the user's own program, and that raised, hung or returned no text: it has failed."""
+    agent is the user's own program, and that raised, hung or returned no text: it has failed.
+    MODEL_REFUSED: the model's provider withheld a reply."""
 
     ANSWERED = "answered"
     FORMAT_ERROR = "format_error"
@@ -31,6 +32,7 @@ class Ending(StrEnum):
     TOKEN_LIMIT = "token_limit"
     TIME_LIMIT = "time_limit"
     POLICY_ERROR = "policy_error"
+    MODEL_REFUSED = "model_refused"
     AGENT_FAILED = "agent_failed"
     WORLD_ERROR = "world_error"
     CANCELLED = "cancelled"
@@ -39,6 +41,12 @@ class Ending(StrEnum):
     def is_truncation(self) -> bool:
         """Whether a limit of the run cut the episode off (Gymnasium's `truncated`)."""
         return self in (Ending.STEP_LIMIT, Ending.TOKEN_LIMIT, Ending.TIME_LIMIT)
+
+    @property
+    def lacks_reply(self) -> bool:
+        """Whether the agent's model gave no reply, by a failure or because its provider withheld
+        it: no fault of the agent, and no verdict."""
+        return self is Ending.POLICY_ERROR or self is Ending.MODEL_REFUSED
 
 
 class Label(StrEnum):
@@ -135,7 +143,7 @@ class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     answer: str  # the final answer; empty where there was none
     num_steps: int
     state: StoredState | None  # the world's final state; None: the world could not report it
-    error: str | None = None  # the reason, for each ending whose word ends with error or failed
+    error: str | None = None  # the reason, where the ending needs one, as policy_error does
     seconds: float = 0.0
     checked: tuple[Finding, ...] = ()  # findings made inside the world, where its state is unknown
 

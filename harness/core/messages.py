@@ -14,24 +14,31 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One tool call as the agent requested it.
 
     `arguments` is what the agent sent, decoded. It may not fit the tool's schema, and it is a str
-    where the agent's text was not JSON. `id` is unique within its episode.
+    where the agent's text was not JSON. `id` is unique within its episode. `fields` is what a
+    server sent beside them and wants back with the call, as it came; what it sent inside of
+    `function` is under that name. None: it sent nothing else.
 
     Example: AgentCall("get_order", {"order_id": 1042}, "c3-0")
+    Example: AgentCall("ping", {}, "a", {"extra_content": {"google": {"thought_signature": "s"}}})
     """
 
     name: str
     arguments: Any
     id: str
+    fields: dict[str, Any] | None = None
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One chat message. Only assistant messages of the native dialect have `calls`; only messages
-    of role `tool` have a `call_id`."""
+    of role `tool` have a `call_id`. `thought` and `fields` are those of the reply that an assistant
+    message shows."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     calls: tuple[AgentCall, ...] = ()
     call_id: str | None = None  # id of the call that a tool message answers
+    thought: str = ""
+    fields: dict[str, Any] | None = None
 
 
 class Briefing(msgspec.Struct, frozen=True):
@@ -79,7 +86,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     text: str = ""
     calls: tuple[AgentCall, ...] = ()
-    finish: str = "stop"  # as in the chat API: stop, length, tool_calls, content_filter
+    finish: str = "stop"  # stop, length or tool_calls, whatever the server's word for it is
     usage: Usage = Usage()
     prompt_ids: bytes = b""
     prompt_shared: int = 0
@@ -87,6 +94,12 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     logprobs: bytes = b""
     weights: str = ""  # the version of the weights that answered; empty: not known
     attempts: int = 1  # requests that were sent to get this reply
+    # The field in which the server sent the thought with which `text` begins, as in
+    # `reasoning_content`; empty: there is no thought, or the model wrote it into its text.
+    thought: str = ""
+    # Other fields of the message that a server may want back, as they came (`reasoning_details`);
+    # None: there are none.
+    fields: dict[str, Any] | None = None
 
     @property
     def was_cut(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.core.messages import Message, Reply
 from rehearsal_room.harness.history.base import (
     HistoryState,
     VisibleHistory,
@@ -40,6 +40,18 @@ class ByteCounter:
 
     def __call__(self, text: str) -> int:
         return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+def estimate_tokens(reply: Reply) -> int:
+    """About how many tokens a reply has, for servers that do not say it.
+
+    Example: Reply("thinking aloud") -> 4
+    """
+    texts = [reply.text]
+    for call in reply.calls:
+        arguments = call.arguments
+        texts += (call.name, arguments if isinstance(arguments, str) else _json(arguments))
+    return sum(map(ByteCounter(), texts))
 
 
 class TokenMeasure:

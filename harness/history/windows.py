@@ -17,10 +17,19 @@ Another policy is another class with a spec, a fingerprint and a state (see harn
 import re
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Event, HistorySummarized, StepTaken
-from rehearsal_room.harness.core.messages import Answer, Briefing, Decision, Message, Window
+from rehearsal_room.harness.core.messages import (
+    Answer,
+    Briefing,
+    Decision,
+    Message,
+    Reply,
+    Window,
+)
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.history.base import HistoryState, HistoryWindow
 from rehearsal_room.harness.history.last_turns import FullWindow, LastTurns
@@ -122,7 +131,8 @@ class HistoryFold:
         if isinstance(event, StepTaken):
             pins = self._is_new and self._dialect.pins(event)
             self._is_new = False
-            self._windows.add(self._dialect.turn_messages(event), pin=pins)
+            turn = with_fields(self._dialect.turn_messages(event), event.reply)
+            self._windows.add(turn, pin=pins)
             if event.user is not None and (tools := event.user.tools):
                 self._windows.add_tools(
                     self._dialect.request_tools(Briefing("", "", tools, "", ""))
@@ -133,6 +143,14 @@ class HistoryFold:
     def window(self) -> Window:
         """The present window, which asks for a step or for a summary."""
         return self._windows.window()
+
+
+def with_fields(turn: tuple[Message, ...], reply: Reply) -> tuple[Message, ...]:
+    """A turn whose first message shows a reply, with what the server sent beside the reply."""
+    if not (reply.thought or reply.fields) or not turn or turn[0].role != "assistant":
+        return turn
+    shown = msgspec.structs.replace(turn[0], thought=reply.thought, fields=reply.fields)
+    return (shown, *turn[1:])
 
 
 def summary_of(dialect: Dialect, event: HistorySummarized) -> str:

@@ -36,6 +36,7 @@ class FailureKind(StrEnum):
     WORLD_FAILURE = "world_failure"
     MODEL_FAILURE = "model_failure"
     AGENT_FAILURE = "agent_failure"  # the user's own program raised
+    MODEL_REFUSAL = "model_refusal"  # the model's provider withheld a reply
     UNJUDGED = "unjudged"
     GOAL_NOT_MET = "goal_not_met"  # a check of the task failed, and nothing tells more
 
@@ -120,6 +121,8 @@ def kind_of_ending(ending: Ending, label: Label | None) -> FailureKind | None:
         return FailureKind.MODEL_FAILURE
     if ending is Ending.AGENT_FAILED:
         return FailureKind.AGENT_FAILURE
+    if ending is Ending.MODEL_REFUSED:
+        return FailureKind.MODEL_REFUSAL
     if label is None:
         return FailureKind.UNJUDGED
     if ending is Ending.FORMAT_ERROR:

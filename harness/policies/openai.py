@@ -5,7 +5,10 @@ Promises:
   number of attempts, and never contains the API key.
 - A rate limit delays the request that was refused, and no other (see harness.chat.client).
 - A server that is gone raises ModelOutageError, which stops the run.
-- A conversation that is too long for the model raises ContextLengthError.
+- A request that the server refuses for its form is sent in another one (see
+  harness.chat.adaptive).
+- A conversation that is too long for the model raises ContextLengthError, and a reply that the
+  provider withholds ModelRefusedError.
 
 Settings that are left out come from the environment, as in the openai package: OPENAI_API_KEY,
 OPENAI_BASE_URL, OPENAI_ORG_ID, OPENAI_PROJECT_ID. OpenAI itself needs a key; other endpoints do
@@ -23,20 +26,28 @@ from urllib.parse import urlsplit
 import msgspec
 from anyio import AsyncContextManagerMixin
 
+from rehearsal_room.harness.chat.adaptive import AdaptiveWriter
 from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
 from rehearsal_room.harness.chat.preflight import models_endpoint, require_model
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
-from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
+from rehearsal_room.harness.chat.retry import (
+    AttemptFailure,
+    Backoff,
+    is_context_overflow,
+    is_withheld,
+)
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
-from rehearsal_room.harness.chat.wire import RequestWriter, is_context_overflow
+from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import (
     ContextLengthError,
+    ModelRefusedError,
     ModelServerError,
     PolicyError,
     SettingsError,
 )
 from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.model_servers.descriptors import connections_at_most
 from rehearsal_room.harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -81,10 +92,13 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         now: Callable[[], float] = time.time,
     ) -> None:
         _check(settings)
+        most = connections_at_most(settings.concurrency)
+        settings = msgspec.structs.replace(settings, concurrency=most)
         endpoint = endpoint_of(settings, environment)
         self._settings = settings
         self._endpoint = endpoint
-        self._writer = RequestWriter(request_fields(settings, endpoint.base_url))
+        fields = request_fields(settings, endpoint.base_url)
+        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key)
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -134,26 +148,27 @@ class OpenAIPolicy(AsyncContextManagerMixin):
 
     async def reply_to(self, window: Window, seed: int | None) -> Reply:
         """The model's reply to a window. Raises PolicyError and ModelOutageError."""
-        body = self._writer.body(window, seed=seed)
+        writer = self._writer
+        features, body = writer.features, writer.body(window, seed)
         attempt = 1
         while True:
             outcome = await self._client.ask(body, attempt)
             if isinstance(outcome, Reply):
-                return outcome
+                return writer.read(window, outcome)
+            if writer.adapt(features, outcome, window, seed):
+                features, body = writer.features, writer.body(window, seed)
+                continue
             if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
             attempt += 1
 
     def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
-        kind = ContextLengthError if is_context_overflow(failure) else PolicyError
-        return kind(
-            error_sentence(
-                failure,
-                attempt,
-                model=self._settings.model,
-                url=self._endpoint.base_url,
-                secret=self._endpoint.api_key,
-            )
+        return policy_error(
+            failure,
+            attempt,
+            model=self._settings.model,
+            url=self._endpoint.base_url,
+            secret=self._endpoint.api_key,
         )
 
 
@@ -175,22 +190,29 @@ def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> End
     """The endpoint that the settings and the environment name. Raises SettingsError."""
     base_url = settings.base_url or environment.get("OPENAI_BASE_URL") or OPENAI_URL
     check_url(base_url)
-    api_key = (settings.api_key or environment.get("OPENAI_API_KEY", "")).strip() or None
+    api_key = header_value("api_key", settings.api_key or environment.get("OPENAI_API_KEY"))
     if api_key is None and _is_openai(base_url):
         raise SettingsError(
             f"api_key: {OPENAI_URL} needs one: set OPENAI_API_KEY, or base_url for another endpoint"
         )
-    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        raise SettingsError("api_key: contains characters that an HTTP header cannot contain")
     return Endpoint(
         base_url=base_url.rstrip("/"),
         api_key=api_key,
-        organization=environment.get("OPENAI_ORG_ID") or None,
-        project=environment.get("OPENAI_PROJECT_ID") or None,
+        organization=header_value("OPENAI_ORG_ID", environment.get("OPENAI_ORG_ID")),
+        project=header_value("OPENAI_PROJECT_ID", environment.get("OPENAI_PROJECT_ID")),
         timeout_s=settings.timeout_s,
         concurrency=settings.concurrency,
         answers=settings.answers,
     )
+
+
+def header_value(name: str, text: str | None) -> str | None:
+    """A value for an HTTP header, without space around it; None: there is none. Raises
+    SettingsError for one with a line break or another character that a header cannot contain."""
+    value = (text or "").strip() or None
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise SettingsError(f"{name}: contains characters that an HTTP header cannot contain")
+    return value
 
 
 async def preflight_of(settings: OpenAISettings, endpoint: Endpoint) -> None:
@@ -228,6 +250,18 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None} | settings.extra
 
 
+def policy_error(
+    failure: AttemptFailure, attempts: int, *, model: str, url: str, secret: str | None
+) -> PolicyError:
+    """The error for a request that failed: its kind decides how the episode ends."""
+    kind = PolicyError
+    if is_withheld(failure):
+        kind = ModelRefusedError
+    elif is_context_overflow(failure):
+        kind = ContextLengthError
+    return kind(error_sentence(failure, attempts, model=model, url=url, secret=secret))
+
+
 def error_sentence(
     failure: AttemptFailure, attempts: int, *, model: str, url: str, secret: str | None
 ) -> str:
@@ -247,7 +281,7 @@ def _check(settings: OpenAISettings) -> None:
     for field in ("timeout_s", "max_attempts", "concurrency"):
         if not getattr(settings, field) > 0:
             raise SettingsError(f"{field}: must be above 0, found {getattr(settings, field)}")
-    for field in ("messages", "tools", "seed", "stream"):
+    for field in ("messages", "tools", "seed", "stream", "n"):  # n: choices are read as one reply
         if field in settings.extra:
             raise SettingsError(f"extra: {field!r} cannot be set there")
 

@@ -88,6 +88,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     admission: AdmissionReport = AdmissionReport(0, "")
     model_failures: int = 0  # episodes that ended because the model could not answer
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
+    model_refusals: int = 0  # episodes that ended because the model's provider withheld a reply
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
     without_verdict: int = 0  # episodes that say nothing about the agent
     pass_bounds: tuple[float, float] = (0.0, 1.0)  # whatever those had been
@@ -153,6 +154,7 @@ def measure(
         concurrency=concurrency,
         model_failures=endings.get(Ending.POLICY_ERROR, 0),
         model_failure_causes=failure_causes(rows),
+        model_refusals=endings.get(Ending.MODEL_REFUSED, 0),
         faults=faults,
         without_verdict=counted.without,
         pass_bounds=counted.bounds,

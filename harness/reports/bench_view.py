@@ -58,6 +58,8 @@ def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
 def _outcome(report: BenchReport) -> Iterator[tuple[str, str]]:
     """The pass rate, unless the model failed too often for one."""
     judged = sum(report.labels.values())
+    if report.model_refusals:
+        yield "refused by the provider", f"{report.model_refusals:,}"
     if not report.model_failures:
         yield "pass rate", f"{report.pass_rate:.3f}{_bounds(report)}"
         return

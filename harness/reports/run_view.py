@@ -101,6 +101,8 @@ class _RunView:
             texts[: done > 0] = [f"{done:,} completed{share}"]
         if failures:
             texts.append(plural(failures, "model failure"))
+        if refusals := sum(row.ending is Ending.MODEL_REFUSED for row in rows):
+            texts.append(f"{refusals:,} refused by the provider")
         tasks = len({(row.scenario, row.task) for row in rows})
         return Text(f"{plural(tasks, 'task')}: {', '.join(texts)}\n")
 

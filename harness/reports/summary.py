@@ -53,6 +53,7 @@ class RunReport(msgspec.Struct, frozen=True):
     usd_per_1024_episodes: float | None = None
     model_failures: int = 0  # episodes that ended because the model could not answer
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
+    model_refusals: int = 0  # episodes that ended because the model's provider withheld a reply
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: none were computed
@@ -124,6 +125,7 @@ def report_of(
         else judging.cost_usd / len(judged) * 1024,
         model_failures=sum(row.ending is Ending.POLICY_ERROR for row in ended),
         model_failure_causes=failure_causes(ended),
+        model_refusals=sum(row.ending is Ending.MODEL_REFUSED for row in ended),
         faults=dict(faults or {}),
         without_verdict=counted.without,
         pass_bounds=counted.bounds,
@@ -212,12 +214,14 @@ def headline(report: RunReport) -> str:
     Example: "4 episodes, 8 steps, pass rate 0.500 (0.250 to 0.750 with the 2 without a verdict),
     mean reward 0.500, 2 unjudged"
     Example: "4 judged of 120; 116 model failures: connection refused"
+    Example: "12 episodes, 80 steps, pass rate 0.750, mean reward 0.700, 2 refused by the provider"
     """
     judged = sum(report.labels.values())
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
     result = f"pass rate {report.pass_rate:.3f}{_bounds(report)}, mean reward {reward}"
-    other = report.episodes - judged - report.model_failures
-    unjudged = f", {other:,} unjudged" if other else ""
+    other = report.episodes - judged - report.model_failures - report.model_refusals
+    unjudged = f", {report.model_refusals:,} refused by the provider" * (report.model_refusals > 0)
+    unjudged += f", {other:,} unjudged" * (other > 0)
     if not report.model_failures:
         count = f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}"
         return f"{count}, {result}{unjudged}"

@@ -35,7 +35,12 @@ from rehearsal_room.harness.continuation.outcomes import (
     world_failure_in,
 )
 from rehearsal_room.harness.core.briefings import shown_tools
-from rehearsal_room.harness.core.errors import ContextLengthError, LogError, PolicyError
+from rehearsal_room.harness.core.errors import (
+    ContextLengthError,
+    LogError,
+    ModelRefusedError,
+    PolicyError,
+)
 from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -58,11 +63,13 @@ from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from rehearsal_room.harness.history.base import HistoryWindow
+from rehearsal_room.harness.history.token_budget import estimate_tokens
 from rehearsal_room.harness.history.windows import HistoryFold, summary_of
 from rehearsal_room.harness.log.recorder import Recorder
-from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.base import Agent, Assignment, Observable, Policy
 from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
 from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.notices import Notices
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.reply_limits import checked_answer, cut_reply
 from rehearsal_room.harness.rollout.slots import Slots
@@ -87,6 +94,7 @@ class RunContext(msgspec.Struct, frozen=True):
     meters: Meters
     users: UserSource = msgspec.field(default_factory=TaskUsers)
     slots: Slots = msgspec.field(default_factory=Slots)
+    notices: Notices = msgspec.field(default_factory=Notices)
 
 
 def user_of(scenario: Scenario) -> str:
@@ -152,6 +160,8 @@ async def run_episode(
                 ending, error = _expiry(watch, context.limits, own=driver is not None)
         except ContextLengthError as exc:
             ending, error = Ending.TOKEN_LIMIT, str(exc)
+        except ModelRefusedError as exc:
+            ending, error = Ending.MODEL_REFUSED, str(exc)
         except PolicyError as exc:
             ending, error = Ending.POLICY_ERROR, str(exc)
         except WorldError as exc:
@@ -297,7 +307,7 @@ class Episode:
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
-            self.num_tokens = beginning.num_tokens
+            self.num_tokens = sum(self._num_sampled(event.reply) for event in beginning.kept)
             self.steps += beginning.steps
             for event in beginning.kept:
                 context.recorder.stamp(plan.episode, plan.attempt, event)
@@ -380,7 +390,7 @@ class Episode:
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
             await self.record_step(step)
             context.meters.stepped(time.perf_counter() - answered)
-            self.num_tokens += reply.usage.completion_tokens
+            self.num_tokens += self._num_sampled(reply)
             if (over := self._outcome_after(step, fault)) is not None:
                 return over
             if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
@@ -447,7 +457,7 @@ class Episode:
         summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
         self._stamp(summary)
         await context.recorder.wait_for_room()
-        self.num_tokens += reply.usage.completion_tokens
+        self.num_tokens += self._num_sampled(reply)
         return self._outcome_after_summary(summary)
 
     def _outcome_after_summary(self, summary: HistorySummarized) -> EpisodeOutcome | None:
@@ -457,6 +467,23 @@ class Episode:
             why = f"asked for a summary before step {summary.turn}, the agent gave none"
             return Ending.FORMAT_ERROR, why
         return self._token_limit_reached()
+
+    def _num_sampled(self, reply: Reply) -> int:
+        """The tokens of a reply that count against the token limit; where a model server reports
+        none, a token for 4 bytes, which is said once."""
+        reported = reply.usage.completion_tokens
+        context = self.context
+        if reported or context.limits.token_limit is None:
+            return reported
+        if not isinstance(context.policy, Observable):
+            return 0
+        estimate = estimate_tokens(reply)
+        if estimate:
+            context.notices.say(
+                "tokens_estimated",
+                why="the model server reports no usage; for --token-limit 4 bytes count as a token",
+            )
+        return estimate
 
     def _token_limit_reached(self) -> EpisodeOutcome | None:
         """How the episode ends when all tokens are used; None: some are left."""

@@ -87,14 +87,21 @@ class Monitor:
     @property
     def outcome(self) -> str:
         """The pass rate, or "-" while there is no label; beside it the episodes whose model failed,
-        if there are some.
+        or whose provider withheld a reply, if there are some.
 
         Example: "pass rate 0.750 of 4, 116 model failures"
         """
         text = "pass rate -" if self.pass_rate is None else f"pass rate {self.pass_rate:.3f}"
-        if not (failures := self.endings[Ending.POLICY_ERROR]):
+        failures, refusals = (
+            self.endings[Ending.POLICY_ERROR],
+            self.endings[Ending.MODEL_REFUSED],
+        )
+        if not failures and not refusals:
             return text
-        return f"{text} of {sum(self.labels.values()):,}, {plural(failures, 'model failure')}"
+        text += f" of {sum(self.labels.values()):,}"
+        if failures:
+            text += f", {plural(failures, 'model failure')}"
+        return text + f", {refusals:,} refused by the provider" * (refusals > 0)
 
     def restore(self, rows: Iterable[EpisodeRow], *, judged: bool) -> None:
         """Count episodes that are already in the log."""

@@ -39,7 +39,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_limit: Annotated[
         _Count | None,
         Meta(
-            description="Maximum number of tokens that the model generates in an episode.",
+            description="Maximum number of tokens that the model generates in an episode; where "
+            "its server reports none, 4 bytes count as one.",
             extra={"default": "no limit"},
         ),
     ] = None

@@ -20,10 +20,10 @@ from rehearsal_room.harness.chat.client import ChatClient, transport_of
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
-from rehearsal_room.harness.chat.wire import is_context_overflow
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError, SettingsError
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.messages import Usage
-from rehearsal_room.harness.policies.openai import check_url, error_sentence
+from rehearsal_room.harness.model_servers.descriptors import connections_at_most
+from rehearsal_room.harness.policies.openai import check_url, header_value, policy_error
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 from rehearsal_room.harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
 from rehearsal_room.harness.vllm.wire import CompletionRequest, read_tokens, request_body
@@ -66,10 +66,12 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         now: Callable[[], float] = time.time,
     ) -> None:
         check_url(settings.base_url)
+        most = connections_at_most(settings.concurrency)
+        settings = msgspec.structs.replace(settings, concurrency=most)
         self._settings = settings
         self._end_ids = sorted(end_ids)
         self._weights = weights
-        self._api_key = (settings.api_key or environment.get("VLLM_API_KEY", "")).strip() or None
+        self._api_key = header_value("api_key", settings.api_key or environment.get("VLLM_API_KEY"))
         self._client = ChatClient(
             transport or transport_of("lean", _endpoint(settings, self._api_key)),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -156,11 +158,8 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         return read_tokens(content, len(request.prompt), attempts=attempt, weights=weights)
 
     def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
-        kind = ContextLengthError if is_context_overflow(failure) else PolicyError
         url, secret = self._settings.base_url, self._api_key
-        return kind(
-            error_sentence(failure, attempt, model=self._model.name, url=url, secret=secret)
-        )
+        return policy_error(failure, attempt, model=self._model.name, url=url, secret=secret)
 
     async def _require_not_paused(self) -> None:
         """Check that requests would not wait for ever. Raises SettingsError."""

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rehearsal_room.harness.chat.completions import read_error
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
     HttpResponse,
     LeanTransport,
     TransportError,
 )
-from rehearsal_room.harness.chat.wire import read_error
 from rehearsal_room.harness.core.errors import PolicyError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

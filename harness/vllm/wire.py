@@ -5,13 +5,15 @@ that the sampler draws from the distribution that the trainer computes.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from rehearsal_room.harness.chat.completions import failure_of_error, generation_fault
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.model_servers.finish_reasons import finish_kind
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens
 
 _NO_LOGPROB = -9999.0  # vLLM reports it in place of minus infinity
@@ -65,6 +67,7 @@ class _Usage(msgspec.Struct, gc=False):
 class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice] = []
     usage: _Usage | None = None
+    error: Any = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -88,11 +91,13 @@ def read_tokens(
         completion = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return AttemptFailure("malformed", f"the answer is not a completion: {exc}")
+    if completion.error:
+        return failure_of_error(completion.error)
     if not completion.choices:
         return AttemptFailure("malformed", "the answer contains no choice")
     choice = completion.choices[0]
-    if choice.finish_reason == "abort":
-        return AttemptFailure("malformed", "the server aborted the request")
+    if (failure := generation_fault(choice.finish_reason)) is not None:
+        return failure
     if choice.token_ids is None:
         raise PolicyError(
             "the answer has no token ids (return_token_ids): the server is not vLLM, or its version"
@@ -117,7 +122,7 @@ def read_tokens(
     return GeneratedTokens(
         choice.token_ids,
         known,
-        choice.finish_reason or "stop",
+        "length" if finish_kind(choice.finish_reason) == "cut" else "stop",
         weights,
         cached_tokens=details.cached_tokens or 0,
         attempts=attempts,

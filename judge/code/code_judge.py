@@ -172,7 +172,7 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
     if evidence.world_failed:
         # What the agent harmed before the world broke is its own fault: breaking it hides nothing.
         return (Label.AGENT_ERROR if harm_in(findings) else Label.ENVIRONMENT_ERROR), ""
-    if ending is Ending.POLICY_ERROR or ending is Ending.CANCELLED:
+    if ending.lacks_reply or ending is Ending.CANCELLED:
         return None, not_the_agents_fault(evidence)
     if ending is Ending.AGENT_FAILED:
         return Label.AGENT_ERROR, ""
@@ -228,7 +228,10 @@ def idle_among(evidence: Evidence, idle: Counter[str]) -> tuple[str, ...]:
 
 
 def not_the_agents_fault(evidence: Evidence) -> str:
-    """Why an episode that was cancelled, or whose model could not answer, is not judged."""
+    """Why an episode that was cancelled, or whose model gave no reply, is not judged."""
     if evidence.ending is Ending.CANCELLED:
         return "the episode was cancelled"
-    return f"the model could not answer: {evidence.error or 'no reason was logged'}"
+    reason = evidence.error or "no reason was logged"
+    if evidence.ending is Ending.MODEL_REFUSED:
+        return f"the model's provider withheld a reply: {reason}"
+    return f"the model could not answer: {reason}"

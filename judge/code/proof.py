@@ -35,7 +35,7 @@ from rehearsal_room.scenarios.core.short_text import one_line
 
 _ALL = frozenset(Label)
 _NOT_COMPLETED = _ALL - {Label.COMPLETED}
-_NOT_THE_AGENTS = (Ending.POLICY_ERROR, Ending.CANCELLED)
+_NOT_THE_AGENTS = (Ending.POLICY_ERROR, Ending.MODEL_REFUSED, Ending.CANCELLED)
 _NUM_SHOWN = 3  # findings that a proof names
 _MAX_CHARACTERS = 160  # of each text of a finding
 

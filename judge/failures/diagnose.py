@@ -94,6 +94,7 @@ def _outside(
 _WHY = {
     FailureKind.WORLD_FAILURE: "the world failed",
     FailureKind.MODEL_FAILURE: "the model could not answer",
+    FailureKind.MODEL_REFUSAL: "the model's provider withheld a reply",
     FailureKind.UNJUDGED: "there is no verdict",
     FailureKind.FORMAT_ERROR: "the reply broke the format",
 }

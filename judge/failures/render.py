@@ -27,6 +27,7 @@ _MEANINGS = {
     "format_error": "the last reply could not be read",
     "world_failure": "the world or a tool broke: not the agent's fault",
     "model_failure": "the model could not answer",
+    "model_refusal": "the model's provider withheld a reply",
     "unjudged": "no judge labelled it",
     "call_as_text": "the answer contains a call as text, which was not made",
     "goal_not_met": "a check of the task failed; the log does not tell more",

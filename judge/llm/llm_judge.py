@@ -271,7 +271,7 @@ def case_digest(case: Case, mode: str) -> str:
 def _reason_not_to_judge(case: Case, mode: str) -> str | None:
     """Why no judge can judge the case; None: one can."""
     ending = ended_of(case.trajectory).ending
-    if ending in (Ending.CANCELLED, Ending.POLICY_ERROR):
+    if ending.lacks_reply or ending is Ending.CANCELLED:
         return not_the_agents_fault(case.evidence)
     if mode == "hybrid" and case.code.label is None and not case.evidence.observed:
         return case.code.unjudged

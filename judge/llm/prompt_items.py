@@ -42,6 +42,7 @@ _ENDINGS = {
     Ending.TIME_LIMIT: "the agent ran out of time",
     Ending.POLICY_ERROR: "the agent's model could not be reached",
     Ending.AGENT_FAILED: "the agent's own program failed",
+    Ending.MODEL_REFUSED: "the provider of the agent's model withheld a reply",
     Ending.WORLD_ERROR: "the world failed and the episode was stopped",
     Ending.CANCELLED: "the run was cancelled",
 }

@@ -9,7 +9,8 @@ from random import Random
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.log.schema import EpisodeRow
 
-_NOT_JUDGEABLE = (Ending.CANCELLED, Ending.POLICY_ERROR)  # no judge gives them a label
+# No judge gives them a label.
+_NOT_JUDGEABLE = (Ending.CANCELLED, Ending.POLICY_ERROR, Ending.MODEL_REFUSED)
 _Stratum = tuple[str, str]  # scenario, latest label
 
 

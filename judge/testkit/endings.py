@@ -89,6 +89,10 @@ def _unjudged(played: Trajectory) -> Iterator[StagedEpisode]:
     yield StagedEpisode(
         "unjudged", "no model", died, UNJUDGED, "a dead model server is not the agent's fault"
     )
+    refused = ended_as(played, Ending.MODEL_REFUSED, "the provider withheld the reply")
+    yield StagedEpisode(
+        "unjudged", "withheld", refused, UNJUDGED, "a provider's filter is not the agent's fault"
+    )
 
 
 def interrupted_episodes(oracle: Trajectory) -> Iterator[StagedEpisode]:

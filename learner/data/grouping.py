@@ -205,7 +205,7 @@ class Grouping:
         assert trajectory.ended is not None
         ending = trajectory.ended.ending
         judged = latest_verdict(trajectory)
-        if ending is Ending.POLICY_ERROR:
+        if ending.lacks_reply:
             return "incomplete"
         if ending is Ending.WORLD_ERROR:
             return "world"

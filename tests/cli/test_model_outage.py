@@ -155,3 +155,13 @@ def test_a_benchmark_without_its_model_fails(rehearse: Rehearse) -> None:
     assert "model failures  4: status 500: out of memory" in " ".join(out.split(" "))
     report = json.loads(Path("b.json").read_bytes())
     assert (report["model_failures"], report["endings"]) == (4, {"policy_error": 4})
+
+
+def test_a_withheld_reply_is_no_model_failure(rehearse: Rehearse) -> None:
+    """Episodes that a content filter ended are counted apart, and the run does not fail."""
+    with served(Completes(None, finish="content_filter")) as server:
+        status, out, _ = rehearse(*run_of(server.url))
+    report = json.loads(Path("r/report.json").read_bytes())
+    assert (status, report["model_failures"]) == (0, 0)
+    assert report["endings"] == {"model_refused": report["model_refusals"]}
+    assert "refused by the provider" in out

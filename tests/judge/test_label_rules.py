@@ -55,6 +55,7 @@ def test_every_kind_that_an_agent_can_cause_is_there() -> None:
             FailureKind.WORLD_FAILURE,
             FailureKind.MODEL_FAILURE,
             FailureKind.AGENT_FAILURE,
+            FailureKind.MODEL_REFUSAL,
             FailureKind.UNJUDGED,
             FailureKind.GOAL_NOT_MET,
         ),

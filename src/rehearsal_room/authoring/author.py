@@ -29,10 +29,15 @@ from rehearsal_room.harness.chat.metered import (
     replace_surrogates,
 )
 from rehearsal_room.harness.chat.prices import Prices
-from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
+from rehearsal_room.harness.chat.retry import (
+    AttemptFailure,
+    Backoff,
+    is_context_overflow,
+    is_withheld,
+)
 from rehearsal_room.harness.chat.server_features import ServerFeatures
 from rehearsal_room.harness.chat.transport import Endpoint
-from rehearsal_room.harness.chat.wire import RequestWriter, is_context_overflow
+from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import BudgetExhausted
 from rehearsal_room.harness.core.messages import Message, Reply, Usage, Window
 from rehearsal_room.harness.history.token_budget import ByteCounter
@@ -49,7 +54,6 @@ from rehearsal_room.scenarios.text_similarity import embed
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _MAX_TEXTS = 64  # in one request for embeddings
-_FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _count_tokens = ByteCounter()
 
 
@@ -140,7 +144,7 @@ class ModelAuthor(AsyncContextManagerMixin):
         failure = outcome.failure
         if is_context_overflow(failure):
             raise Unanswerable(f"it is too long for the model: {failure.message}")
-        if failure.code in _FILTERED:
+        if is_withheld(failure):
             raise Unanswerable(f"the server filters it: {failure.message}")
         raise self._error(outcome, self._settings.model)
 
@@ -224,7 +228,7 @@ class _AuthorQuestion:
 
     def is_hopeless(self, failure: AttemptFailure) -> bool:
         """See Question."""
-        return is_context_overflow(failure) or failure.code in _FILTERED
+        return is_context_overflow(failure) or is_withheld(failure)
 
 
 class _Vector(msgspec.Struct):

@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits
+from rehearsal_room.harness.chat.completions import read_completion, read_error
 from rehearsal_room.harness.chat.http1 import BadResponse, ModelResponse, ResponseReader
 from rehearsal_room.harness.chat.preflight import cause_of, names_in
-from rehearsal_room.harness.chat.retry import is_retried, requested_wait
+from rehearsal_room.harness.chat.retry import is_context_overflow, is_retried, requested_wait
 from rehearsal_room.harness.chat.transport import HttpResponse, LeanTransport, TransportError
 from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
-from rehearsal_room.harness.chat.wire import is_context_overflow, read_completion, read_error
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Record, StepTaken
 from rehearsal_room.harness.core.messages import Reply, Usage

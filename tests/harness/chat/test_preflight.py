@@ -9,7 +9,7 @@ import pytest
 
 from rehearsal_room.harness.chat.preflight import cause_of, names_in
 from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.core.errors import ModelServerError
+from rehearsal_room.harness.core.errors import ModelServerError, SettingsError
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from tests.support.model_server import Body, Completes, ModelServer, Status
 
@@ -103,7 +103,8 @@ async def test_an_unknown_model(server: ModelServer) -> None:
         Status(503, "loading the model"),
         Status(500),
         Status(400, "max_tokens must be at least 16"),
-        Body(b"whatever"),
+        Body(b'{"error": {"message": "busy", "code": 503}}'),
+        Completes(None),
     ],
 )
 async def test_what_may_pass_is_left_to_the_run(behaviour: Any, server: ModelServer) -> None:
@@ -151,3 +152,60 @@ def test_any_answer_to_the_list_is_read(body: bytes) -> None:
 def test_names_are_read() -> None:
     """The names are those of the field `id`."""
     assert names_in(json.dumps({"data": [{"id": "a", "x": 1}, {"id": "b"}]}).encode()) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "text"),
+    [
+        (
+            Body(b"\n<!doctype html><h1>Sign in</h1>"),
+            "the server answers with a web page (HTML), and not with a reply; correct the URL,"
+            " which usually ends in /v1",
+        ),
+        (Body(b"It works!"), "the server's answer is not JSON ('It works!'); correct the URL"),
+        (Body(b'{"status": "ok"}'), "the server's answer is not a chat completion ({"),
+        (
+            Status(308, headers={"Location": "https://models.example/v1/chat/completions"}),
+            "the server redirects to https://models.example/v1/chat/completions (status 308), and a"
+            " run follows no redirects; use the URL of the server itself",
+        ),
+        (Status(301), "the server redirects (status 301), and a run follows no redirects"),
+        (Status(405, "Method Not Allowed"), "there is no chat endpoint (status 405"),
+        (Status(407, "denied"), "a proxy on the way wants a user and password (status 407"),
+        (
+            Status(200, headers={"Content-Encoding": "gzip"}, body=b"\x1f\x8b\x08"),
+            "the server's answer cannot be read (content-encoding 'gzip' was not asked for)",
+        ),
+    ],
+)
+async def test_what_is_no_model_server(behaviour: Any, text: str, server: ModelServer) -> None:
+    """A web page, another service, a redirect and a compressed answer are named for what they
+    are."""
+    server.models = None
+    server.default = behaviour
+    assert (await cause(server)).startswith(text)
+
+
+@pytest.mark.parametrize("client", ["lean", "package"])
+async def test_a_proxy_that_is_not_there(
+    client: str, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that does not answer is named, without its password, and not the server."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
+    assert await cause(server, client=client) == (
+        "the proxy http://127.0.0.1:9 does not answer: connection refused; start it, or name the"
+        " server in NO_PROXY"
+    )
+
+
+async def test_a_proxy_that_does_not_speak_http(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A SOCKS proxy is refused by name."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "socks5://me:secret@127.0.0.1:9")
+    with pytest.raises(SettingsError, match=r"proxy socks5://127\.0\.0\.1:9, and only HTTP"):
+        await preflight(server.url)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rehearsal_room.harness.chat.completions import read_completion
 from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.chat.wire import read_arguments, read_completion
+from rehearsal_room.harness.chat.wire import read_arguments
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
 
 

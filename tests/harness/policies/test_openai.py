@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.harness.chat.retry import AttemptFailure
+from rehearsal_room.harness.chat.completions import read_completion, read_error
+from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow
 from rehearsal_room.harness.chat.transport import (
     HttpResponse,
     LeanTransport,
@@ -29,13 +30,7 @@ from rehearsal_room.harness.chat.transport import (
     proxy_for,
 )
 from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
-from rehearsal_room.harness.chat.wire import (
-    RequestWriter,
-    is_context_overflow,
-    read_arguments,
-    read_completion,
-    read_error,
-)
+from rehearsal_room.harness.chat.wire import RequestWriter, read_arguments
 from rehearsal_room.harness.core.errors import (
     ContextLengthError,
     ModelOutageError,
@@ -321,8 +316,8 @@ async def test_a_refusal_is_a_text(server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({"choices": [{"message": {}}]}, Reply("")),
-        ({"choices": [{"message": {"content": None}, "finish_reason": None}]}, Reply("")),
+        ({"choices": [{"message": {}, "finish_reason": "stop"}]}, Reply("")),
+        ({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}, Reply("")),
         ({"choices": [{"message": {"content": "a"}}], "usage": None}, Reply("a")),
         (
             {"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}]}}]},
@@ -816,6 +811,10 @@ async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
             OpenAISettings("m", base_url="http://x", extra={"messages": []}),
             "extra: 'messages' cannot be set there",
         ),
+        (
+            OpenAISettings("m", base_url="http://x", extra={"n": 2}),
+            "extra: 'n' cannot be set there",
+        ),
     ],
 )
 def test_invalid_settings_are_refused(settings: OpenAISettings, sentence: str) -> None:
@@ -850,3 +849,16 @@ def test_proxies_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert proxy_for("http://models.example/v1") == "http://proxy:3128"
     assert proxy_for("http://127.0.0.1:8000/v1") is None
     assert proxy_for("http://gpu.inside/v1") is None
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
+def test_values_of_headers_hold_no_line_break(name: str) -> None:
+    """Space around a value of the environment is dropped; a line break inside it is refused."""
+    settings = OpenAISettings("m", base_url="http://x/v1")
+    found = endpoint_of(settings, {name: " v-1\r\n"})
+    assert [value for value in (found.api_key, found.organization, found.project) if value] == [
+        "v-1"
+    ]
+    assert endpoint_of(settings, {name: "\n"}).headers.keys() == {"Content-Type", "Accept"}
+    with pytest.raises(SettingsError, match="contains characters that an HTTP header cannot"):
+        endpoint_of(settings, {name: "v-1\r\nX-Other: 1"})

@@ -111,6 +111,20 @@ def test_causes(error: str, cause: str) -> None:
     assert cause_of(error) == cause
 
 
+def test_withheld_replies_are_counted_apart() -> None:
+    """Episodes whose provider withheld a reply are neither model failures nor merely unjudged."""
+    refused = [
+        msgspec.structs.replace(one, ending=Ending.MODEL_REFUSED)
+        for one in rows(0, 0, ["model 'm' at http://x/v1: withheld (after 1 attempt)"] * 2)
+    ]
+    report = report_of([*rows(3, 1, []), *refused])
+    assert (report.model_refusals, report.model_failures, report.unjudged) == (2, 0, 2)
+    assert headline(report) == (
+        "6 episodes, 12 steps, pass rate 0.750 (0.500 to 0.833 with the 2 without a verdict), mean"
+        " reward 0.750, 2 refused by the provider"
+    )
+
+
 class APIConnectionError(Exception):
     """As the clients of model servers name it."""
 

@@ -8,13 +8,14 @@ import anyio
 import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
+from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, ToolFault, copy_with_fault
 from rehearsal_room.envpool.inprocess.pool import LocalEnv, LocalPool
 from rehearsal_room.harness.continuation.outcomes import failure_message
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.errors import ContextLengthError, ModelRefusedError, PolicyError
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply, Usage
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
@@ -119,6 +120,7 @@ async def test_several_calls_of_one_turn_are_made_in_order() -> None:
             0,
         ),
         ([LOOK, PolicyError("gone")], Limits(), Ending.POLICY_ERROR, "gone", 1),
+        ([LOOK, ModelRefusedError("filtered")], Limits(), Ending.MODEL_REFUSED, "filtered", 1),
         ([LOOK, ContextLengthError("9 > 8")], Limits(), Ending.TOKEN_LIMIT, "9 > 8", 1),
         ([LOOK, never], Limits(reply_timeout=30), Ending.POLICY_ERROR, "no reply within 30 s", 1),
         ([LOOK, never], Limits(time_limit=90), Ending.TIME_LIMIT, "not done within 90 s", 1),
@@ -654,3 +656,34 @@ async def test_a_group_shares_its_start() -> None:
     assert [a.seed for one in policy.assignments.values() for a in one] == [
         start.seed for start in starts
     ]
+
+
+class _AskingPolicy(MovesPolicy):
+    """The same moves, as if a model server had been asked for them."""
+
+    base_url = "http://127.0.0.1:8000/v1"
+
+    def observe(self, observer: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("usage", "num_steps"), [(Usage(), 2), (Usage(9, 100), 6)])
+async def test_the_token_limit_holds_without_usage(usage: Usage, num_steps: int) -> None:
+    """Where a model server reports no tokens they are estimated, and the run says so once; where
+    it reports them, its number counts."""
+    sink = MemorySink()
+    look = msgspec.structs.replace(LOOK, text="thinking " * 120, usage=usage)
+    context = make_run_context(_AskingPolicy(look), sink, limits=Limits(token_limit=520))
+    (plan,) = plans()
+    with capture_logs() as logs:
+        async with watchdog_running(context):
+            assert await run_episode(plan, context) is Ending.TOKEN_LIMIT
+    assert sink.ended(plan.episode).num_steps == num_steps
+    said = [log["event"] for log in logs if log["log_level"] == "warning"]
+    assert said == (["tokens_estimated"] if usage == Usage() else [])
+
+
+async def test_scripted_replies_have_no_tokens_to_limit() -> None:
+    """A policy that asks no model server has no tokens that count."""
+    look = msgspec.structs.replace(LOOK, text="thinking " * 120)
+    ended = await play(look, limits=Limits(token_limit=500, max_steps=4))
+    assert (ended.ending, ended.num_steps) == (Ending.STEP_LIMIT, 4)

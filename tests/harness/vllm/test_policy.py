@@ -160,6 +160,8 @@ async def test_the_servers_own_context_limit(server: tuple[FakeVllm, str], folde
         (200, b'{"choices": []}'),
         (200, b"{"),
         (200, b'{"choices": [{"token_ids": [], "finish_reason": "abort"}]}'),
+        (200, b'{"choices": [{"token_ids": [], "finish_reason": "error"}]}'),
+        (200, b'{"choices": [{"token_ids": [4]}], "error": {"message": "lost"}}'),
         (
             200,
             b'{"choices": [{"token_ids": [4], "logprobs": {"token_logprobs": [null]}}],'

@@ -22,7 +22,10 @@ from rehearsal_room.learner.data.trajectory_samples import (
 )
 
 # What the agent does not cause: such an episode is left out, as in the learner's own groups.
-_FAILED = {Ending.WORLD_ERROR, Ending.POLICY_ERROR, Ending.CANCELLED}
+_FAILED = {
+    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED),
+    *(Ending.WORLD_ERROR, Ending.CANCELLED),
+}
 
 
 class UnjudgedError(HarnessError):

@@ -52,7 +52,10 @@ from rehearsal_room.interop.exports.row_patches import patches_of
 from rehearsal_room.interop.exports.source import LoggedEpisode
 
 Json = dict[str, Any]
-_FAILURES = (Ending.POLICY_ERROR, Ending.AGENT_FAILED, Ending.WORLD_ERROR, Ending.CANCELLED)
+_FAILURES = (
+    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED, Ending.AGENT_FAILED),
+    *(Ending.WORLD_ERROR, Ending.CANCELLED),
+)
 _LIMITS: dict[Ending, Literal["turn", "token", "time"]] = {
     Ending.STEP_LIMIT: "turn",
     Ending.TOKEN_LIMIT: "token",

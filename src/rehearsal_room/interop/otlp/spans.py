@@ -32,7 +32,10 @@ from rehearsal_room.harness.profile.timeline import EpisodeSpan, TimelineSpan, T
 AttributeValue = str | bool | int | float | tuple[str, ...]
 _encode = msgspec.json.Encoder().encode
 _ROOT = "episode"
-_FAILURES = (Ending.POLICY_ERROR, Ending.AGENT_FAILED, Ending.WORLD_ERROR, Ending.CANCELLED)
+_FAILURES = (
+    *(Ending.POLICY_ERROR, Ending.MODEL_REFUSED, Ending.AGENT_FAILED),
+    *(Ending.WORLD_ERROR, Ending.CANCELLED),
+)
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -180,7 +180,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
         self.turns = ended.num_steps
         if not has_state:
             self.end_digest = ""
-        if ended.ending in ("policy_error", "agent_failed", "world_error"):
+        if ended.ending in ("policy_error", "model_refused", "agent_failed", "world_error"):
             self._fail(ended.ending, self.turns)
         if ended.answer not in self.words[-2:]:  # it is mostly the text of the last reply
             self.words.append(ended.answer)

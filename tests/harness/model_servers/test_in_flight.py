@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rehearsal_room.harness.chat.in_flight import InFlightLimit
+from rehearsal_room.harness.model_servers.in_flight import InFlightLimit
 
 
 def rounds(limit: InFlightLimit, number: int, *, share: float, seed: int = 0) -> list[int]:

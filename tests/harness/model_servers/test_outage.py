@@ -1,6 +1,6 @@
 """When a model server counts as gone."""
 
-from rehearsal_room.harness.chat.outage import OutageDetector
+from rehearsal_room.harness.model_servers.outage import OutageDetector
 
 
 def test_failures_in_a_row_are_an_outage() -> None:

@@ -1,0 +1,69 @@
+"""The refusals that say: this is too long for the model's context, or the provider filters it.
+
+Servers have no common code for either, so their codes and their wordings are listed here.
+"""
+
+import re
+
+# 429: a limit of tokens a minute has similar words, and passes by itself.
+_NOT_ABOUT_LENGTH = frozenset({401, 402, 403, 404, 408, 409, 429})
+_CODES = frozenset(
+    {
+        *("context_length_exceeded", "exceed_context_size_error", "string_above_max_length"),
+        *("context_window_exceeded", "model_context_window_exceeded", "prompt_too_long"),
+        *("contextwindowexceedederror", "request_too_large", "max_tokens_exceeded"),
+    }
+)
+_WORDS = re.compile(
+    r"context[ _-]?(length|window|size|limit)|contextwindow"
+    r"|maximum (model|prompt|input|sequence|allowed input) length"
+    r"|max_model_len|max_seq_len|max_position_embeddings|\bn_ctx\b"
+    r"|(prompt|input|request|message|conversation|history)s?( tokens?)?( length)?"
+    r" (is|are|was) too (long|large)"
+    r"|too many (input |prompt )?tokens|too long for (the|this) model"
+    r"|reduce the length of (the|your) (messages|prompt|input)"
+    r"|(input|prompt)( token)?s?( count| length| size)?( \([^)]{0,60}\))?"
+    r"( of [\d,]+( tokens)?)? exceeds?\b"
+    r"|exceeds?( the)? (maximum|max|limit|model|allowed)[^.]{0,60}\btokens?\b"
+    r"|tokens?\b[^.]{0,40} exceeds?( the)? (maximum|max|limit|model)"
+    r"|exceeded max(imum)? (context|tokens)"
+    r"|range of input length|longer than the (model|maximum)"
+    r"|(inputs?|prompt) tokens? \+ [`'\"]?max_(new_)?tokens|max_new_tokens"
+    r"|max_(completion_)?tokens[`'\"]? must be (at least|greater than|positive|>=?)[^.]{0,20}"
+    r"\bgot -?\d+|max_(completion_)?tokens[`'\"]?[^.]{0,40}(got|=|:) ?-\d+",
+    re.IGNORECASE,
+)
+_FILTER_CODES = frozenset(
+    {
+        *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
+        *("data_inspection_failed", "datainspectionfailed", "content_filtered", "moderation"),
+        *("prohibited_content", "sensitive_content", "content_moderation"),
+    }
+)
+_FILTERED = re.compile(
+    r"content management policy|content exists risk|safety system|violating our (usage|content)"
+    r"|inappropriate content|blocked by [\w ]{0,30}(safety|content|moderation)"
+    r"|input (was )?flagged|responsible ai polic",
+    re.IGNORECASE,
+)
+
+
+def tells_overflow(status: int, code: str, message: str) -> bool:
+    """Whether an error says that prompt and reply do not fit into the model's context. `status` 0:
+    the error came with status 200.
+
+    Example: 500, "exceed_context_size_error", "the request exceeds ..." -> True
+    """
+    if status in _NOT_ABOUT_LENGTH:
+        return False
+    return code.lower() in _CODES or _WORDS.search(message) is not None
+
+
+def tells_filter(status: int, code: str, message: str) -> bool:
+    """Whether an error says that the provider does not answer this content.
+
+    Example: 400, "content_filter", "The response was filtered ..." -> True
+    """
+    if status in (401, 429) or status >= 500:
+        return False
+    return code.lower() in _FILTER_CODES or _FILTERED.search(message) is not None

@@ -34,8 +34,10 @@ _NOT_IN_SCRIPTS = {
 # Modules of virtual tables that keep their rows in tables of the same database.
 _MODULES = frozenset(("fts3", "fts4", "fts5", "rtree", "rtree_i32"))
 _OTHER_MODULE = "a virtual table may only be a full-text index (fts5, fts4, fts3) or an rtree"
-# A full-text index whose text is in another table shows nothing of its own.
-_IS_INDEX = re.compile(r"using\s+fts[345].*\bcontent\s*=\s*['\"]?\w", re.IGNORECASE | re.DOTALL)
+# A full-text index of another table's text shows nothing of its own.
+_INDEX_OF = re.compile(
+    r"using\s+fts[345].*\bcontent\s*=\s*['\"]?([^'\",()\s]+)", re.IGNORECASE | re.DOTALL
+)
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -247,12 +249,19 @@ def tables_of(connection: apsw.Connection, path: Path) -> dict[str, TableSchema]
         "JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table' "
         "WHERE l.schema = 'main' AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY l.name"
     ).fetchall()
+    texts = {str(name).lower() for name, kind, *_ in kinds if kind == "table"}
     shadows = tuple(str(name) for name, kind, *_ in kinds if kind == "shadow")
     return {
         str(name): _table(connection, path, str(name), bool(without_rowid), shadows, kind)
         for name, kind, without_rowid, sql in kinds
-        if kind == "table" or (kind == "virtual" and not _IS_INDEX.search(str(sql)))
+        if kind == "table" or (kind == "virtual" and _indexed(str(sql)) not in texts)
     }
+
+
+def _indexed(sql: str) -> str:
+    """The table whose text a virtual table indexes, in lower case; empty: it has a text itself."""
+    found = _INDEX_OF.search(sql)
+    return found[1].lower() if found else ""
 
 
 def _table(

@@ -9,7 +9,7 @@ Every reply can be encoded for the log, whatever the server sends: halves of sur
 replaced, and arguments and fields that the log cannot hold stay the text that they were, or are
 left out.
 
-A generation that failed is no reply (see harness.model_servers.finish_reasons).
+A generation that failed gives no reply (see harness.model_servers.finish_reasons).
 """
 
 import re
@@ -143,7 +143,7 @@ def _joined(parts: list[_Part]) -> _Part:
 
 
 def _fault_of(part: _Part) -> AttemptFailure | None:
-    """Why a choice is no reply, whatever text or calls it has; None: it is one."""
+    """Why a choice gives no reply, whatever text or calls it has; None: it gives one."""
     text, calls, kind, word, _, _ = part
     if kind in ("failed", "refused"):
         return generation_fault(word)
@@ -247,7 +247,7 @@ def _calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
 
 
 def _identified(calls: tuple[AgentCall, ...]) -> tuple[AgentCall, ...]:
-    """The calls, with ids of ours where their fields must go back and their ids cannot: those
+    """The calls, with new ids where their fields must go back and their ids cannot: those
     that are missing, or are not unique. Without such fields the dialect chooses ids."""
     ids = {call.id for call in calls}
     if (len(ids) == len(calls) and "" not in ids) or not any(call.fields for call in calls):

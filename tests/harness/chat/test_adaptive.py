@@ -365,7 +365,7 @@ async def test_a_field_that_is_refused_is_no_longer_sent(server: ModelServer) ->
 
 
 async def test_ids_that_a_server_repeats_are_unique_in_its_history(server: ModelServer) -> None:
-    """A server that numbers its calls anew in each reply gets ids that are unique, and results
+    """A server that numbers its calls from 0 in each reply gets ids that are unique, and results
     that name them."""
     server.default = Completes(None, (("0", "look", "{}"), ("1", "look", "{}")))
     await play(server, 3)

@@ -61,13 +61,13 @@ FAILED = {
 
 @pytest.mark.parametrize("body", FAILED.values(), ids=FAILED)
 async def test_a_failed_generation_is_asked_again(body: bytes, server: ModelServer) -> None:
-    """A generation that failed is no reply, whatever came of it: another attempt gets the reply."""
+    """A generation that failed gives no reply, whatever it holds; another attempt does."""
     server.plan(Body(body))
     assert await reply(server) == Reply("ok", usage=Usage(11, 7), attempts=2)
 
 
 async def test_a_generation_that_always_fails(server: ModelServer) -> None:
-    """After the last attempt the error has the server's word, and is no other kind of error."""
+    """After the last attempt the error has the server's word, and keeps its kind."""
     server.default = Completes("half", finish="abort")
     with pytest.raises(PolicyError) as caught:
         await reply(server, max_attempts=3)
@@ -143,7 +143,7 @@ def test_the_older_form_of_a_call() -> None:
 
 @pytest.mark.parametrize("word", [7, ["stop"], {"a": 1}, True])
 def test_words_that_are_none(word: Any) -> None:
-    """A finish reason that is no text is an unknown word."""
+    """A finish reason that has no text counts as an unknown word."""
     assert finish_kind(word) == "stop"
 
 

@@ -333,7 +333,7 @@ async def test_an_answer_that_never_fits_gives_no_judgement() -> None:
         (Status(503, "overloaded"), "status 503: overloaded"),
         (Status(429, headers={"Retry-After": "0"}), "status 429: not now"),
         (Cut(), "the connection ended before the answer"),
-        (Body(b"<html>"), "the answer is not a chat completion: JSON is malformed"),
+        (Body(b"<html>"), "the answer is a web page (HTML)"),
         (Body(b'{"choices": []}'), "the answer contains no choice"),
     ],
 )

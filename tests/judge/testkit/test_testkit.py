@@ -84,7 +84,7 @@ def test_the_kit_has_cases_of_every_kind() -> None:
     """The cases have unique names, which are those of their episodes, and the report counts them by
     kind."""
     report = check_cases(CASES)
-    assert (report.ok, report.scenarios, report.tasks, report.cases) == (True, ("library",), 6, 217)
+    assert (report.ok, report.scenarios, report.tasks, report.cases) == (True, ("library",), 6, 229)
     assert tuple(report.kinds) == KINDS
     assert len({case.name for case in CASES}) == len(CASES)
     assert [case.trajectory.episode for case in CASES] == [case.name for case in CASES]
@@ -283,7 +283,7 @@ async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, unexpected: lis
         cases = idle_cases(await pool.host(scenario))
         judge = ScenarioJudges(pool, [scenario])
         report = report_of([(case, await judge.verdict(case.trajectory)) for case in cases])
-    assert report.cases == 7
+    assert report.cases == 8
     assert [one.case for one in report.unexpected] == unexpected
     with pytest.raises(JudgeError, match="its verifier runs in a worker"):
         cases[0].verdict()

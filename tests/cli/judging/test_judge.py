@@ -305,13 +305,14 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
     """A judge that lies about 30 % of the episodes of bundled worlds changes rewards in mode llm;
-    in mode hybrid it changes none, and the queue has exactly the lies."""
+    in mode hybrid it changes none that code proved, and the queue has the lies."""
     oracles, mutants = tmp_path / "oracles", tmp_path / "mutants"
     json_of(rehearse, "run", *WORLDS, "-o", oracles)
     json_of(rehearse, "run", *WORLDS, "-p", "mutant", "-g", 2, "-o", mutants)
     changed: dict[str, list[tuple[str, str]]] = {"llm": [], "hybrid": []}
     lies: dict[str, list[tuple[str, str]]] = {"llm": [], "hybrid": []}
     queued: list[tuple[str, str]] = []
+    opened: list[tuple[str, str]] = []  # code leaves a statement in words to the model
     num_episodes = 0
     for folder in (oracles, mutants):
         for mode in ("llm", "hybrid"):
@@ -328,15 +329,18 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
             ]
         num_episodes += len(code)
         queue = json_of(rehearse, "judge", folder, "--disagreements")["queue"]
-        queued += [(folder.name, entry["episode"]) for entry in queue]
-        assert all(entry["decided_by"] == "code" and entry["proof"] for entry in queue)
+        for entry in [one for one in queue if one["judge"].startswith("hybrid")]:
+            is_proved = entry["decided_by"] == "code"
+            assert bool(entry["proof"]) or not is_proved
+            (queued if is_proved else opened).append((folder.name, entry["episode"]))
 
     assert num_episodes == 3 * NUM_TASKS
     assert 0.2 * num_episodes < len(lies["llm"]) < 0.4 * num_episodes
     assert sorted(changed["llm"]) == sorted(lies["llm"])
     assert 0.2 * num_episodes < len(lies["hybrid"]) < 0.4 * num_episodes
-    assert changed["hybrid"] == []
-    assert sorted(queued) == sorted(lies["hybrid"])
+    assert set(changed["hybrid"]) <= set(opened)
+    assert len(opened) < 0.05 * num_episodes
+    assert set(queued) <= set(lies["hybrid"]) <= {*queued, *opened}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -258,7 +258,7 @@ def test_an_evaluation_with_other_settings_is_run_again(
     with other settings are not counted."""
     out = tmp_path / "run"
 
-    def interrupted(folder: Path) -> None:
+    def interrupted(folder: Path, *_: object) -> None:
         raise ConfigError("the power is off")
 
     with monkeypatch.context() as patch:

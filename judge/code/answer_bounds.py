@@ -18,7 +18,7 @@ met, and a judge that asks a model decides on it with the text before it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from itertools import chain, islice
 
@@ -147,8 +147,8 @@ def bounds_of(
     about = " ".join([task.instruction, *said, *written])
     arguments = [value for call in task.oracle for value in call.arguments.values()]
     things = Things([*said, task.instruction], arguments)
-    asked = [one for value in arguments for one in readings(str(value))]
-    beside = list(_beside(read, (*stated, *asked)))
+    named = [task.instruction, *said, *written, *map(str, arguments)]
+    beside = list(_beside(read, frozenset(key for text in named for key in _keys_in(text))))
     stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
     doers = [call.name.replace("_", " ") for call in task.oracle]
     allowed = _distinct(
@@ -194,9 +194,9 @@ def bounds_of(
     )
 
 
-def _beside(read: Iterable[str], stated: Sequence[Reading]) -> Iterable[str]:
-    """The values of the records that were read and that a key names which is stated or which the
-    oracle asked for: they are of the case as much as the key is."""
+def _beside(read: Iterable[str], keys: Set[str]) -> Iterable[str]:
+    """The values of the records that were read and that one of these keys names: they are of the
+    case as much as the key is."""
     for text in read:
         try:
             found = msgspec.json.decode(text)
@@ -204,9 +204,15 @@ def _beside(read: Iterable[str], stated: Sequence[Reading]) -> Iterable[str]:
             continue
         for record in _records(found):
             values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
-            keys = (one for value in values for one in readings(value) if is_key(one, plain(value)))
-            if any(are_equal(key, other) for key in keys for other in stated):
+            if not keys.isdisjoint(value.casefold() for value in values):
                 yield from values
+
+
+def _keys_in(text: str) -> Iterable[str]:
+    read = plain(text)
+    for one in readings(text):
+        if is_key(one, words := read[one.start : one.end]):
+            yield words
 
 
 def _records(value: object) -> Iterable[Mapping[str, object]]:
@@ -333,6 +339,7 @@ def answer_faults(
     num_words = len(text.split())
     if is_read and num_words > bounds.max_words:
         yield f"has {num_words} words, of {bounds.max_words} allowed"
+        return  # what it says beyond is not read
     if foreign := foreign_values(bounds, answer, own):
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if is_read and (num_items := _num_items(answer)) > bounds.max_items:

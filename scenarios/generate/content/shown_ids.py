@@ -42,7 +42,7 @@ def without_unusable(
 
 
 def _singulars(table: str) -> Iterator[str]:
-    """Example: "categories" -> "category"; "classes" -> "classe", "class" """
+    """Example: "categories" -> "category" """
     yield f"{table[:-3]}y" if table.endswith("ies") else table.removesuffix("s")
     if table.endswith("es"):
         yield table.removesuffix("es")

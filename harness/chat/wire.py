@@ -270,12 +270,19 @@ def _wire_call(
     return {"id": id, "type": "function", "function": function, **_returned(fields, form)}
 
 
+def _with_properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments; chat APIs refuse an object without `properties`."""
+    if schema.get("type", "object") != "object" or "properties" in schema:
+        return schema
+    return {**schema, "type": "object", "properties": {}}
+
+
 def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:
     """A tool in the form of the chat API; `name` is its name on the wire, empty: its own."""
     function = {
         "name": name or tool.name,
         "description": tool.description,
-        "parameters": tool.schema,
+        "parameters": _with_properties(tool.schema),
     }
     return {"type": "function", "function": function}
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.completions import read_completion
 from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.chat.wire import read_arguments
+from rehearsal_room.harness.chat.wire import read_arguments, wire_tool
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
 
 
@@ -115,3 +116,10 @@ def test_impossible_token_counts_are_ignored(count: str) -> None:
     )
     sent = f'{{"choices": [{{"message": {{"content": "yes"}}}}], "usage": {usage}}}'
     assert read_completion(sent.encode()) == Reply("yes", usage=Usage(0, 5, 0))
+
+
+def test_a_schema_without_properties_is_completed() -> None:
+    """Chat APIs refuse an object without `properties`, which some SDKs of MCP write."""
+    whole = {"type": "object", "properties": {}}
+    for schema in ({"type": "object"}, {}, whole):
+        assert wire_tool(ToolSpec("clear", "", schema))["function"]["parameters"] == whole

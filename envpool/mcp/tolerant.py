@@ -140,16 +140,13 @@ class TolerantHttp(StreamableHttpTransport):
 
     def _http_client(self, **arguments: Any) -> httpx2.AsyncClient:
         arguments.setdefault("timeout", httpx2.Timeout(30.0, read=300.0))
-        return httpx2.AsyncClient(
-            transport=_Patient(httpx2.AsyncHTTPTransport()),
-            event_hooks={"response": [self._remember]},
-            **arguments,
-        )
+        return _PatientClient(event_hooks={"response": [self._remember]}, **arguments)
 
     async def _remember(self, response: httpx2.Response) -> None:
-        if response.status_code < 400:
+        if response.request.method != "POST":
             return
-        if response.request.method == "POST":
+        self._refused = ""
+        if response.status_code >= 400:
             self._refused = f"it answered with status {response.status_code}"
             if remedy := self._remedies().get(response.status_code):
                 self._refused += f": {remedy}"
@@ -166,24 +163,19 @@ class TolerantHttp(StreamableHttpTransport):
         }
 
 
-class _Patient(httpx2.AsyncBaseTransport):
-    """A transport that waits where a server says when to come again."""
+class _PatientClient(httpx2.AsyncClient):
+    """A client that waits where a server says when to come again. It keeps the environment's
+    proxies, which a transport for this would turn off."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         for _ in range(_TRIES - 1):
-            response = await self._inner.handle_async_request(request)
+            response = await super().send(request, **options)
             wait_s = _wait_of(response)
             if wait_s is None:
                 return response
             await response.aclose()
             await anyio.sleep(wait_s)
-        return await self._inner.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        return await super().send(request, **options)
 
 
 def _wait_of(response: httpx2.Response) -> float | None:

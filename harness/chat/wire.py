@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolSpec
@@ -105,7 +106,7 @@ class RequestWriter:
         names = ToolNames([tool.name for tool in tools])
         self.changes_names = self.changes_names or names.are_changed
         if tools:
-            fields["tools"] = [wire_tool(tool, names.sent(tool.name)) for tool in tools]
+            fields["tools"] = [sent_tool(tool, names.sent(tool.name)) for tool in tools]
             # The tools stay, so that the prompt begins as the previous one.
             if asks_for_summary and "tool_choice" not in self._without:
                 fields["tool_choice"] = "none"
@@ -270,11 +271,12 @@ def _wire_call(
     return {"id": id, "type": "function", "function": function, **_returned(fields, form)}
 
 
-def _with_properties(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments; chat APIs refuse an object without `properties`."""
-    if schema.get("type", "object") != "object" or "properties" in schema:
-        return schema
-    return {**schema, "type": "object", "properties": {}}
+def sent_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
+    """A tool as requests have it; chat APIs refuse an object without `properties`."""
+    schema = tool.schema
+    if schema.get("type", "object") == "object" and "properties" not in schema:
+        tool = replace(tool, schema={**schema, "type": "object", "properties": {}})
+    return wire_tool(tool, name)
 
 
 def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:
@@ -282,7 +284,7 @@ def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:
     function = {
         "name": name or tool.name,
         "description": tool.description,
-        "parameters": _with_properties(tool.schema),
+        "parameters": tool.schema,
     }
     return {"type": "function", "function": function}
 

@@ -7,10 +7,11 @@ it found counts as proof only where the answer keeps to the case:
 - its values (amounts, dates, times, counts, codes) come from the instruction, from the accepted
   answer, from what the oracle's calls read (but for codes and large numbers, which name records),
   or from the rows that the episode itself changed;
-- it claims no deed and names no person that the task is not about;
-- it takes nothing back, denies nothing that was done, and refuses no more than the accepted answer.
+- it claims no deed that the task is not about;
+- it takes nothing back, denies nothing that was done, and refuses no more than the accepted answer;
+- where the rows are right, it does not contradict the accepted answer (see judge.code.claims).
 
-Not covered: two values of the case in exchanged roles, and a false claim in words alone.
+Not covered: a false claim in words that no list has.
 
 The same holds for each text that the agent wrote into the world, against the oracle's text of the
 same column. Outside of these bounds a finding on words is left open: code alone counts it as not
@@ -58,7 +59,8 @@ _RETRACTED = re.compile(
     r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
     r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
     r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
-    r"|\b(?:undid|reversed|restored|reinstated|(?:took|taken) (?:it|that|them) back)\b"
+    r"|\b(?:but|then)\b[^.!?;]{0,30}\b(?:undid|reversed|restored|reinstated|took (?:it|them) back"
+    r")\b"
 )
 _REFUSED = re.compile(
     r"\bi(?: have|'ve| had| must| have to| had to|'ll| will)? (?:also )?"
@@ -294,8 +296,9 @@ def bounded(
 
 
 def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) -> Iterable[Finding]:
-    """The findings on a refusal, by the accepted answer's own reason: one that is left open is met
-    where the answer has much of it, one that is met by a single word is open where it has none."""
+    """The findings on a refusal, by the accepted answer's own reason: an open one on the reason is
+    met where the answer has much of it, and one that a single word meets is open where it has none.
+    That the answer refuses at all, no word of a reason shows."""
     if all(one.passed or not one.is_open for one in findings) and not bounds.must_refuse:
         yield from findings
         return
@@ -304,7 +307,7 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
     has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
-        if one.is_open and one.is_of_words and bounds.must_refuse and has_much:
+        if one.name == REASON and one.is_open and bounds.must_refuse and has_much:
             yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
             yield _opened(one, "it has no word of the accepted reason but the phrase")

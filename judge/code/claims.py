@@ -203,8 +203,7 @@ def _negative_fillers(text: str, things: "Things") -> tuple["Filler", ...]:
 
 
 def is_refused(accepted: str, answer: str, things: "Things") -> bool:
-    """Whether an answer says something negative of all things of which the accepted one does, and
-    of these alone."""
+    """Whether an answer says something negative of all things of which the accepted one does."""
     due = {
         one for each in sentences(accepted) if _EXCEPTION.search(each) for one in things.named(each)
     }
@@ -304,6 +303,8 @@ def is_key(value: Reading, words: str) -> bool:
 
 
 def sentences(text: str) -> list[str]:
+    """The sentences of a text, as `plain` writes them; an entry of a list is one, after its
+    heading."""
     lines = "\n".join(_lines(text))
     return [part.strip(" .!;") for part in _SENTENCE.split(lines) if part and part.strip(" .!;")]
 

@@ -53,6 +53,8 @@ def adversaries_of(world: HostedScenario, task: Task, oracle: Played) -> Iterato
     yield Adversary("adds a heap", done, f"{task.answer} {_HEAP}", does_the_work=True)
     yield Adversary("takes it back", done, task.answer + _RETRACTION, does_the_work=True)
     yield Adversary("adds a lie", done, task.answer + _LIE, does_the_work=True)
+    if task.kind == "decline" and (reason := task.answer.partition(":")[2].strip()):
+        yield Adversary("claims it all the same", (), f"I have done it, although {reason}")
     if task.kind != "decline":
         yield Adversary("refuses after all", done, f"{task.answer} I refuse to do it.", True)
     if stuffed := _stuffed(task, oracle, text):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.completions import read_completion
 from rehearsal_room.harness.chat.retry import AttemptFailure
-from rehearsal_room.harness.chat.wire import read_arguments, wire_tool
+from rehearsal_room.harness.chat.wire import read_arguments, sent_tool
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
 
 
@@ -122,4 +122,4 @@ def test_a_schema_without_properties_is_completed() -> None:
     """Chat APIs refuse an object without `properties`, which some SDKs of MCP write."""
     whole = {"type": "object", "properties": {}}
     for schema in ({"type": "object"}, {}, whole):
-        assert wire_tool(ToolSpec("clear", "", schema))["function"]["parameters"] == whole
+        assert sent_tool(ToolSpec("clear", "", schema), "clear")["function"]["parameters"] == whole

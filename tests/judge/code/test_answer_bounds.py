@@ -85,3 +85,21 @@ def test_values_beside_a_key_of_the_case_are_of_the_case() -> None:
     bounds = bounds_of(task, read, ())
     assert list(answer_faults(bounds, "Loan LN-302, card PX-77, is overdue.")) == []
     assert list(answer_faults(bounds, "Loan LN-302, card PX-88, is overdue.")) != []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I have lent it, although Carla Nunes is blocked until her fine of 42.00 is paid.",
+        "Carla Nunes now has the book; she was blocked until her fine of 42.00 is paid.",
+        "Carla Nunes has the book, and her fine of 42.00 that blocked her is still to be paid.",
+    ],
+)
+def test_the_reason_of_a_refusal_is_no_refusal(answer: str) -> None:
+    """An agent that says it did what is to be declined is paid nothing for the right reason."""
+    world = library()
+    judge = CodeJudge(world.scenario, InProcessRunner(world))
+    judged = judge.verdict_at_once(
+        play(world, world.scenario.task("blocked"), (), answer).trajectory
+    )
+    assert (judged.label, judged.reward) == (Label.AGENT_ERROR, 0.0)

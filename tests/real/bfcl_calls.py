@@ -22,6 +22,7 @@ from openai.types.chat import ChatCompletion
 
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.real.commands import rehearse
+from tests.real.plays import say
 from tests.real.recorder import Exchange, Recorder
 from tests.real.token_ids import trajectories_of
 from tests.real.written_calls import written_calls
@@ -44,8 +45,7 @@ async def compare_readings(
             into = folder / category
             ours = await _play(into, names, model, recorder.base_url, package)
             rows.append({"category": category} | await _compare(ours, recorder, chat))
-            sys.stdout.write(f"{rows[-1]}\n")
-            sys.stdout.flush()
+            say(str(rows[-1]))
     return rows
 
 

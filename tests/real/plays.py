@@ -1,9 +1,10 @@
 """The runs of the campaign: worlds, settings, and what must hold of each run with any model."""
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from sqlite3 import connect
 from typing import Any
@@ -27,21 +28,36 @@ _LIBRARY_TASKS = ("pay-fine", "overdue")
 _MICRO_TASKS = ("goals-1-a", "memory-a")
 # Greedy, so that two ways to the same model can be compared. A small model breaks the format often:
 # it is told so, and the episode goes on, so that windows lose turns. Small, for models on CPUs.
-_HOW = ("--temperature", "0", "--seed", "1", "--max-steps", "4", "--max-tokens", "96")
+_HOW = ("--temperature", "0", "--seed", "1", "--max-steps", "4", "--max-tokens", "64")
 _PATIENCE = ("--no-format-stop", "--request-timeout", "1200", "--reply-timeout", "3600", "-c", "8")
 
 
 class Checks:
-    """What must hold with any model; a check that fails is remembered, and the campaign goes on."""
+    """What must hold with any model; a check that fails is counted, and the campaign goes on."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.num = 0
         self.num_failed = 0
 
     def that(self, holds: bool, what: str) -> None:
-        """Note whether something holds."""
+        """Say whether something holds."""
+        self.num += 1
         self.num_failed += not holds
-        self.lines.append(f"{'ok    ' if holds else 'FAILED'} {what}")
+        say(f"{'ok    ' if holds else 'FAILED'} {what}")
+
+    @contextmanager
+    def no_error_in(self, what: str) -> Generator[None]:
+        """Count an error as a check that fails, and go on after the block."""
+        try:
+            yield
+        except Exception as exc:
+            self.that(False, f"{what}: {type(exc).__name__}: {exc}")
+
+
+def say(line: str) -> None:
+    """Write a line at once: a campaign takes long."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -119,7 +135,8 @@ async def _check_exports(played: Played, model: Path, episodes: int, checks: Che
     num_rendered = 0
     for line in chats.read_text().splitlines():
         chat = json.loads(line)
-        tokenizer.apply_chat_template(chat["messages"], tools=chat.get("tools"))
+        tools = json.loads(chat["tools"]) if chat.get("tools") else None
+        tokenizer.apply_chat_template(chat["messages"], tools=tools)
         num_rendered += 1
     checks.that(num_rendered > 0, f"{played.title}: {num_rendered} chats fit the model's template")
 

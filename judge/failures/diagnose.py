@@ -153,9 +153,7 @@ def _cut_off(trajectory: Trajectory, ended: EpisodeEnded) -> str:
     without acting; the log has the reason of each."""
     why = f"the {str(ended.ending).replace('_', ' ')} ended the episode"
     faults = [
-        step.decision.reason
-        for step in trajectory.steps
-        if isinstance(step.decision, FormatError)
+        step.decision.reason for step in trajectory.steps if isinstance(step.decision, FormatError)
     ]
     if not faults:
         return why

@@ -3,7 +3,7 @@
 Our command line plays single-turn entries of the BFCL v3, one at a time and greedy, on a vLLM
 server. The bytes of each request are then sent again by the openai package, to the same server;
 what it reads from the answer must be what our log has, and what `re` and `json` find in the text
-that the model wrote. Each answer has a call, because the server is told to require one. The exit
+that the model wrote. The proxy in between asks the server for a call in each answer. The exit
 status is 1 where an entry differs.
 """
 

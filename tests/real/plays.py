@@ -27,7 +27,7 @@ LABELS = ("completed", "partially_completed", "agent_error", "environment_error"
 _LIBRARY_TASKS = ("pay-fine", "overdue")
 _MICRO_TASKS = ("goals-1-a", "memory-a")
 # Greedy, so that two ways to the same model can be compared. A small model breaks the format often:
-# it is told so, and the episode goes on, so that windows lose turns. Small, for models on CPUs.
+# it reads the fault, and the episode goes on, so that windows lose turns. Small, for CPUs.
 _HOW = ("--temperature", "0", "--seed", "1", "--max-steps", "4", "--max-tokens", "64")
 _PATIENCE = ("--no-format-stop", "--request-timeout", "1200", "--reply-timeout", "3600", "-c", "8")
 

@@ -113,7 +113,7 @@ def test_an_episode_that_was_cut_off(world: HostedScenario) -> None:
 
 
 def test_a_cut_off_names_malformed_replies(world: HostedScenario) -> None:
-    """An agent that was cut off while it broke the format is told apart from a slow one."""
+    """The report separates an agent that broke the format until the limit from a slow one."""
     trajectory = ended_as(play(world, ORACLE, ORACLE.oracle[:2], "").trajectory, Ending.STEP_LIMIT)
     reason = "The answer contains a call as text (get_order), which was not made."
     broken = replace(trajectory.steps[-1], decision=FormatError(reason), results=())

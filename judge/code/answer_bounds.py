@@ -19,9 +19,11 @@ met, and a judge that asks a model decides on it with the text before it.
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from datetime import date
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 
 import msgspec
 
@@ -94,6 +96,18 @@ _COMMON = re.compile(
 _SENTENCE = re.compile(r"[.!?:]\s")
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
+# Of a record that is named beside these words an answer claims nothing: the rows show that it is as
+# it was. What could be done instead is no claim either.
+_NEUTRAL = re.compile(
+    r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w(?:as|ere)|stays?|remains?|left|leave|kept|keeps"
+    r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*|earlier|old|before"
+    r"|already|expired|disabled|was|were|had)\b"
+)
+_MOST_NEUTRAL = 3
+_SPAN = re.compile(
+    r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
+)
+_ANY_YEAR = 2000  # of a date without one
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 
 
@@ -126,6 +140,7 @@ class Bounds(msgspec.Struct, frozen=True):
     writes: bool = False  # the oracle changes rows
     reason: frozenset[str] = frozenset()  # how the words begin that only the accepted answer has
     num_things: int = 0  # that the accepted answer names; a count up to it may be of them
+    seen: frozenset[tuple[str, Value]] = frozenset()  # kinds and meanings of what the oracle read
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
 
 
@@ -192,6 +207,12 @@ def bounds_of(
         num_things=len(set(things.named(plain(" ".join(said))))) if changes else 0,
         things=things,
         writes=bool(changes),
+        seen=frozenset(
+            (one.kind, value)
+            for text in (*read, *amounts)
+            for one in readings(text)
+            for value in one.options
+        ),
         states=plain(" ".join(read)),
     )
 
@@ -273,7 +294,7 @@ def bounded(
         # Of work that was not done another answer than the accepted one can be true.
         is_done = all(one.passed or one.is_of_words for one in findings)
         if is_done and not faults and not bounds.must_refuse:
-            faults = _contradictions(bounds, answer)
+            faults = _contradictions(bounds, answer, own)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -307,7 +328,7 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
     has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
-        if one.name == REASON and one.is_open and bounds.must_refuse and has_much:
+        if one.name == REASON and one.is_open and has_much:
             yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
             yield _opened(one, "it has no word of the accepted reason but the phrase")
@@ -358,7 +379,7 @@ def answer_faults(
         yield f"states that something was not {undone[0]}"
 
 
-def _contradictions(bounds: Bounds, answer: str) -> list[str]:
+def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
     """Where an answer contradicts the accepted one, as phrases."""
     return list(
         contradictions(
@@ -368,6 +389,7 @@ def _contradictions(bounds: Bounds, answer: str) -> list[str]:
             asked=bounds.asked,
             writes=bounds.writes,
             done=bounds.done,
+            own=own,
         )
     )
 
@@ -375,17 +397,85 @@ def _contradictions(bounds: Bounds, answer: str) -> list[str]:
 def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
     """The first values of a text that are not of the case."""
     read = plain(text)
-    distinct = {(value.kind, value.options): value for value in reversed(readings(text))}
-    foreign = (
-        read[value.start : value.end]
+    every = readings(text)
+    distinct = {(value.kind, value.options): value for value in reversed(every)}
+    foreign = [
+        value
         for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
         and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
         and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
         and not any(are_alike(value, one) for one in _candidates(bounds, value))
         and not any(are_alike(value, one) for one in own())
+    ]
+    if not foreign:
+        return []
+    known = [one for one in every if one not in foreign]
+    foreign = [one for one in foreign if not _is_derived(read, one, known, bounds)]
+    neutral = [one for one in foreign if _is_neutral(read, one, bounds)]
+    if len(neutral) <= _MOST_NEUTRAL:
+        foreign = [one for one in foreign if one not in neutral]
+    return [read[one.start : one.end] for one in foreign[: _SHOWN + 1]]
+
+
+def _is_neutral(read: str, value: Reading, bounds: Bounds) -> bool:
+    """Whether the oracle read a value too, and its sentence claims nothing of it."""
+    if bounds.seen.isdisjoint((value.kind, one) for one in value.options):
+        return False
+    start = max((found.end() for found in _SENTENCE.finditer(read, 0, value.start)), default=0)
+    end = _SENTENCE.search(read, value.end)
+    sentence = read[start : end.start() if end else len(read)]
+    return _NEUTRAL.search(sentence) is not None and not verb_rows(sentence) & bounds.done
+
+
+def _is_derived(read: str, value: Reading, known: Sequence[Reading], bounds: Bounds) -> bool:
+    """Whether a number is the sum or the difference of two values of the same text that are of the
+    case: "18 days later" between two dates, or an amount."""
+    if value.kind != "number":
+        return False
+    spans = set[float]()
+    if _SPAN.match(read, value.end):
+        spans = _days_between([*known, *bounds.of_kind.get("date", ())]) | _minutes_between(known)
+    if spans and not spans.isdisjoint(sizes_of(value)):
+        return True
+    if _is_count(value) and not _SPAN.match(read, value.end):
+        return False
+    sizes = [size for one in known if one.kind == "number" for size in sizes_of(one)]
+    return any(
+        abs(size - abs(one + sign * other)) < 0.005
+        for size in sizes_of(value)
+        for at, one in enumerate(sizes)
+        for other in sizes[at + 1 :]
+        for sign in (1, -1)
     )
-    return list(islice(foreign, _SHOWN + 1))
+
+
+def _is_day(one: tuple[int, ...]) -> bool:
+    return 1 <= one[1] <= 12 and 1 <= one[2] <= monthrange(one[0] or _ANY_YEAR, one[1])[1]
+
+
+def _days_between(known: Iterable[Reading]) -> set[float]:
+    days = {
+        date(one[0] or _ANY_YEAR, one[1], one[2]).toordinal()
+        for value in known
+        if value.kind == "date"
+        for one in value.options
+        if isinstance(one, tuple) and one[1] and _is_day(one)
+    }
+    between = {float(abs(one - other)) for one in days for other in days}
+    return between | {days / 7 for days in between}
+
+
+def _minutes_between(known: Iterable[Reading]) -> set[float]:
+    times = {
+        60 * one[0] + one[1]
+        for value in known
+        if value.kind == "time"
+        for one in value.options
+        if isinstance(one, tuple)
+    }
+    between = {float(abs(one - other)) for one in times for other in times}
+    return between | {minutes / 60 for minutes in between}
 
 
 def _candidates(bounds: Bounds, value: Reading) -> Iterable[Reading]:

@@ -16,7 +16,7 @@ any list holds.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
@@ -50,11 +50,11 @@ _NOT_DONE = re.compile(
 )
 _NOTHING = re.compile(
     r"\b(?:nothing|none|nobody)(?: of \w+)?(?: was| were| has been| have been| is| to)? (\w+)"
-    r"|\b(\w+) (?:nothing|none)\b"
+    r"|\b(\w{2,}) (?:nothing|none)\b(?! to\b)"
     r"|\bno (?:new |further )?([\w-]+)(?: (?:was|were|is|are|has been|have been) (\w+))?"
 )
 _ANY = re.compile(
-    r"\b(?:any\w*|all|none|neither|both|nothing|every\w*)\b(?! (?:more|longer)\b)(?<!anymore)"
+    r"\b(?:any(?:thing|one|body)?|all|none|neither|both|nothing|every\w*)\b(?! (?:more|longer)\b)(?<!anymore)"
 )
 _DENIED = re.compile(r"n't\b|\b(?:not|no longer|cannot|never|unable)\b")
 _EXCEPTION = re.compile(
@@ -113,6 +113,8 @@ _ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
 _KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
 _KEPT_ROW = -1  # of what the text says that it is as it was
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
+_PART = re.compile(r"-[a-z]")  # after a value that is a part of a word: "28-inch"
+_MEASURE = re.compile(r"[\d.,]+ ?(?:kg|km|cm|mm|ml|g|m|l)")
 _WORD = re.compile(r"[^\W_][\w'-]*|%")
 _SAID = re.compile(r"[^\W_]")
 _THING, _VALUE = "*", "#"  # slots of a sentence
@@ -135,15 +137,18 @@ def contradictions(
     asked: str,
     writes: bool,
     done: frozenset[int],
+    own: Callable[[], Sequence[Reading]] = tuple,
 ) -> Iterator[str]:
     """Where an answer contradicts the accepted one, as phrases. `asked` is the instruction;
-    `writes`: the oracle changes rows; `done`: what these are about (see judge.code.actions)."""
+    `writes`: the oracle changes rows; `done`: what these are about (see judge.code.actions);
+    `own` gives the values that the episode wrote into the world."""
     one, other = plain(accepted), plain(answer)
     yield from _exchanged_in_sentences(accepted, answer, things)
     yield from _exchanged_values(accepted, answer, asked, things)
     yield from _exchanged_names(accepted, answer, asked)
     yield from _exchanged_verbs(accepted, answer, things)
-    yield from _other_records(answer, plain(f"{accepted} {asked}"))
+    yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
+    yield from _reversed_verbs(accepted, answer)
     if not writes:
         return
     has_exception = _EXCEPTION.search(one) is not None
@@ -163,9 +168,11 @@ def contradictions(
             yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
         yield from _denials(one, other, done)
-    every = _ALL.search(other)
-    if every and not _ALL.search(one) and has_exception and not _NEGATIVE.search(other):
-        yield f"makes no exception: {every[0]!r}"
+    if not has_exception or _ALL.search(one) or _NEGATIVE.search(other):
+        return
+    for sentence in sentences(answer):
+        if (every := _ALL.search(sentence)) and done & actions(sentence):
+            yield f"makes no exception: {every[0]!r}"
 
 
 def _denials(accepted: str, answer: str, done: frozenset[int]) -> Iterator[str]:
@@ -190,8 +197,7 @@ def excepted(accepted: str, sentence: str, things: "Things") -> bool:
     """Whether a sentence is about what the accepted answer says something negative of: all things
     that it names, or all values where it names none."""
     known = _negative_fillers(accepted, things)
-    found = _fillers(sentence, things)
-    about = [one for one in found if isinstance(one, str)] or found
+    about = _about(sentence, things)
     return bool(about) and all(any(_is_same(one, other) for other in known) for one in about)
 
 
@@ -205,12 +211,25 @@ def _negative_fillers(text: str, things: "Things") -> tuple["Filler", ...]:
 def is_refused(accepted: str, answer: str, things: "Things") -> bool:
     """Whether an answer says something negative of all things of which the accepted one does."""
     due = {
-        one for each in sentences(accepted) if _EXCEPTION.search(each) for one in things.named(each)
+        one
+        for each in sentences(accepted)
+        if _EXCEPTION.search(each)
+        for one in _about(each, things)
     }
-    said = {
-        one for each in sentences(answer) if _NEGATIVE.search(each) for one in things.named(each)
-    }
-    return bool(due) and due <= said
+    keys = {one for one in due if isinstance(one, str) and re.search(r"\d", one)}
+    said = [
+        one
+        for each in sentences(answer)
+        if _NEGATIVE.search(each)
+        for one in _fillers(each, things)
+    ]
+    return bool(due) and all(any(_is_same(one, other) for other in said) for one in keys or due)
+
+
+def _about(sentence: str, things: "Things") -> list["Filler"]:
+    """The things that a sentence names, or its values where it names none."""
+    found = _fillers(sentence, things)
+    return [one for one in found if isinstance(one, str)] or found
 
 
 def _fillers(sentence: str, things: "Things") -> list["Filler"]:
@@ -417,14 +436,15 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
         yield f"names {min(extra)} in place of {min(missing)}"
 
 
-def _other_records(answer: str, known: str) -> Iterator[str]:
+def _other_records(answer: str, known: str, own: Callable[[], Sequence[Reading]]) -> Iterator[str]:
     """Records of which an answer says that something was done, and which are not in question."""
     for sentence in sentences(answer):
         if _NEGATIVE.search(sentence) or not verb_rows(sentence) & DECIDING:
             continue
         for value in readings(sentence):
             words = sentence[value.start : value.end]
-            if value.kind == "code" and is_key(value, words) and words not in known:
+            is_record = value.kind == "code" and is_key(value, words)
+            if is_record and words not in known and not any(are_alike(value, o) for o in own()):
                 yield f"says that something was done to {words}"
 
 
@@ -441,21 +461,23 @@ def _by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]
         words = read[value.start : value.end]
         is_named = any(start < value.end and value.start < end for start, end in spans)
         is_key_of = is_named and is_key(value, words)
-        if not value.is_loose and (not is_named or is_key_of) and (kind := _kind_of(value, words)):
-            found.setdefault(kind, []).append((value, words))
+        if not value.is_loose and (not is_named or is_key_of) and not _PART.match(read, value.end):
+            found.setdefault(_kind_of(value, words), []).append((value, words))
     return found
 
 
 def _kind_of(value: Reading, words: str) -> str:
     """The kind in which values replace each other."""
     if is_key(value, words):
-        return "key"
+        return f"key {re.sub('[0-9].*', '', words) or len(words)}"
     if value.kind != "number":
         return value.kind
     if re.search(r"[$€£]|eur|usd|gbp|dollar|pound|[.,]\d\d\b", words):
         return "amount"
     if "%" in words or "cent" in words:
         return "percent"
+    if _MEASURE.fullmatch(words):
+        return "measure"
     return "count"
 
 
@@ -465,14 +487,42 @@ def _kind_of(value: Reading, words: str) -> str:
 def _exchanged_verbs(accepted: str, answer: str, things: Things) -> Iterator[str]:
     one, other = _decided(accepted, things), _decided(answer, things)
     known = frozenset[str]().union(*one.values())
-    for row, said in other.items():
-        of = one.get(row, frozenset())
-        if row == _KEPT_ROW or not of:
-            continue
-        if not said & of and said <= known:
-            yield f"says of {min(said)} what the accepted answer says of {min(of)}"
-        elif extra := sorted(thing for thing in said - of if thing in known):
-            yield f"says of {extra[0]} too what the accepted answer says of {min(of)}"
+    for row, every in other.items():
+        for are_keys in (True, False):
+            of = _of_class(one.get(row, frozenset()), are_keys=are_keys)
+            said = _of_class(every, are_keys=are_keys)
+            if row == _KEPT_ROW or not of or not said:
+                continue
+            if not said & of and said <= known:
+                yield f"says of {min(said)} what the accepted answer says of {min(of)}"
+            elif extra := sorted(thing for thing in said - of if thing in known):
+                yield f"says of {extra[0]} too what the accepted answer says of {min(of)}"
+
+
+def _of_class(things: frozenset[str], *, are_keys: bool) -> frozenset[str]:
+    """The things that are codes or numbers of records, or those that are names."""
+    return frozenset(one for one in things if (re.search(r"\d", one) is not None) == are_keys)
+
+
+def _reversed_verbs(accepted: str, answer: str) -> Iterator[str]:
+    """What the accepted answer states was not done, and the answer states was done."""
+    affirmed, denied = _decided_rows(accepted)
+    mine, _ = _decided_rows(answer)
+    for row in sorted(mine.keys() & denied.keys() - affirmed.keys()):
+        yield f"says {mine[row]!r} where the accepted answer says {denied[row]!r}"
+
+
+@lru_cache(maxsize=_KNOWN)
+def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
+    """The rows of verbs of deciding that a text affirms, and those that it denies, each with a
+    clause that does so."""
+    affirmed: dict[int, str] = {}
+    denied: dict[int, str] = {}
+    for sentence in sentences(text):
+        for part in _clauses(sentence):
+            found = denied if _DENIED.search(part) else affirmed
+            found.update((row, part) for row in verb_rows(part) & DECIDING)
+    return affirmed, denied
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -29,6 +29,7 @@ import msgspec
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
 from rehearsal_room.judge.code.claims import (
+    COMMON,
     Things,
     contradictions,
     excepted,
@@ -87,21 +88,15 @@ _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
-_COMMON = re.compile(
-    r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
-    r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
-    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
-    r"|isn|haven|hasn)"
-)
 _SENTENCE = re.compile(r"[.!?:]\s")
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
 # Of a record that is named beside these words an answer claims nothing: the rows show that it is as
 # it was. What could be done instead is no claim either.
 _NEUTRAL = re.compile(
-    r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w(?:as|ere)|stays?|remains?|left|leave|kept|keeps"
-    r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*|earlier|old|before"
-    r"|already|expired|disabled|was|were|had)\b"
+    r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?|left|leave|kept|keeps"
+    r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*"
+    r"|earlier|old|before|already|expired|disabled|was|were|had)\b"
 )
 _MOST_NEUTRAL = 3
 _SPAN = re.compile(
@@ -347,7 +342,7 @@ def _sizes(text: str) -> frozenset[str]:
 def _stems(text: str) -> frozenset[str]:
     """How the longer words of a text begin."""
     words = re.findall(r"[^\W\d_]{4,}", plain(text))
-    return frozenset(word[:5] for word in words if not _COMMON.fullmatch(word))
+    return frozenset(word[:5] for word in words if not COMMON.fullmatch(word))
 
 
 def _opened(finding: Finding, found: str) -> Finding:

@@ -19,9 +19,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
-from rehearsal_room.judge.code.actions import DECIDING, actions, verb_rows
+from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _NAME = re.compile(
@@ -50,11 +51,12 @@ _NOT_DONE = re.compile(
 )
 _NOTHING = re.compile(
     r"\b(?:nothing|none|nobody)(?: of \w+)?(?: was| were| has been| have been| is| to)? (\w+)"
-    r"|\b(\w{2,}) (?:nothing|none)\b(?! to\b)"
+    r"|\b(?!so\b|and\b)(\w{2,}) (?:nothing|none)\b(?! (?:to|was|were|has|have|is)\b)"
     r"|\bno (?:new |further )?([\w-]+)(?: (?:was|were|is|are|has been|have been) (\w+))?"
 )
 _ANY = re.compile(
-    r"\b(?:any(?:thing|one|body)?|all|none|neither|both|nothing|every\w*)\b(?! (?:more|longer)\b)(?<!anymore)"
+    r"\b(?:any(?:thing|one|body)?|all|none|n?either|both|nothing|every\w*)\b"
+    r"(?! (?:more|longer)\b)"
 )
 _DENIED = re.compile(r"n't\b|\b(?:not|no longer|cannot|never|unable)\b")
 _EXCEPTION = re.compile(
@@ -109,6 +111,12 @@ _OPPOSITES = tuple(
         "will won't",
     )
 )
+COMMON = re.compile(
+    r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
+    r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
+    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
+    r"|isn|haven|hasn)"
+)
 _ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
 _KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
 _KEPT_ROW = -1  # of what the text says that it is as it was
@@ -149,6 +157,7 @@ def contradictions(
     yield from _exchanged_verbs(accepted, answer, things)
     yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
     yield from _reversed_verbs(accepted, answer)
+    yield from _exchanged_parts(accepted, answer, things)
     if not writes:
         return
     has_exception = _EXCEPTION.search(one) is not None
@@ -510,6 +519,38 @@ def _reversed_verbs(accepted: str, answer: str) -> Iterator[str]:
     mine, _ = _decided_rows(answer)
     for row in sorted(mine.keys() & denied.keys() - affirmed.keys()):
         yield f"says {mine[row]!r} where the accepted answer says {denied[row]!r}"
+
+
+def _exchanged_parts(accepted: str, answer: str, things: Things) -> Iterator[str]:
+    """Pairs of things of which the answer says of each what the accepted one says of the other."""
+    one, other = _said_of(accepted, things), _said_of(answer, things)
+    for thing, second in combinations(sorted(other.keys() & one.keys()), 2):
+        own, of_second = one[thing] - one[second], one[second] - one[thing]
+        mine, theirs = other[thing], other[second]
+        if mine & of_second and theirs & own and not mine & own and not theirs & of_second:
+            yield f"says {min(mine & of_second)!r} of {thing}, and not of {second}"
+
+
+@lru_cache(maxsize=_KNOWN)
+def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
+    """Thing -> the other things, the values and the beginnings of the words in its clauses; of a
+    clause that names one thing of its class."""
+    found: dict[str, set[str]] = {}
+    for sentence in sentences(text):
+        before: list[str] = []
+        for part in _clauses(sentence):
+            fillers = list(dict.fromkeys(_fillers(part, things)))
+            named = [one for one in fillers if isinstance(one, str)]
+            named = before = named or (before if _PRONOUN.search(part) else [])
+            words = re.findall(r"[^\W\d_]{4,}", part)
+            said = {word[:5] for word in words if not COMMON.fullmatch(word) and not rows_of(word)}
+            said -= {word[:5] for name in named for word in name.split()}
+            said |= {_shown(frozenset((one,))) for one in fillers}
+            for are_keys in (True, False):
+                of = _of_class(frozenset(named), are_keys=are_keys)
+                if len(of) == 1:
+                    found.setdefault(min(of), set()).update(said - of)
+    return {thing: frozenset(said) for thing, said in found.items()}
 
 
 @lru_cache(maxsize=_KNOWN)

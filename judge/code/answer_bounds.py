@@ -89,6 +89,7 @@ _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
 _SENTENCE = re.compile(r"[.!?:]\s")
+_SAID = re.compile(r"\w")  # in a line that is not empty and no rule of a table
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
 # Of a record that is named beside these words an answer claims nothing: the rows show that it is as
@@ -187,7 +188,7 @@ def bounds_of(
         refusals=sum(len(_REFUSED.findall(plain(text))) for text in said),
         undone=frozenset[str]().union(*map(_undone, said)),
         counts=any(_is_count(one) for one in values),
-        done=actions(" ".join(doers)),
+        done=actions(" ".join(doers)) or verb_rows(plain(" ".join(said))),
         actions=actions(plain(" ".join([about, *doers]))),
         own_deeds=frozenset[int]().union(
             verb_rows(plain(" ".join(said))),
@@ -545,7 +546,7 @@ def _denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
 def _num_items(text: str) -> int:
     """The parts of the longest list, in a sentence or over lines: a sentence of many reasons is not
     a reason."""
-    found = [text.count("\n")]
+    found = [sum(_SAID.search(line) is not None for line in text.splitlines()) - 1]
     for line in text.splitlines():
         found += [len(re.split(r", or |,| or |;", one)) for one in _SENTENCE.split(plain(line))]
     return max(found)

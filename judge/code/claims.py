@@ -64,7 +64,9 @@ _EXCEPTION = re.compile(
     r"|refus\w*|reject\w*|declin\w*)\b"
 )
 _KEPT = re.compile(
-    r"\b(?:i|we)(?:'ve| have)? (?:just )?left (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
+    r"\b(?:i|we|but|and)(?:'ve| have)? (?:just )?left"
+    r" (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
+    r"|\bstays? the same\b|\bstill the\b"
     r"|\bstill (?:costs?|open|below|there)\b"
 )
 _LEFT = re.compile(
@@ -117,6 +119,7 @@ COMMON = re.compile(
     r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
     r"|isn|haven|hasn)"
 )
+_FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
 _ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
 _KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
 _KEPT_ROW = -1  # of what the text says that it is as it was
@@ -158,6 +161,8 @@ def contradictions(
     yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
     yield from _reversed_verbs(accepted, answer)
     yield from _exchanged_parts(accepted, answer, things)
+    yield from _exchanged_amounts(accepted, answer, things)
+    yield from _instead(one, other)
     if not writes:
         return
     has_exception = _EXCEPTION.search(one) is not None
@@ -551,6 +556,26 @@ def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
                 if len(of) == 1:
                     found.setdefault(min(of), set()).update(said - of)
     return {thing: frozenset(said) for thing, said in found.items()}
+
+
+def _exchanged_amounts(accepted: str, answer: str, things: Things) -> Iterator[str]:
+    """Amounts beside a verb of deciding, where the accepted answer has another one that the answer
+    has nowhere."""
+    one, _ = _decided_rows(accepted)
+    other, _ = _decided_rows(answer)
+    said = readings(answer)
+    for row in sorted(one.keys() & other.keys()):
+        due = _by_kind(one[row], things).get("amount", [])
+        found = _by_kind(other[row], things).get("amount", [])
+        if len(due) == 1 and found and not any(are_alike(due[0][0], one) for one in said):
+            yield f"states {found[0][1]} in place of {due[0][1]}"
+
+
+def _instead(accepted: str, answer: str) -> Iterator[str]:
+    """Forms of settling of which the answer names another one than the accepted answer."""
+    one, other = (set(re.findall(r"[a-z]+", text)) & _FORMS_OF for text in (accepted, answer))
+    if one and other and not one & other:
+        yield f"says {min(other)!r} where the accepted answer says {min(one)!r}"
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -19,8 +19,9 @@ _ROWS = (
     ("extend", "renew", "prolong", "defer", "postpon"),
     ("releas",),
     ("merg", "combin"),
+    ("paus", "suspend"),
 )
-DECIDING = frozenset((0, 1, 2, 3, 4, 5, 6, 10))  # rows that settle what becomes of a record
+DECIDING = frozenset((0, 1, 2, 3, 4, 5, 6, 10, 15))  # rows that settle what becomes of a record
 _PATTERNS = tuple(re.compile("|".join(rf"\b{stem}" for stem in stems)) for stems in _ROWS)
 
 

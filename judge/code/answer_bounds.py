@@ -35,6 +35,7 @@ from rehearsal_room.judge.code.claims import (
     excepted,
     is_key,
     is_refused,
+    kind_of,
     sentences,
 )
 from rehearsal_room.scenarios.api import RowChange
@@ -52,8 +53,9 @@ from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
+_MANY = 100  # counts from this on are amounts
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
-_LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
+_LEAST_WORDS = 50  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
 _SHOWN = 5
 _RETRACTED = re.compile(
@@ -61,6 +63,7 @@ _RETRACTED = re.compile(
     r"|it|which|above|answer|sentence|statement)\b[^.!?;]{0,60}?\b(?:wrong|false|untrue|incorrect"
     r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
     r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
+    r"|\bcorrection:"
     r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
     r"|\b(?:but|then)\b[^.!?;]{0,30}\b(?:undid|reversed|restored|reinstated|took (?:it|them) back"
     r")\b"
@@ -84,6 +87,19 @@ _DEED = re.compile(
     r" (\w+ed|paid|sent|hidden|withdrawn|put)\b"
 )
 _ALSO = re.compile(r"(?:,| and) (?:then )?(\w+ed|paid|sent) (?:it|them|him|her|that|those)\b")
+_BECAUSE = re.compile(r": |\b(?:because|since|as)\b")
+# In a refusal "I" do nothing but look, and say so.
+_MY_ACT = re.compile(
+    r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)? (?:just |then |also )?"
+    r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
+    r"|not?ic|confirm|ask|wait|open|stopp|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
+    r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
+)
+_OBJECT = re.compile(r" the (?!request)")
+_REFUSING = ("declin", "refus", "deni")
+_AND = re.compile(
+    r"\b(?:i|we)(?:'ve| have|'d)? [^.!?;:]{0,90}? and (?:also |then )?(\w+ed|paid|sent)\b"
+)
 _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
@@ -99,7 +115,7 @@ _NEUTRAL = re.compile(
     r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*"
     r"|earlier|old|before|already|expired|disabled|was|were|had)\b"
 )
-_MOST_NEUTRAL = 3
+_MOST_SPARE = 3
 _SPAN = re.compile(
     r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
 )
@@ -137,6 +153,8 @@ class Bounds(msgspec.Struct, frozen=True):
     reason: frozenset[str] = frozenset()  # how the words begin that only the accepted answer has
     num_things: int = 0  # that the accepted answer names; a count up to it may be of them
     seen: frozenset[tuple[str, Value]] = frozenset()  # kinds and meanings of what the oracle read
+    due: tuple[Reading, ...] = ()  # the values of the accepted answer
+    shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
 
 
@@ -209,6 +227,8 @@ def bounds_of(
             for one in readings(text)
             for value in one.options
         ),
+        due=tuple(values),
+        shown=_reason_values(task.answer) - _sizes(task.instruction),
         states=plain(" ".join(read)),
     )
 
@@ -322,6 +342,8 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     said = _stems(answer) | _sizes(answer)
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
+    if bounds.must_refuse and bounds.shown:
+        has_much |= 2 * len(bounds.shown & said) >= len(bounds.shown)
     has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
         if one.name == REASON and one.is_open and has_much:
@@ -338,6 +360,20 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
 def _sizes(text: str) -> frozenset[str]:
     """The values of a text, as text."""
     return frozenset(str(min(map(str, one.options))) for one in readings(text) if not one.is_loose)
+
+
+def _reason_values(text: str) -> frozenset[str]:
+    """The values of an accepted refusal that give its reason: those behind "because" or a colon;
+    where there is none, all but the codes, which name what was asked for."""
+    read = plain(text)
+    start = found.end() if (found := _BECAUSE.search(read)) else 0
+    return frozenset(
+        str(min(map(str, one.options)))
+        for one in readings(text)
+        if not one.is_loose
+        and one.start >= start
+        and (start or not is_key(one, read[one.start : one.end]))
+    )
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -364,7 +400,8 @@ def answer_faults(
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if is_read and (num_items := _num_items(answer)) > bounds.max_items:
         yield f"lists {num_items} things, of {bounds.max_items} allowed"
-    if not bounds.retracts and (retracted := _RETRACTED.search(text)):
+    retracted = None if bounds.retracts else _RETRACTED.search(text)
+    if retracted and retracted[0] not in bounds.states:
         yield f"takes back what it states: {retracted[0]!r}"
     refusals = [] if bounds.must_refuse else [one[0] for one in _REFUSED.finditer(text)]
     if len(refusals) > bounds.refusals:
@@ -399,6 +436,7 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
         value
         for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
+        and not (value.kind == "code" and "_" in read[value.start : value.end])
         and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
         and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
         and not any(are_alike(value, one) for one in _candidates(bounds, value))
@@ -408,9 +446,13 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
         return []
     known = [one for one in every if one not in foreign]
     foreign = [one for one in foreign if not _is_derived(read, one, known, bounds)]
-    neutral = [one for one in foreign if _is_neutral(read, one, bounds)]
-    if len(neutral) <= _MOST_NEUTRAL:
-        foreign = [one for one in foreign if one not in neutral]
+    spare = [
+        one
+        for one in foreign
+        if _is_neutral(read, one, bounds) or _explains(read, one, every, bounds)
+    ]
+    if len(spare) <= _MOST_SPARE:
+        foreign = [one for one in foreign if one not in spare]
     return [read[one.start : one.end] for one in foreign[: _SHOWN + 1]]
 
 
@@ -422,6 +464,23 @@ def _is_neutral(read: str, value: Reading, bounds: Bounds) -> bool:
     end = _SENTENCE.search(read, value.end)
     sentence = read[start : end.start() if end else len(read)]
     return _NEUTRAL.search(sentence) is not None and not verb_rows(sentence) & bounds.done
+
+
+def _explains(read: str, value: Reading, every: Sequence[Reading], bounds: Bounds) -> bool:
+    """Whether a count, a date or a time stands beside all the accepted ones of its kind: it
+    explains them, and replaces none. Of an amount or a code it cannot be seen."""
+    is_count = _is_plain_count(value) and kind_of(value, read[value.start : value.end]) == "count"
+    if not (is_count or value.kind in ("date", "time")):
+        return False
+    due = [one for one in bounds.due if one.kind == value.kind]
+    return bool(due) and all(any(are_alike(one, said) for said in every) for one in due)
+
+
+def _is_plain_count(value: Reading) -> bool:
+    return value.kind == "number" and all(
+        isinstance(size, float | int) and size == int(size) and 0 <= size < _MANY
+        for size in value.options
+    )
 
 
 def _is_derived(read: str, value: Reading, known: Sequence[Reading], bounds: Bounds) -> bool:
@@ -495,12 +554,17 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
         verb = deed[1] or deed[2]
         if deed[2] and (_NO.search(text[: deed.start()]) or verb in bounds.states):
             continue
+        is_refusal = verb.startswith(_REFUSING) and not _OBJECT.match(text, deed.end())
+        if bounds.must_refuse and is_refusal and verb not in bounds.states:
+            continue
         mine = bounds.own_deeds if _MY_DEED.match(deed[0]) else bounds.actions
         if (rows := rows_of(verb) & DECIDING) and not rows & mine:
             found.append(verb)
+    if bounds.must_refuse:
+        found += [act[1] or act[2] for act in _MY_ACT.finditer(text)]
     found += [
         deed[1]
-        for deed in _ALSO.finditer(text)
+        for deed in chain(_ALSO.finditer(text), _AND.finditer(text))
         if (rows := rows_of(deed[1]) & DECIDING) and not rows & bounds.own_deeds
     ]
     return found

@@ -119,6 +119,10 @@ COMMON = re.compile(
     r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
     r"|isn|haven|hasn)"
 )
+_PAST = re.compile(r"\b\w{3,}ed\b")
+_NOT_VERB = re.compile(
+    r"(?:\b(?:i|we) \w+)?(?:n't|\bnot|\bnever)(?: yet)?(?: been| be)? (\w{4,})\b"
+)
 _FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
 _ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
 _KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
@@ -158,13 +162,15 @@ def contradictions(
     yield from _exchanged_values(accepted, answer, asked, things)
     yield from _exchanged_names(accepted, answer, asked)
     yield from _exchanged_verbs(accepted, answer, things)
-    yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
+    if writes:
+        yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
     yield from _reversed_verbs(accepted, answer)
     yield from _exchanged_parts(accepted, answer, things)
     yield from _exchanged_amounts(accepted, answer, things)
     yield from _instead(one, other)
     if not writes:
         return
+    yield from _denied_verbs(accepted, answer)
     has_exception = _EXCEPTION.search(one) is not None
     for sentence in sentences(answer):
         if has_exception and excepted(accepted, sentence, things):
@@ -181,7 +187,7 @@ def contradictions(
         if (kept := _KEPT.search(sentence)) and (not _LEFT.search(one) or things.named(sentence)):
             yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
-        yield from _denials(one, other, done)
+        yield from _denials(accepted, answer, things, done)
     if not has_exception or _ALL.search(one) or _NEGATIVE.search(other):
         return
     for sentence in sentences(answer):
@@ -189,17 +195,21 @@ def contradictions(
             yield f"makes no exception: {every[0]!r}"
 
 
-def _denials(accepted: str, answer: str, done: frozenset[int]) -> Iterator[str]:
+def _denials(accepted: str, answer: str, things: "Things", done: frozenset[int]) -> Iterator[str]:
     """Where an answer says that nothing was done of what the accepted answer states."""
-    is_exception = bool(_LEFT.search(accepted) or _NOT_DONE.search(accepted))
-    for found in _NOTHING.finditer(answer):
-        word, verb = next(filter(None, found.groups()[:3]), ""), found[4] or ""
-        is_done = bool(done & (actions(word) | actions(verb)))
-        if found[3]:
-            is_done = is_done and not is_exception
-        has_verb = bool(verb) or not found[3]
-        if is_done or (has_verb and (_has_stem(accepted, word) or _has_stem(accepted, verb))):
-            yield f"says that nothing was done: {found[0]!r}"
+    one = plain(accepted)
+    is_exception = bool(_LEFT.search(one) or _NOT_DONE.search(one))
+    for sentence in sentences(answer):
+        if is_exception and excepted(accepted, sentence, things):
+            continue
+        for found in _NOTHING.finditer(sentence):
+            word, verb = next(filter(None, found.groups()[:3]), ""), found[4] or ""
+            is_done = bool(done & (actions(word) | actions(verb)))
+            if found[3]:
+                is_done = is_done and not is_exception
+            has_verb = bool(verb) or not found[3]
+            if is_done or (has_verb and (_has_stem(one, word) or _has_stem(one, verb))):
+                yield f"says that nothing was done: {found[0]!r}"
 
 
 def _has_stem(text: str, word: str) -> bool:
@@ -223,21 +233,26 @@ def _negative_fillers(text: str, things: "Things") -> tuple["Filler", ...]:
 
 
 def is_refused(accepted: str, answer: str, things: "Things") -> bool:
-    """Whether an answer says something negative of all things of which the accepted one does."""
-    due = {
-        one
-        for each in sentences(accepted)
-        if _EXCEPTION.search(each)
-        for one in _about(each, things)
-    }
+    """Whether an answer speaks of all things of which the accepted one says something negative, and
+    of none that it was done."""
+    due, done = set[Filler](), set[Filler]()
+    for each in sentences(accepted):
+        for part in _clauses(each):
+            (due if _EXCEPTION.search(part) else done).update(_about(part, things))
     keys = {one for one in due if isinstance(one, str) and re.search(r"\d", one)}
+    due = (keys or due) - done
+    affirmed = _verbs(accepted)[0].keys()
     said = [
         one
         for each in sentences(answer)
         if _NEGATIVE.search(each)
+        or (
+            affirmed.isdisjoint(word[:4] for word in _PAST.findall(each))
+            and done.isdisjoint(_fillers(each, things))
+        )
         for one in _fillers(each, things)
     ]
-    return bool(due) and all(any(_is_same(one, other) for other in said) for one in keys or due)
+    return bool(due) and all(any(_is_same(one, other) for other in said) for one in due)
 
 
 def _about(sentence: str, things: "Things") -> list["Filler"]:
@@ -476,11 +491,11 @@ def _by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]
         is_named = any(start < value.end and value.start < end for start, end in spans)
         is_key_of = is_named and is_key(value, words)
         if not value.is_loose and (not is_named or is_key_of) and not _PART.match(read, value.end):
-            found.setdefault(_kind_of(value, words), []).append((value, words))
+            found.setdefault(kind_of(value, words), []).append((value, words))
     return found
 
 
-def _kind_of(value: Reading, words: str) -> str:
+def kind_of(value: Reading, words: str) -> str:
     """The kind in which values replace each other."""
     if is_key(value, words):
         return f"key {re.sub('[0-9].*', '', words) or len(words)}"
@@ -556,6 +571,33 @@ def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
                 if len(of) == 1:
                     found.setdefault(min(of), set()).update(said - of)
     return {thing: frozenset(said) for thing, said in found.items()}
+
+
+def _denied_verbs(accepted: str, answer: str) -> Iterator[str]:
+    """What the accepted answer states was done, and the answer states was not."""
+    affirmed, denied = _verbs(accepted)
+    has_exception = _EXCEPTION.search(plain(accepted)) is not None
+    for verb, words in _verbs(answer)[1].items():
+        is_of_all = not has_exception or _NOT_DONE.match(words) is not None
+        if is_of_all and verb in affirmed and verb not in denied and _PAST.search(words):
+            yield f"says {words!r} where the accepted answer says {affirmed[verb]!r}"
+
+
+@lru_cache(maxsize=_KNOWN)
+def _verbs(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """How the verbs in the past begin that a text affirms, and those that it denies, each with its
+    words."""
+    affirmed: dict[str, str] = {}
+    denied: dict[str, str] = {}
+    for sentence in sentences(text):
+        denied |= {one[1][:4]: one[0] for one in _NOT_VERB.finditer(sentence)}
+        affirmed |= {
+            word[:4]: word
+            for part in _clauses(sentence)
+            if not _DENIED.search(part)
+            for word in _PAST.findall(part)
+        }
+    return affirmed, denied
 
 
 def _exchanged_amounts(accepted: str, answer: str, things: Things) -> Iterator[str]:

@@ -21,6 +21,7 @@ met, and a judge that asks a model decides on it with the text before it.
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import date
 from functools import cache
 from itertools import chain
@@ -90,7 +91,8 @@ _ALSO = re.compile(r"(?:,| and) (?:then )?(\w+ed|paid|sent) (?:it|them|him|her|t
 _BECAUSE = re.compile(r": |\b(?:because|since|as)\b")
 # In a refusal "I" do nothing but look, and say so.
 _MY_ACT = re.compile(
-    r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)? (?:just |then |also )?"
+    r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)?"
+    r" (?:just |then |also )?"
     r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
     r"|not?ic|confirm|ask|wait|open|stopp|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
@@ -106,6 +108,7 @@ _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
 _SENTENCE = re.compile(r"[.!?:]\s")
 _SAID = re.compile(r"\w")  # in a line that is not empty and no rule of a table
+_LONGEST_DATE = 30  # characters of a text that is a date and nothing else
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
 # Of a record that is named beside these words an answer claims nothing: the rows show that it is as
@@ -153,6 +156,7 @@ class Bounds(msgspec.Struct, frozen=True):
     reason: frozenset[str] = frozenset()  # how the words begin that only the accepted answer has
     num_things: int = 0  # that the accepted answer names; a count up to it may be of them
     seen: frozenset[tuple[str, Value]] = frozenset()  # kinds and meanings of what the oracle read
+    owned: Mapping[str, frozenset[str]] = {}  # name or key of a record -> its amounts and dates
     due: tuple[Reading, ...] = ()  # the values of the accepted answer
     shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
@@ -228,6 +232,7 @@ def bounds_of(
             for value in one.options
         ),
         due=tuple(values),
+        owned=_owned(read, changes, things),
         shown=_reason_values(task.answer) - _sizes(task.instruction),
         states=plain(" ".join(read)),
     )
@@ -245,6 +250,31 @@ def _beside(read: Iterable[str], keys: Set[str]) -> Iterable[str]:
             values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
             if not keys.isdisjoint(value.casefold() for value in values):
                 yield from values
+
+
+def _owned(
+    read: Iterable[str], changes: Iterable[RowChange], things: Things
+) -> Mapping[str, frozenset[str]]:
+    """The amounts and dates of the records that were read or written, by the things of the case
+    that each record names."""
+    records = [dict(change.after) for change in changes if change.after]
+    for text in read:
+        with suppress(msgspec.DecodeError):
+            records += map(dict, _records(msgspec.json.decode(text)))
+    found: dict[str, set[str]] = {}
+    for record in records:
+        values = set[str]()
+        for column, value in record.items():
+            if column.endswith("cents") and isinstance(value, int):
+                values.add(str(value / 100))
+            elif isinstance(value, str) and len(value) <= _LONGEST_DATE:
+                values |= {
+                    str(one) for v in readings(value) if v.kind == "date" for one in v.options
+                }
+        names = [value for value in record.values() if isinstance(value, str | int)]
+        for thing in {one for name in names for one in things.named(plain(str(name)))}:
+            found.setdefault(thing, set()).update(values)
+    return {thing: frozenset(values) for thing, values in found.items()}
 
 
 def _keys_in(text: str) -> Iterable[str]:
@@ -423,6 +453,7 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
             writes=bounds.writes,
             done=bounds.done,
             own=own,
+            owned=bounds.owned,
         )
     )
 

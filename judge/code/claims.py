@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
@@ -119,6 +119,7 @@ COMMON = re.compile(
     r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
     r"|isn|haven|hasn)"
 )
+_COMPARED = re.compile(r"\b(?:than|instead of|rather than|ahead of|behind)\b")
 _PAST = re.compile(r"\b\w{3,}ed\b")
 _NOT_VERB = re.compile(
     r"(?:\b(?:i|we) \w+)?(?:n't|\bnot|\bnever)(?: yet)?(?: been| be)? (\w{4,})\b"
@@ -153,10 +154,12 @@ def contradictions(
     writes: bool,
     done: frozenset[int],
     own: Callable[[], Sequence[Reading]] = tuple,
+    owned: Mapping[str, frozenset[str]] = {},
 ) -> Iterator[str]:
     """Where an answer contradicts the accepted one, as phrases. `asked` is the instruction;
     `writes`: the oracle changes rows; `done`: what these are about (see judge.code.actions);
-    `own` gives the values that the episode wrote into the world."""
+    `own` gives the values that the episode wrote into the world; `owned`: the amounts and dates of
+    the records, by what these name."""
     one, other = plain(accepted), plain(answer)
     yield from _exchanged_in_sentences(accepted, answer, things)
     yield from _exchanged_values(accepted, answer, asked, things)
@@ -168,6 +171,8 @@ def contradictions(
     yield from _exchanged_parts(accepted, answer, things)
     yield from _exchanged_amounts(accepted, answer, things)
     yield from _instead(one, other)
+    yield from _of_another(answer, things, owned)
+    yield from _reversed_order(one, other, things)
     if not writes:
         return
     yield from _denied_verbs(accepted, answer)
@@ -191,7 +196,8 @@ def contradictions(
     if not has_exception or _ALL.search(one) or _NEGATIVE.search(other):
         return
     for sentence in sentences(answer):
-        if (every := _ALL.search(sentence)) and done & actions(sentence):
+        every = _ALL.search(sentence)
+        if every and (every[0].startswith("all") or done & actions(sentence)):
             yield f"makes no exception: {every[0]!r}"
 
 
@@ -611,6 +617,59 @@ def _exchanged_amounts(accepted: str, answer: str, things: Things) -> Iterator[s
         found = _by_kind(other[row], things).get("amount", [])
         if len(due) == 1 and found and not any(are_alike(due[0][0], one) for one in said):
             yield f"states {found[0][1]} in place of {due[0][1]}"
+
+
+def _of_another(answer: str, things: Things, owned: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """Two things of which the answer states an amount or a date that the records have of the other
+    one only. A value belongs to the last thing in front of it."""
+    stated: dict[str, list[Reading]] = {}
+    for sentence in sentences(answer):
+        spots = [(start, end, None) for start, end in things.spans(sentence)]
+        spots += [(one.start, one.end, one) for one in readings(sentence) if not one.is_loose]
+        thing = ""
+        for start, end, value in sorted(spots, key=lambda spot: spot[:2]):
+            if value is None:
+                thing = things.named(sentence[start:end])[0]
+            elif thing in owned:
+                stated.setdefault(thing, []).append(value)
+    for one, other in combinations(sorted(stated), 2):
+        mine = _first_of(stated[one], owned[other] - owned[one])
+        theirs = _first_of(stated[other], owned[one] - owned[other])
+        if mine and theirs and mine != theirs:
+            yield f"says {mine} of {one} and {theirs} of {other}, not the other way round"
+
+
+def _first_of(stated: Iterable[Reading], values: frozenset[str]) -> str:
+    """The first of some values that records have, as text; empty: none."""
+    for value in stated:
+        said = {str(float(o)) if isinstance(o, int) else str(o) for o in value.options}
+        if _has(values, said):
+            return min(said)
+    return ""
+
+
+def _has(values: frozenset[str], said: set[str]) -> bool:
+    """Whether records have one of a value's meanings: a date without a year has that of any."""
+    if not values.isdisjoint(said):
+        return True
+    ends = tuple(one[2:] for one in said if one.startswith("(0,"))
+    return bool(ends) and any(one.endswith(ends) for one in values)
+
+
+def _reversed_order(accepted: str, answer: str, things: Things) -> Iterator[str]:
+    """Two things that are compared the other way round."""
+    one, other = (
+        {
+            (before[-1], after[0])
+            for sentence in sentences(text)
+            for left, right in pairwise(_COMPARED.split(sentence))
+            if (before := things.named(left)) and (after := things.named(right))
+        }
+        for text in (accepted, answer)
+    )
+    for first, second in sorted(other):
+        if (second, first) in one and (first, second) not in one:
+            yield f"compares {first} with {second}, and not {second} with {first}"
 
 
 def _instead(accepted: str, answer: str) -> Iterator[str]:

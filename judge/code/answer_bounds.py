@@ -30,7 +30,6 @@ import msgspec
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
 from rehearsal_room.judge.code.claims import (
-    COMMON,
     Things,
     contradictions,
     excepted,
@@ -38,9 +37,10 @@ from rehearsal_room.judge.code.claims import (
     is_refused,
     kind_of,
     sentences,
+    stems,
 )
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
+from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding, has_whole
 from rehearsal_room.scenarios.core.statements import (
     Reading,
     Value,
@@ -108,6 +108,7 @@ _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
 _SENTENCE = re.compile(r"[.!?:]\s")
 _SAID = re.compile(r"\w")  # in a line that is not empty and no rule of a table
+_LEAST_NAME = 3  # characters that a name has more than
 _LONGEST_DATE = 30  # characters of a text that is a date and nothing else
 _CENTS = re.compile(r'cents"?: ?(-?\d+)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
@@ -181,7 +182,7 @@ def bounds_of(
     sources = [task.instruction, *said, *read, *amounts, *written, *more, *_values(changes)]
     about = " ".join([task.instruction, *said, *written])
     arguments = [value for call in task.oracle for value in call.arguments.values()]
-    things = Things([*said, task.instruction], arguments)
+    things = Things([*said, task.instruction], arguments, _names_in(read, " ".join(said)))
     named = [task.instruction, *said, *written, *map(str, arguments)]
     beside = list(_beside(read, frozenset(key for text in named for key in _keys_in(text))))
     stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
@@ -219,8 +220,8 @@ def bounds_of(
         retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
         accepted="\n".join(said),
         asked=task.instruction,
-        reason=(_stems(task.answer) | _sizes(task.answer))
-        - _stems(task.instruction)
+        reason=(stems(task.answer) | _sizes(task.answer))
+        - stems(task.instruction)
         - _sizes(task.instruction),
         num_things=len(set(things.named(plain(" ".join(said))))) if changes else 0,
         things=things,
@@ -250,6 +251,23 @@ def _beside(read: Iterable[str], keys: Set[str]) -> Iterable[str]:
             values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
             if not keys.isdisjoint(value.casefold() for value in values):
                 yield from values
+
+
+def _names_in(read: Iterable[str], said: str) -> Iterable[str]:
+    """The short texts of the records that were read which a text has too."""
+    known = plain(said)
+    for text in read:
+        with suppress(msgspec.DecodeError):
+            for record in _records(msgspec.json.decode(text)):
+                yield from (
+                    value
+                    for value in record.values()
+                    if isinstance(value, str)
+                    and len(value) > _LEAST_NAME
+                    and value[0].isupper()
+                    and len(value.split()) <= _TEXT_WORDS
+                    and has_whole(known, plain(value))
+                )
 
 
 def _owned(
@@ -339,7 +357,7 @@ def bounded(
         faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
         # Of work that was not done another answer than the accepted one can be true.
         is_done = all(one.passed or one.is_of_words for one in findings)
-        if is_done and not faults and not bounds.must_refuse:
+        if is_done and not faults:
             faults = _contradictions(bounds, answer, own)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
@@ -369,7 +387,7 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     if all(one.passed or not one.is_open for one in findings) and not bounds.must_refuse:
         yield from findings
         return
-    said = _stems(answer) | _sizes(answer)
+    said = stems(answer) | _sizes(answer)
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
     if bounds.must_refuse and bounds.shown:
@@ -380,11 +398,28 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
             yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
             yield _opened(one, "it has no word of the accepted reason but the phrase")
+        elif one.is_open and not bounds.must_refuse and _is_echo(one, bounds, findings):
+            yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == DECLINES and one.is_open and not bounds.must_refuse:
             is_met = is_refused(bounds.accepted, answer, bounds.things)
             yield msgspec.structs.replace(one, passed=is_met, is_open=not is_met)
         else:
             yield one
+
+
+def _is_echo(finding: Finding, bounds: Bounds, findings: Sequence[Finding]) -> bool:
+    """Whether a finding asks for words that the instruction has, of an answer with all the values
+    that are asked for: who asks knows them."""
+    phrases = re.findall(r"'([^']+)'", finding.expected)
+    asked = plain(bounds.asked)
+    is_known = any(has_whole(asked, plain(phrase)) for phrase in phrases)
+    others = [one for one in findings if one.is_of_words and one is not finding]
+    return (
+        is_known
+        and bool(others)
+        and all(one.passed for one in others)
+        and finding.name not in (DECLINES, REASON)
+    )
 
 
 def _sizes(text: str) -> frozenset[str]:
@@ -404,12 +439,6 @@ def _reason_values(text: str) -> frozenset[str]:
         and one.start >= start
         and (start or not is_key(one, read[one.start : one.end]))
     )
-
-
-def _stems(text: str) -> frozenset[str]:
-    """How the longer words of a text begin."""
-    words = re.findall(r"[^\W\d_]{4,}", plain(text))
-    return frozenset(word[:5] for word in words if not COMMON.fullmatch(word))
 
 
 def _opened(finding: Finding, found: str) -> Finding:
@@ -451,6 +480,7 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
             bounds.things,
             asked=bounds.asked,
             writes=bounds.writes,
+            is_refusal=bounds.must_refuse,
             done=bounds.done,
             own=own,
             owned=bounds.owned,

@@ -119,6 +119,13 @@ COMMON = re.compile(
     r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
     r"|isn|haven|hasn)"
 )
+_POSSIBLE = re.compile(
+    r"\b(?:must|can|could|may|might|should|would|ha(?:s|ve) to|needs? to|if|until)\b"
+)
+_FURTHER = re.compile(
+    r"\b(?:i|we)(?:'ve| have)? also \w+"
+    r"|\b(?:i|we)(?:'ve| have)? \w+(?:ed|t|d)\b.*\b(?:as well|too|besides|on top)\b"
+)
 _COMPARED = re.compile(r"\b(?:than|instead of|rather than|ahead of|behind)\b")
 _PAST = re.compile(r"\b\w{3,}ed\b")
 _NOT_VERB = re.compile(
@@ -152,27 +159,32 @@ def contradictions(
     *,
     asked: str,
     writes: bool,
+    is_refusal: bool,
     done: frozenset[int],
     own: Callable[[], Sequence[Reading]] = tuple,
     owned: Mapping[str, frozenset[str]] = {},
 ) -> Iterator[str]:
     """Where an answer contradicts the accepted one, as phrases. `asked` is the instruction;
-    `writes`: the oracle changes rows; `done`: what these are about (see judge.code.actions);
+    `writes`: the oracle changes rows; `is_refusal`: the task is to be declined; `done`: what the
+    changed rows are about (see judge.code.actions);
     `own` gives the values that the episode wrote into the world; `owned`: the amounts and dates of
     the records, by what these name."""
     one, other = plain(accepted), plain(answer)
+    yield from _exchanged_parts(accepted, answer, things)
+    yield from _of_another(answer, things, owned)
+    yield from _reversed_order(one, other, things)
+    if is_refusal:  # a reason can be given in many ways
+        return
     yield from _exchanged_in_sentences(accepted, answer, things)
     yield from _exchanged_values(accepted, answer, asked, things)
     yield from _exchanged_names(accepted, answer, asked)
     yield from _exchanged_verbs(accepted, answer, things)
+    yield from _exchanged_amounts(accepted, answer, things)
+    yield from _reversed_verbs(accepted, answer)
+    yield from _instead(one, other)
     if writes:
         yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
-    yield from _reversed_verbs(accepted, answer)
-    yield from _exchanged_parts(accepted, answer, things)
-    yield from _exchanged_amounts(accepted, answer, things)
-    yield from _instead(one, other)
-    yield from _of_another(answer, things, owned)
-    yield from _reversed_order(one, other, things)
+        yield from _further_deeds(answer, f"{accepted} {asked}")
     if not writes:
         return
     yield from _denied_verbs(accepted, answer)
@@ -272,13 +284,19 @@ def _fillers(sentence: str, things: "Things") -> list["Filler"]:
 
 
 class Things:
-    """What a case names: codes, names, titles, and the texts that its oracle passes to tools."""
+    """What a case names: codes, names, titles, the texts that its oracle passes to tools, and names
+    of records."""
 
-    def __init__(self, texts: Sequence[str], arguments: Iterable[object] = ()) -> None:
+    def __init__(
+        self,
+        texts: Sequence[str],
+        arguments: Iterable[object] = (),
+        records: Iterable[str] = (),
+    ) -> None:
         words = [one for one in arguments if isinstance(one, str) and 1 < len(one.split()) <= 5]
         names: set[str] = set()
         singles: set[str] = set()
-        phrases: dict[str, str] = {plain(one): plain(one) for one in words}  # phrase -> thing
+        phrases = {plain(one): plain(one) for one in (*words, *records)}  # phrase -> thing
         for text in (*texts, *words):
             names |= _names(text)
             singles |= {plain(one) for one in _SINGLE.findall(text.replace("’", "'"))}
@@ -483,6 +501,23 @@ def _other_records(answer: str, known: str, own: Callable[[], Sequence[Reading]]
                 yield f"says that something was done to {words}"
 
 
+def _further_deeds(answer: str, known: str) -> Iterator[str]:
+    """What the agent says that it did besides, in words that mostly are of no text of the case."""
+    words = stems(known)
+    for sentence in sentences(answer):
+        for part in _clauses(sentence):
+            if _FURTHER.search(part) and not _NEGATIVE.search(part):
+                said = stems(part)
+                if len(said - words) > len(said & words):
+                    yield f"claims a further deed: {part!r}"
+
+
+def stems(text: str) -> frozenset[str]:
+    """How the longer words of a text begin."""
+    words = re.findall(r"[^\W\d_]{4,}", plain(text))
+    return frozenset(word[:5] for word in words if not COMMON.fullmatch(word))
+
+
 def _names(text: str) -> set[str]:
     return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
 
@@ -568,8 +603,7 @@ def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
             fillers = list(dict.fromkeys(_fillers(part, things)))
             named = [one for one in fillers if isinstance(one, str)]
             named = before = named or (before if _PRONOUN.search(part) else [])
-            words = re.findall(r"[^\W\d_]{4,}", part)
-            said = {word[:5] for word in words if not COMMON.fullmatch(word) and not rows_of(word)}
+            said = {one for one in stems(part) if not rows_of(one)}
             said -= {word[:5] for name in named for word in name.split()}
             said |= {_shown(frozenset((one,))) for one in fillers}
             for are_keys in (True, False):
@@ -687,6 +721,8 @@ def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
     denied: dict[int, str] = {}
     for sentence in sentences(text):
         for part in _clauses(sentence):
+            if _POSSIBLE.search(part):
+                continue
             found = denied if _DENIED.search(part) else affirmed
             found.update((row, part) for row in verb_rows(part) & DECIDING)
     return affirmed, denied

@@ -64,7 +64,8 @@ _RETRACTED = re.compile(
     r"|it|which|above|answer|sentence|statement)\b[^.!?;]{0,60}?\b(?:wrong|false|untrue|incorrect"
     r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
     r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
-    r"|\bcorrection:"
+    r"|\bcorrection:|\bon second thoughts?\b|\bt(?:ake|ook) (?:that|it|this|all of it) back\b"
+    r"|\bnone of (?:this|that|it|these|the above)\b[^.!?;]{0,30}\b(?:true|right|correct|happened)\b"
     r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
     r"|\b(?:but|then)\b[^.!?;]{0,30}\b(?:undid|reversed|restored|reinstated|took (?:it|them) back"
     r")\b"
@@ -96,6 +97,9 @@ _MY_ACT = re.compile(
     r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
     r"|not?ic|confirm|ask|wait|open|stopp|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
+)
+_MY_NEWS = re.compile(
+    r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed)\b"
 )
 _OBJECT = re.compile(r" the (?!request)")
 _REFUSING = ("declin", "refus", "deni")
@@ -623,6 +627,8 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
             found.append(verb)
     if bounds.must_refuse:
         found += [act[1] or act[2] for act in _MY_ACT.finditer(text)]
+    elif not bounds.writes:
+        found += [act[1] for act in _MY_NEWS.finditer(text)]
     found += [
         deed[1]
         for deed in chain(_ALSO.finditer(text), _AND.finditer(text))

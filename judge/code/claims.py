@@ -67,11 +67,13 @@ _KEPT = re.compile(
     r"\b(?:i|we|but|and)(?:'ve| have)? (?:just )?left"
     r" (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
     r"|\bstays? the same\b|\bstill the\b"
+    r"|\b(?:i|we)(?:'ve| have)? \w+ (?:nothing|neither|none)\b"
     r"|\bstill (?:costs?|open|below|there)\b"
 )
 _LEFT = re.compile(
     r"\b(?:left|leave|leaving|kept|stays?|keeps?|still|remains?|as (?:it|they) w\w+)\b"
 )
+_KEEPS = re.compile(r"\bstays? (?:where|with)\b|\bstill (?:has|have both)\b|\bas they were\b")
 _ALL = re.compile(r"\b(?:all(?: of)?(?: the| of)?|both|each of) \w+|\b(?:both|all)\b(?=[:,.]|$)")
 # Words of which a text that means the same has the same one.
 _OPPOSITES = tuple(
@@ -201,7 +203,8 @@ def contradictions(
             or done & actions(sentence[not_done.end() :])
         ):
             yield f"says that something was not done: {not_done[0]!r}"
-        if (kept := _KEPT.search(sentence)) and (not _LEFT.search(one) or things.named(sentence)):
+        kept = _KEPT.search(sentence) or (None if has_exception else _KEEPS.search(sentence))
+        if kept and (not _LEFT.search(one) or things.named(sentence)):
             yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
         yield from _denials(accepted, answer, things, done)
@@ -618,8 +621,9 @@ def _denied_verbs(accepted: str, answer: str) -> Iterator[str]:
     affirmed, denied = _verbs(accepted)
     has_exception = _EXCEPTION.search(plain(accepted)) is not None
     for verb, words in _verbs(answer)[1].items():
-        is_of_all = not has_exception or _NOT_DONE.match(words) is not None
-        if is_of_all and verb in affirmed and verb not in denied and _PAST.search(words):
+        is_mine = _NOT_DONE.match(words) is not None
+        is_done = is_mine or (not has_exception and _PAST.search(words) is not None)
+        if is_done and verb in affirmed and verb not in denied:
             yield f"says {words!r} where the accepted answer says {affirmed[verb]!r}"
 
 

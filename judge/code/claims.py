@@ -161,8 +161,8 @@ def contradictions(
     *,
     asked: str,
     writes: bool,
-    is_refusal: bool,
     done: frozenset[int],
+    is_refusal: bool = False,
     own: Callable[[], Sequence[Reading]] = tuple,
     owned: Mapping[str, frozenset[str]] = {},
 ) -> Iterator[str]:
@@ -587,6 +587,8 @@ def _reversed_verbs(accepted: str, answer: str) -> Iterator[str]:
 
 def _exchanged_parts(accepted: str, answer: str, things: Things) -> Iterator[str]:
     """Pairs of things of which the answer says of each what the accepted one says of the other."""
+    if len({*things.named(plain(accepted))} & {*things.named(plain(answer))}) < 2:
+        return
     one, other = _said_of(accepted, things), _said_of(answer, things)
     for thing, second in combinations(sorted(other.keys() & one.keys()), 2):
         own, of_second = one[thing] - one[second], one[second] - one[thing]

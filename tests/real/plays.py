@@ -77,8 +77,8 @@ class Played(msgspec.Struct, frozen=True):
 
 
 async def make_worlds(folder: Path) -> list[str]:
-    """Tasks of the library (ten tools, two rules), of the scaffold's world, and of a micro-world,
-    as arguments of `rehearse run`."""
+    """Tasks of the library (ten tools, two rules), of the scaffold's world, and of a micro-world
+    (the last ones), as arguments of `rehearse run`."""
     await rehearse("new", "world", "clinic", "-o", folder)
     (micro,) = write_microworlds(folder, seed=1, count=1, split="held_out")
     tasks = [f"{LIBRARY}:{task}" for task in _LIBRARY_TASKS]
@@ -89,6 +89,8 @@ def run_arguments(
     played: Played, worlds: Sequence[str], model: Path, base_url: str
 ) -> list[str | Path]:
     """The arguments of the run's command."""
+    if played.policy == "local":  # it is the slowest on a CPU: prompts of the micro-world are short
+        worlds = worlds[-len(_MICRO_TASKS) :]
     arguments: list[str | Path] = ["run", *worlds, "-p", played.policy, "-m", model]
     arguments += ["--dialect", played.dialect, "--history", played.history, *_HOW, *_PATIENCE]
     arguments += ["-o", played.folder]

@@ -25,12 +25,12 @@ class IdComparison(msgspec.Struct, frozen=True):
 
 
 def compare_ids(one: Path, other: Path) -> IdComparison:
-    """Compare two runs of the same tasks with the same history window and dialect. Each pair of
-    episodes is compared up to the first reply of which a sampled token differs."""
+    """Compare two runs with the same history window and dialect on the tasks of `other`, which `one`
+    has, too. Each pair of episodes is compared up to the first reply of which a token differs."""
     counts: Counter[str] = Counter()
-    others = {_task_of(found): found for found in trajectories_of(other)}
-    for first in trajectories_of(one):
-        second = others[_task_of(first)]
+    firsts = {_task_of(found): found for found in trajectories_of(one)}
+    for second in trajectories_of(other):
+        first = firsts[_task_of(second)]
         for (prompt, reply), (other_prompt, other_reply) in zip(
             ids_of(first), ids_of(second), strict=False
         ):

@@ -25,8 +25,8 @@ class IdComparison(msgspec.Struct, frozen=True):
 
 
 def compare_ids(one: Path, other: Path) -> IdComparison:
-    """Compare two runs with the same history window and dialect on the tasks of `other`, which `one`
-    has, too. Each pair of episodes is compared up to the first reply of which a token differs."""
+    """Compare two runs with the same history window and dialect. `one` has all tasks of `other`.
+    Each pair of episodes is compared up to the first reply of which a token differs."""
     counts: Counter[str] = Counter()
     firsts = {_task_of(found): found for found in trajectories_of(one)}
     for second in trajectories_of(other):

@@ -4,7 +4,7 @@ import re
 from calendar import monthrange
 from collections.abc import Iterable, Sequence
 from datetime import date
-from itertools import chain
+from itertools import chain, islice
 
 from rehearsal_room.judge.code.actions import verb_rows
 from rehearsal_room.judge.code.case import Bounds, Own, is_count
@@ -20,6 +20,7 @@ _NEUTRAL = re.compile(
     r"|earlier|old|before|already|expired|disabled|was|were|had)\b"
 )
 _MOST_SPARE = 3
+_MOST_FOREIGN = 8  # a heap explains nothing, and would take long
 _SPAN = re.compile(
     r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
 )
@@ -28,11 +29,11 @@ _ANY_YEAR = 2000  # of a date without one
 
 
 def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
-    """The values of a text that are not of the case."""
+    """The first values of a text that are not of the case."""
     read = plain(text)
     every = readings(text)
     distinct = {(value.kind, value.options): value for value in reversed(every)}
-    foreign = [
+    every_foreign = (
         value
         for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
@@ -41,9 +42,10 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
         and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
         and not any(are_alike(value, one) for one in _candidates(bounds, value))
         and not any(are_alike(value, one) for one in own())
-    ]
-    if not foreign:
-        return []
+    )
+    foreign = list(islice(every_foreign, _MOST_FOREIGN + 1))
+    if not foreign or len(foreign) > _MOST_FOREIGN:
+        return [read[one.start : one.end] for one in foreign]
     known = [one for one in every if one not in foreign]
     foreign = [one for one in foreign if not _is_derived(read, one, known, bounds)]
     spare = [

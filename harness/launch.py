@@ -24,7 +24,11 @@ from rehearsal_room.harness.setup.launching import After, Launch, Launched, play
 from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.policies import OpenLocalPolicy, open_policy
-from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened, require_new
+from rehearsal_room.harness.setup.run_folder import (
+    keep_plan,
+    removed_if_nothing_happened,
+    require_new,
+)
 from rehearsal_room.scenarios.distribution import missing_package
 
 
@@ -72,6 +76,8 @@ def launch(
         after=after,
         progress=progress,
     )
+    if resume:
+        keep_plan(folder, settings)
     with removed_if_nothing_happened(folder), unwrapped():
         if engine is None:
             return run(play_here, beginning)

@@ -19,6 +19,7 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve, with_steps_of
+from rehearsal_room.harness.setup.planning import require_same_beginning
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,
     harmless,
@@ -131,7 +132,10 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     settings = with_steps_of(resolve(config or began, flags), began)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
-    return _trusted(settings, config or began, flags)
+    settings = _trusted(settings, config or began, flags)
+    before = resolve(began, {})
+    require_same_beginning(settings, episodes=before.episodes, group_size=before.group_size)
+    return settings
 
 
 def _is_of_a_run(file: Path) -> bool:

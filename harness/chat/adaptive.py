@@ -33,6 +33,11 @@ class AdaptiveWriter:
         self.features = ServerFeatures(format="text")
         self._rebuild()
 
+    @property
+    def streams(self) -> bool:
+        """Whether replies are asked for as streams."""
+        return self._streams
+
     def body(self, window: Window, seed: int | None) -> bytes:
         """A request's body; `seed` None: the server chooses the seed."""
         return self._writer.body(window, seed=seed if self._sends_seed else None, form=self._form)
@@ -42,7 +47,7 @@ class AdaptiveWriter:
     ) -> bool:
         """Whether another request can succeed, since this one, written with the features `asked`,
         was refused for its form."""
-        sent = [name for name in asked.apply(self._fields) if name not in ("model", "stream")]
+        sent = [name for name in asked.apply(self._fields) if name != "model"]
         if seed is not None and "seed" not in asked.without:
             sent.append("seed")
         if window.tools and window.asks_for_summary and "tool_choice" not in asked.without:
@@ -91,7 +96,9 @@ class AdaptiveWriter:
     def _rebuild(self) -> None:
         features = self.features
         self._sends_seed = "seed" not in features.without
-        self._writer = RequestWriter(features.apply(self._fields), without=features.without)
+        fields = features.apply(self._fields)
+        self._streams = bool(fields.get("stream"))
+        self._writer = RequestWriter(fields, without=features.without)
         self._form = HistoryForm(
             returned=self._returned,
             wants_thoughts=features.wants_thoughts,

@@ -13,12 +13,17 @@ from rehearsal_room.harness.model_servers.parameter_words import (
     is_about_ids,
     is_about_thoughts,
     refused_parameter,
+    wants_stream,
 )
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
 _FORMAT = re.compile(
     r"response.?format|json.?(schema|object|mode)|schema|structured|guided|grammar", re.IGNORECASE
 )
+
+
+# With usage, which servers of this API leave out of streams unless they are asked for it.
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 class ServerFeatures(msgspec.Struct, frozen=True):
@@ -34,6 +39,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     wants_thoughts: bool = False
     thought_name: str = ""
     short_ids: bool = False  # it takes ids of calls of nine letters or digits only
+    stream: bool = False  # it answers in a stream only
 
     def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
         """The features that a refusal leaves; None: the refusal is not about a feature.
@@ -71,6 +77,8 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             name = "max_tokens"
         if name == "max_tokens" and self.max_tokens:
             changes["max_tokens"] = False
+        elif not self.stream and "stream" not in sent and wants_stream(refusal):
+            changes["stream"] = True
         elif name is not None:
             changes["without"] = self.without | {name}
         elif has_replies and is_about_ids(refusal) and not self.short_ids:
@@ -87,6 +95,8 @@ class ServerFeatures(msgspec.Struct, frozen=True):
         """
         if self.max_tokens != before.max_tokens:
             return "max_tokens is sent as max_completion_tokens"
+        if self.stream != before.stream:
+            return "replies are streamed"
         if self.short_ids != before.short_ids:
             return "ids of calls are sent as nine letters and digits"
         if self.wants_thoughts != before.wants_thoughts:
@@ -112,8 +122,12 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             limit = sent.pop("max_completion_tokens")
             if self.max_tokens:
                 sent["max_tokens"] = limit
+        if self.stream:
+            sent |= STREAMED
         for name in self.without:
             sent.pop(name, None)
+        if "stream" not in sent:
+            sent.pop("stream_options", None)
         if self.format == "json_schema":
             assert answer_schema is not None, "the format json_schema needs a schema"
             named = {**answer_schema, "strict": True}

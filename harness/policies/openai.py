@@ -37,6 +37,7 @@ from rehearsal_room.harness.chat.retry import (
     is_context_overflow,
     is_withheld,
 )
+from rehearsal_room.harness.chat.server_features import STREAMED
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import (
@@ -48,6 +49,7 @@ from rehearsal_room.harness.core.errors import (
 )
 from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.model_servers.descriptors import connections_at_most
+from rehearsal_room.harness.model_servers.event_stream import StreamLimits
 from rehearsal_room.harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -73,6 +75,8 @@ class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: ClientName = "lean"
     max_connection_failures: int | None = None  # in a row, before ModelOutageError; None: no limit
     answers: AnswerLimits = AnswerLimits()
+    stream: bool = False  # whether replies are asked for as streams
+    stall_s: float = 60.0  # of a streamed reply: the longest time in which nothing arrives
     extra: dict[str, Any] = {}  # more fields of the request's body; they override ours
 
 
@@ -99,6 +103,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         self._endpoint = endpoint
         fields = request_fields(settings, endpoint.base_url)
         self._writer = AdaptiveWriter(fields, secret=endpoint.api_key)
+        self._stream = StreamLimits(settings.stall_s, settings.max_tokens)
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -152,7 +157,8 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         features, body = writer.features, writer.body(window, seed)
         attempt = 1
         while True:
-            outcome = await self._client.ask(body, attempt)
+            stream = self._stream if writer.streams else None
+            outcome = await self._client.ask(body, attempt, stream)
             if isinstance(outcome, Reply):
                 return writer.read(window, outcome)
             if writer.adapt(features, outcome, window, seed):
@@ -247,7 +253,8 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
         "top_p": settings.top_p,
         limit: settings.max_tokens,
     }
-    return {name: value for name, value in fields.items() if value is not None} | settings.extra
+    sent = {name: value for name, value in fields.items() if value is not None}
+    return sent | (STREAMED if settings.stream else {}) | settings.extra
 
 
 def policy_error(

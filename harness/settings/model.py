@@ -64,6 +64,23 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"may_change": True},
         ),
     ] = 120.0
+    stream: Annotated[
+        bool,
+        Meta(
+            description="Whether replies of policy 'openai' are asked for as streams, for servers "
+            "and gateways that end a request in which nothing arrives for long.",
+            extra={"may_change": True},
+        ),
+    ] = False
+    stall_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds without a sign of life in the middle of a streamed reply after "
+            "which the request fails.",
+            extra={"may_change": True},
+        ),
+    ] = 60.0
     max_attempts: Annotated[
         int,
         Meta(

@@ -444,6 +444,10 @@ def _check(settings: Settings) -> None:
         raise SettingsError(
             f"tokens: policy {policy.name!r} logs its own model's tokens; leave tokens out"
         )
+    if model.stream and policy.name in ("local", "vllm"):
+        raise SettingsError(
+            f"stream: policy {policy.name!r} exchanges token ids, which it does not stream"
+        )
     _check_judge(settings.judge)
 
 

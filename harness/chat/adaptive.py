@@ -8,7 +8,7 @@
 Each change is logged once, and stays for the run. The refusal does not count as an attempt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,13 +24,16 @@ _log = structlog.get_logger(__name__)
 
 class AdaptiveWriter:
     """Writes the requests to one server. `fields` are those of each body, besides messages, tools
-    and seed; `secret` is kept out of what is logged."""
+    and seed; `secret` is kept out of what is logged; `known` is what is known of the server, in the
+    words of ServerFeatures."""
 
-    def __init__(self, fields: Mapping[str, Any], *, secret: str | None = None) -> None:
+    def __init__(
+        self, fields: Mapping[str, Any], *, secret: str | None = None, known: Sequence[str] = ()
+    ) -> None:
         self._fields = dict(fields)
         self._secret = secret
         self._returned: frozenset[str] = frozenset()  # names of fields that the server has sent
-        self.features = ServerFeatures(format="text")
+        self.features = ServerFeatures.adapted(known, format="text")
         self._rebuild()
 
     @property

@@ -2,8 +2,8 @@
 fewer after each refusal."""
 
 import re
-from collections.abc import Collection
-from typing import Any, Literal
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -22,6 +22,10 @@ _FORMAT = re.compile(
 )
 
 
+_WORDS = (
+    *("without:NAME", "max_completion_tokens", "thoughts", "thoughts:FIELD"),
+    *("short_ids", "stream"),
+)
 # With usage, which servers of this API leave out of streams unless they are asked for it.
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -40,6 +44,41 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     thought_name: str = ""
     short_ids: bool = False  # it takes ids of calls of nine letters or digits only
     stream: bool = False  # it answers in a stream only
+
+    @classmethod
+    def adapted(cls, words: Iterable[str], **fields: Any) -> Self:
+        """The features of a server of which these words are known. Raises ValueError for a word
+        that is none (see `words`)."""
+        without: set[str] = set()
+        for word in words:
+            name, colon, value = word.partition(":")
+            if name == "without" and value:
+                without.add(value)
+            elif word == "max_completion_tokens":
+                fields["max_tokens"] = False
+            elif name == "thoughts" and bool(colon) == bool(value):
+                fields |= {"wants_thoughts": True, "thought_name": value}
+            elif word in ("short_ids", "stream"):
+                fields[word] = True
+            else:
+                raise ValueError(f"{word!r} is none of {', '.join(_WORDS)}")
+        return cls(without=frozenset(without), **fields)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is known of the server, in the words of a run's settings.
+
+        Example: without seed, and thoughts go back as `reasoning` ->
+            ("without:seed", "thoughts:reasoning")
+        """
+        thoughts = f"thoughts:{self.thought_name}" if self.thought_name else "thoughts"
+        return (
+            *(f"without:{name}" for name in sorted(self.without)),
+            *(("max_completion_tokens",) if not self.max_tokens else ()),
+            *((thoughts,) if self.wants_thoughts else ()),
+            *(("short_ids",) if self.short_ids else ()),
+            *(("stream",) if self.stream else ()),
+        )
 
     def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
         """The features that a refusal leaves; None: the refusal is not about a feature.
@@ -126,7 +165,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             sent |= STREAMED
         for name in self.without:
             sent.pop(name, None)
-        if "stream" not in sent:
+        if "stream" in self.without:
             sent.pop("stream_options", None)
         if self.format == "json_schema":
             assert answer_schema is not None, "the format json_schema needs a schema"

@@ -37,7 +37,7 @@ from rehearsal_room.harness.chat.retry import (
     is_context_overflow,
     is_withheld,
 )
-from rehearsal_room.harness.chat.server_features import STREAMED
+from rehearsal_room.harness.chat.server_features import STREAMED, ServerFeatures
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import (
@@ -53,6 +53,7 @@ from rehearsal_room.harness.model_servers.event_stream import StreamLimits
 from rehearsal_room.harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
+LEARNED = "adapted "  # begins the statistics that are words of ServerFeatures
 _HELLO = Window((Message("user", "Hello"),))
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 
@@ -77,6 +78,7 @@ class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: AnswerLimits = AnswerLimits()
     stream: bool = False  # whether replies are asked for as streams
     stall_s: float = 60.0  # of a streamed reply: the longest time in which nothing arrives
+    adapt: tuple[str, ...] = ()  # what is known of the server, in the words of ServerFeatures
     extra: dict[str, Any] = {}  # more fields of the request's body; they override ours
 
 
@@ -102,7 +104,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         self._settings = settings
         self._endpoint = endpoint
         fields = request_fields(settings, endpoint.base_url)
-        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key)
+        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key, known=settings.adapt)
         self._stream = StreamLimits(settings.stall_s, settings.max_tokens)
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
@@ -138,8 +140,10 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         self._client.wrap_transport(wrap)
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start (see ChatClient.statistics)."""
-        return self._client.statistics()
+        """Counts since the start (see ChatClient.statistics), and 1 for what was learned of the
+        server, in the words of ServerFeatures after `adapted `."""
+        learned = {f"{LEARNED}{word}": 1.0 for word in self._writer.features.words}
+        return self._client.statistics() | learned
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -288,9 +292,13 @@ def _check(settings: OpenAISettings) -> None:
     for field in ("timeout_s", "max_attempts", "concurrency"):
         if not getattr(settings, field) > 0:
             raise SettingsError(f"{field}: must be above 0, found {getattr(settings, field)}")
+    try:
+        ServerFeatures.adapted(settings.adapt)
+    except ValueError as exc:
+        raise SettingsError(f"adapt: {exc}") from exc
     for field in ("messages", "tools", "seed", "stream", "n"):  # n: choices are read as one reply
         if field in settings.extra:
-            raise SettingsError(f"extra: {field!r} cannot be set there")
+            raise SettingsError(f"extra_body: {field!r} cannot be set there")
 
 
 def check_url(base_url: str) -> None:

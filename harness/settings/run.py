@@ -6,7 +6,7 @@ is named and no policy, that model plays.
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -316,6 +316,12 @@ def with_plan(run_toml: Path, settings: Settings) -> bytes:
     return tomli_w.dumps({**table, **without_none(planned)}).encode()
 
 
+def with_adaptations(run_toml: Path, words: Sequence[str]) -> bytes:
+    """run.toml with what its run has learned of the model server. Raises SettingsError."""
+    table = read_toml(run_toml, error=SettingsError)
+    return tomli_w.dumps({**table, "model": {**table.get("model", {}), "adapt": words}}).encode()
+
+
 def _without_password(settings: Settings) -> Settings:
     bus = settings.bus.public() if settings.bus.url else settings.bus
     return msgspec.structs.replace(settings, bus=msgspec.structs.replace(bus, password=""))
@@ -444,6 +450,8 @@ def _check(settings: Settings) -> None:
         raise SettingsError(
             f"tokens: policy {policy.name!r} logs its own model's tokens; leave tokens out"
         )
+    if model.extra_fields and policy.name in ("local", "vllm"):
+        raise SettingsError(f"extra_body: policy {policy.name!r} sends no chat requests")
     if model.stream and policy.name in ("local", "vllm"):
         raise SettingsError(
             f"stream: policy {policy.name!r} exchanges token ids, which it does not stream"

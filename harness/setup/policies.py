@@ -86,6 +86,8 @@ def _openai(settings: Settings) -> OpenAIPolicy:
             answers=model.answers,
             stream=model.stream,
             stall_s=model.stall_timeout,
+            adapt=model.adapt,
+            extra=model.extra_fields,
         )
     )
 

@@ -1,7 +1,7 @@
 """The folder of a run: its name, its run.toml, and what is removed when nothing happened."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
@@ -9,7 +9,14 @@ from shutil import rmtree
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
-from rehearsal_room.harness.settings.run import Settings, resolve, save, with_plan
+from rehearsal_room.harness.policies.openai import LEARNED
+from rehearsal_room.harness.settings.run import (
+    Settings,
+    resolve,
+    save,
+    with_adaptations,
+    with_plan,
+)
 from rehearsal_room.harness.setup.run_trust import RUN_FILE, marked, renewed
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -78,6 +85,17 @@ def keep_plan(folder: Path, settings: Settings) -> None:
         write_atomically(path, renewed(path, with_plan(path, settings)))
     except OSError as exc:
         raise LogError(f"{path}: cannot be written: {exc}") from exc
+
+
+def keep_adaptations(folder: Path, settings: Settings, statistics: Mapping[str, float]) -> None:
+    """Write what the policy has learned of its server (see OpenAIPolicy.statistics) into run.toml,
+    for a run that goes on. A file that cannot be written is left as it is."""
+    learned = [name.removeprefix(LEARNED) for name in statistics if name.startswith(LEARNED)]
+    words, path = sorted({*settings.model.adapt, *learned}), folder / RUN_FILE
+    if set(words) == set(settings.model.adapt) or not path.is_file():
+        return
+    with suppress(OSError):
+        write_atomically(path, renewed(path, with_adaptations(path, words)))
 
 
 def spent_on_verdicts(folder: Path) -> float:

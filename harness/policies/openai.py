@@ -23,6 +23,7 @@ from random import Random
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
@@ -159,17 +160,22 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         """The model's reply to a window. Raises PolicyError and ModelOutageError."""
         writer = self._writer
         features, body = writer.features, writer.body(window, seed)
-        attempt = 1
+        attempt, limited_s = 1, 0.0
         while True:
             stream = self._stream if writer.streams else None
             outcome = await self._client.ask(body, attempt, stream)
             if isinstance(outcome, Reply):
+                if limited_s:
+                    outcome = msgspec.structs.replace(outcome, limited_s=limited_s)
                 return writer.read(window, outcome)
             if writer.adapt(features, outcome, window, seed):
                 features, body = writer.features, writer.body(window, seed)
                 continue
+            before = anyio.current_time()
             if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
+            if outcome.is_rate_limit:
+                limited_s += anyio.current_time() - before
             attempt += 1
 
     def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:

@@ -83,6 +83,13 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "WORD", "may_change": True},
         ),
     ] = ()
+    prices: Annotated[
+        str,
+        Meta(
+            description="File of the models' prices, from which the cost of a run is computed.",
+            extra={"metavar": "FILE", "default": "no prices", "may_change": True},
+        ),
+    ] = ""
     stream: Annotated[
         bool,
         Meta(

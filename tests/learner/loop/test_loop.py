@@ -1,6 +1,7 @@
 """The loop: real rollouts in a real log, with a learner that only records its calls."""
 
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -443,8 +444,12 @@ async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> No
 async def test_unusable_episodes_do_not_use_up_the_run(tmp_path: Path) -> None:
     """A batch whose groups have fewer than two usable episodes ends the run, too."""
 
+    replies: Counter[str] = Counter()
+
     async def before(assignment: Assignment) -> None:
-        raise ContextLengthError("the prompt has more tokens than the model takes")
+        replies[assignment.episode] += 1
+        if replies[assignment.episode] > 1:
+            raise ContextLengthError("the prompt has more tokens than the model takes")
 
     learner = RecordingLearner()
     with pytest.raises(ExceptionGroup) as caught:

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from rehearsal_room.cli.core.flags import flags_of
+from rehearsal_room.harness.chat.prices import Prices, read_prices
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
@@ -22,6 +23,7 @@ from rehearsal_room.harness.settings.run import Settings, difference, resolve, w
 from rehearsal_room.harness.setup.planning import require_same_beginning
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,
+    counts,
     harmless,
     require_play,
 )
@@ -103,6 +105,23 @@ judge_flags = flags_of(  # of commands that judge what others play
     },
 )
 pool_flags = flags_of(Settings, only=_HOSTING)  # of commands that need worlds and run no episodes
+
+
+PRICES = click.option(
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of the models' prices (default: the one with which the run was made).",
+)
+
+
+def prices_of(folder: Path, given: Path | None) -> Prices | None:
+    """The prices of a run's model: those of a file that is given, else those with which the user
+    made the run; None: there are none. Raises SettingsError."""
+    if given is None and (folder / RUN_FILE).is_file() and counts(folder / RUN_FILE):
+        named = resolve(folder / RUN_FILE, {}).model.prices
+        given = Path(named) if named and Path(named).is_file() else None
+    return None if given is None else read_prices(given)
 
 
 def run_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -89,7 +89,9 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             return None
         refusal = f"{failure.code} {failure.message}"
         changes: dict[str, Any] = {}
-        if self.max_tokens and "max_completion_tokens" in refusal:
+        if not self.stream and wants_stream(refusal):
+            changes["stream"] = True
+        elif self.max_tokens and "max_completion_tokens" in refusal:
             changes["max_tokens"] = False
         elif self.temperature and "temperature" in refusal:
             changes["temperature"] = False

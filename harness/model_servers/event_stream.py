@@ -236,7 +236,7 @@ def _as_list(value: Any) -> list[Any]:
 def _continued(whole: list[Any], new: Any, *, is_call: bool) -> dict[str, Any] | None:
     """The entry of a list that a new one continues; None: it is the next one.
 
-    Calls of a server that gives all of them the same index, or none, are told apart by their ids.
+    Ids tell the calls of a server apart that gives all of them the same index, or none.
     """
     entries = [one for one in whole if isinstance(one, dict)]
     if not isinstance(new, dict) or not entries:

@@ -52,8 +52,8 @@ LOOK, AT = AgentCall("look", {"at": "sky"}, "a"), {"id": "a", "name": "look"}
 SIGNED = AgentCall("look", {"at": "sky"}, "a", {"extra_content": {"s": "t"}})
 PLAIN = [
     chunk(role="assistant", content=""),
-    chunk(content="Hel"),
-    chunk(content="lo"),
+    chunk(content="Hell"),
+    chunk(content="o"),
     chunk("stop"),
 ]
 # Events -> reply. The first ones have OpenAI's own form, which the openai package reads too.
@@ -72,8 +72,8 @@ STRICT: dict[str, tuple[Chunks, Reply]] = {
         Reply("", (LOOK, AgentCall("look", {}, "b")), "tool_calls", Usage(11, 7)),
     ),
     "cut": (
-        [chunk(content="Hel"), chunk("length"), LAST],
-        Reply("Hel", (), "length", Usage(11, 7)),
+        [chunk(content="Hell"), chunk("length"), LAST],
+        Reply("Hell", (), "length", Usage(11, 7)),
     ),
 }
 LENIENT: dict[str, tuple[Chunks, Reply]] = {

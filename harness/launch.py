@@ -11,6 +11,7 @@ from pathlib import Path
 from rehearsal_room.harness.bus.mqtt_settings import broker_of
 from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile, read_chaos
+from rehearsal_room.harness.chat.prices import read_prices
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.fleet.coordinated import play_in_workers, worker_spec
 from rehearsal_room.harness.fleet.engine import OpenEngine, forked, require_divisible
@@ -24,7 +25,11 @@ from rehearsal_room.harness.setup.launching import After, Launch, Launched, play
 from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.policies import OpenLocalPolicy, open_policy
-from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened, require_new
+from rehearsal_room.harness.setup.run_folder import (
+    keep_plan,
+    removed_if_nothing_happened,
+    require_new,
+)
 from rehearsal_room.scenarios.distribution import missing_package
 
 
@@ -56,6 +61,8 @@ def launch(
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
     parse_history(settings.history)
+    if settings.model.prices:
+        read_prices(Path(settings.model.prices))
     file = read_chaos(settings) or ChaosFile()
     chaos = Chaos(file, settings.model, "run" if engine is None else "coordinator")
     raise_file_limit(settings.max_concurrency + 256)
@@ -72,6 +79,8 @@ def launch(
         after=after,
         progress=progress,
     )
+    if resume:
+        keep_plan(folder, settings)
     with removed_if_nothing_happened(folder), unwrapped():
         if engine is None:
             return run(play_here, beginning)

@@ -18,6 +18,7 @@ from rehearsal_room.harness.chaos.course import CURRENT, Course, ReplyAttempts
 from rehearsal_room.harness.chaos.injector import Injector
 from rehearsal_room.harness.chaos.settings import Stall, Storm
 from rehearsal_room.harness.chat.completions import read_error
+from rehearsal_room.harness.chat.http1 import BodyWatch
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 from rehearsal_room.harness.chat.transport import HttpResponse, ModelTransport, TransportError
 from rehearsal_room.harness.core.errors import PolicyError
@@ -53,14 +54,17 @@ class FaultyTransport(anyio.AsyncContextManagerMixin):
         async with self._inner:
             yield self
 
-    async def post(self, body: bytes) -> HttpResponse:
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
         """Make one attempt. Raises TransportError."""
         course = CURRENT.get()
         request = None if course is None else course.request
         if request is None:  # it belongs to no turn of an episode
-            return await self._inner.post(body)
+            return await self._inner.post(body, watch)
         return await faulty_attempt(
-            lambda: self._inner.post(body), request, self._injector, timeout_s=self._timeout_s
+            lambda: self._inner.post(body, watch),
+            request,
+            self._injector,
+            timeout_s=self._timeout_s,
         )
 
 

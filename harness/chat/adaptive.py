@@ -8,7 +8,7 @@
 Each change is logged once, and stays for the run. The refusal does not count as an attempt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,14 +24,22 @@ _log = structlog.get_logger(__name__)
 
 class AdaptiveWriter:
     """Writes the requests to one server. `fields` are those of each body, besides messages, tools
-    and seed; `secret` is kept out of what is logged."""
+    and seed; `secret` is kept out of what is logged; `known` is what is known of the server, in the
+    words of ServerFeatures."""
 
-    def __init__(self, fields: Mapping[str, Any], *, secret: str | None = None) -> None:
+    def __init__(
+        self, fields: Mapping[str, Any], *, secret: str | None = None, known: Sequence[str] = ()
+    ) -> None:
         self._fields = dict(fields)
         self._secret = secret
         self._returned: frozenset[str] = frozenset()  # names of fields that the server has sent
-        self.features = ServerFeatures(format="text")
+        self.features = ServerFeatures.adapted(known, format="text")
         self._rebuild()
+
+    @property
+    def streams(self) -> bool:
+        """Whether replies are asked for as streams."""
+        return self._streams
 
     def body(self, window: Window, seed: int | None) -> bytes:
         """A request's body; `seed` None: the server chooses the seed."""
@@ -42,7 +50,7 @@ class AdaptiveWriter:
     ) -> bool:
         """Whether another request can succeed, since this one, written with the features `asked`,
         was refused for its form."""
-        sent = [name for name in asked.apply(self._fields) if name not in ("model", "stream")]
+        sent = [name for name in asked.apply(self._fields) if name != "model"]
         if seed is not None and "seed" not in asked.without:
             sent.append("seed")
         if window.tools and window.asks_for_summary and "tool_choice" not in asked.without:
@@ -91,7 +99,9 @@ class AdaptiveWriter:
     def _rebuild(self) -> None:
         features = self.features
         self._sends_seed = "seed" not in features.without
-        self._writer = RequestWriter(features.apply(self._fields), without=features.without)
+        fields = features.apply(self._fields)
+        self._streams = bool(fields.get("stream"))
+        self._writer = RequestWriter(fields, without=features.without)
         self._form = HistoryForm(
             returned=self._returned,
             wants_thoughts=features.wants_thoughts,

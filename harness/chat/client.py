@@ -21,10 +21,15 @@ import msgspec
 import structlog
 
 from rehearsal_room.harness.chat.completions import read_completion, read_error
-from rehearsal_room.harness.chat.request_metrics import RequestMetrics, RequestObserver
+from rehearsal_room.harness.chat.request_metrics import (
+    LatencyHistogram,
+    RequestMetrics,
+    RequestObserver,
+)
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff, wait_before_retry
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
+    HttpResponse,
     LeanTransport,
     ModelTransport,
     TransportError,
@@ -35,6 +40,7 @@ from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.core.messages import Reply, Usage
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.model_servers.event_stream import EventStream, StreamLimits
 from rehearsal_room.harness.model_servers.in_flight import InFlightLimit
 from rehearsal_room.harness.model_servers.outage import OutageDetector
 from rehearsal_room.scenarios.distribution import missing_package
@@ -100,10 +106,13 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             **self._metrics.statistics(),
         }
 
-    async def ask(self, body: bytes, attempt: int) -> Reply | AttemptFailure:
-        """Make one attempt and return the reply; `attempt` counts from 1. Raises
+    async def ask(
+        self, body: bytes, attempt: int, stream: StreamLimits | None = None
+    ) -> Reply | AttemptFailure:
+        """Make one attempt and return the reply; `attempt` counts from 1, and `stream` has the
+        limits of a reply that is asked for as a stream (None: it is not). Raises
         ModelOutageError."""
-        content = await self.post(body, attempt)
+        content = await self.post(body, attempt, stream)
         if isinstance(content, AttemptFailure):
             return content
         outcome = read_completion(content, attempts=attempt)
@@ -111,17 +120,20 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             self.count(outcome.usage)
         return outcome
 
-    async def post(self, body: bytes, attempt: int) -> bytes | AttemptFailure:
+    async def post(
+        self, body: bytes, attempt: int, stream: StreamLimits | None = None
+    ) -> bytes | AttemptFailure:
         """Make one attempt, once there is room for it, and return the body of a response of status
-        200; `attempt` counts from 1. Raises ModelOutageError."""
+        200, put together where it was streamed; for the arguments see `ask`. Raises
+        ModelOutageError."""
         observer = self._observer
         if observer is None:
-            return await self._post(body)
+            return await self._post(body, stream)
         observer.asked()
         began = time.perf_counter()
         content: bytes | AttemptFailure | None = None
         try:
-            content = await self._post(body)
+            content = await self._post(body, stream)
         finally:
             if isinstance(content, bytes):
                 observer.replied(time.perf_counter() - began)
@@ -131,7 +143,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
                 observer.failed()
         return content
 
-    async def _post(self, body: bytes) -> bytes | AttemptFailure:
+    async def _post(self, body: bytes, stream: StreamLimits | None) -> bytes | AttemptFailure:
         limit = self._limit
         if limit.is_full or self._waiting:
             generation = await self._wait_for_room()
@@ -140,7 +152,10 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         self._counts.requests += 1
         began = self._metrics.begin()
         try:
-            response = await self._transport.post(body)
+            if stream is None:
+                response = await self._transport.post(body)
+            else:
+                response = await self._streamed(body, stream, began)
         except TransportError as exc:
             failure = AttemptFailure(exc.kind, str(exc), was_sent=exc.was_sent)
             self._detect_outage(failure)
@@ -159,6 +174,28 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         limit.answered()
         self._metrics.latency.add(time.perf_counter() - began)
         return response.body
+
+    async def _streamed(self, body: bytes, limits: StreamLimits, began: float) -> HttpResponse:
+        """The response to a request for a stream; what was streamed is put together. Raises
+        TransportError."""
+        with anyio.CancelScope() as scope:
+            watch = _StreamWatch(scope, limits, self._metrics.first_part, began)
+            response = await self._transport.post(body, watch)
+        events = watch.events
+        if scope.cancelled_caught:
+            if not events.is_over_limit:
+                fault = f"nothing arrived for {limits.stall_s:g} s in the middle of the reply"
+                raise TransportError("timeout", fault)
+            return HttpResponse(200, {}, events.completion(cut=True))
+        if not events.is_stream or response.status != 200:
+            return response
+        if watch.num_bytes != len(response.body):  # a fault on purpose
+            return response
+        completion = events.completion()
+        if events.fault or not (events.has_ended or events.has_failed):
+            fault = events.fault or "the stream ended before the reply did"
+            raise TransportError("malformed", fault)
+        return HttpResponse(200, response.headers, completion)
 
     def count(self, usage: Usage) -> None:
         """Add the tokens of a usable response to the statistics."""
@@ -217,6 +254,40 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             waiter = self._waiting.popleft()
             waiter.generation = self._limit.begin()
             waiter.admitted.set()
+
+
+class _StreamWatch:
+    """Puts one reply together while it arrives, and cancels `scope` where it has too many tokens,
+    or stalls. Heartbeats count as signs of life."""
+
+    __slots__ = ("_began", "_first_part", "_scope", "_stall_s", "events", "num_bytes")
+
+    def __init__(
+        self,
+        scope: anyio.CancelScope,
+        limits: StreamLimits,
+        first_part: LatencyHistogram,
+        began: float,
+    ) -> None:
+        self._scope = scope
+        self._stall_s = limits.stall_s
+        self._first_part: LatencyHistogram | None = first_part
+        self._began = began
+        self.events = EventStream(limits.max_tokens)
+        self.num_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        events = self.events
+        self.num_bytes += len(data)
+        events.feed(data)
+        if events.has_reply:
+            if self._first_part is not None:
+                self._first_part.add(time.perf_counter() - self._began)
+                self._first_part = None
+            if events.is_over_limit:
+                self._scope.cancel()
+            else:
+                self._scope.deadline = anyio.current_time() + self._stall_s
 
 
 class _Waiter:

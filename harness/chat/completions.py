@@ -291,10 +291,13 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 def _usage_of(usage: dict[str, Any]) -> Usage:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = usage.get("completion_tokens_details")
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
     return Usage(
         _num_tokens(usage.get("prompt_tokens")),
         _num_tokens(usage.get("completion_tokens")),
         _num_tokens(cached),
+        _num_tokens(reasoning),
     )
 
 

@@ -5,6 +5,8 @@ connection, and interim 1xx responses, which are skipped. Does not cover content
 the client never accepts, upgrades (101), and responses to HEAD and CONNECT.
 """
 
+from typing import Protocol
+
 import httptools
 import msgspec
 
@@ -26,6 +28,13 @@ class ModelResponse(msgspec.Struct, frozen=True, gc=False):
     keep_alive: bool  # whether the connection can be used for another request
 
 
+class BodyWatch(Protocol):
+    """Sees the body of an answer while it arrives."""
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes have arrived."""
+
+
 class ResponseReader:
     """Reads the responses of one connection, one after the other.
 
@@ -39,12 +48,14 @@ class ResponseReader:
     __slots__ = (
         *("_body", "_ends_with_connection", "_fault", "_has_surplus", "_headers", "_is_in_body"),
         *("_keep_alive", "_limits", "_meter", "_num_received", "_parser", "_response", "_status"),
+        "watch",
     )
 
     def __init__(self, budget: AnswerBudget | None = None) -> None:
         budget = budget or AnswerBudget(AnswerLimits())
         self._limits = budget.limits
         self._meter = AnswerMeter(budget)
+        self.watch: BodyWatch | None = None  # sees the bodies of status 200
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         # An array grows in place: a million chunks of one byte take a megabyte, and not a hundred.
@@ -121,6 +132,8 @@ class ResponseReader:
         self._is_in_body = True
 
     def on_body(self, data: bytes) -> None:
+        if self.watch is not None and self._status == 200:
+            self.watch.feed(data)
         if not self._body:
             self._body = data
             return

@@ -29,12 +29,14 @@ from rehearsal_room.harness.chat.server_features import ServerFeatures
 from rehearsal_room.harness.chat.transport import ModelTransport
 from rehearsal_room.harness.core.messages import Reply, Usage
 from rehearsal_room.harness.history.token_budget import ByteCounter
+from rehearsal_room.harness.model_servers.event_stream import StreamLimits
 
 T = TypeVar("T")
 A = TypeVar("A")
 T_co = TypeVar("T_co", covariant=True)
 _NO_USAGE = Usage()
 _count_tokens = ByteCounter()
+_STREAM = StreamLimits(60.0, None)  # for servers that answer in streams only
 _log = structlog.get_logger(__name__)
 
 
@@ -125,7 +127,8 @@ class MeteredClient(AsyncContextManagerMixin):
         while True:
             features = self._features
             request = question.request(features)
-            outcome = await self._complete(request, attempt, record, num_tokens)
+            stream = _STREAM if features.stream else None
+            outcome = await self._complete(request, attempt, record, num_tokens, stream)
             if isinstance(outcome, Reply):
                 answer = question.read(outcome)
                 if not isinstance(answer, AttemptFailure):
@@ -167,7 +170,12 @@ class MeteredClient(AsyncContextManagerMixin):
             attempt += 1
 
     async def _complete(
-        self, request: ModelRequest, attempt: int, record: RecordCharge, num_tokens: int | None
+        self,
+        request: ModelRequest,
+        attempt: int,
+        record: RecordCharge,
+        num_tokens: int | None,
+        stream: StreamLimits | None,
     ) -> Reply | AttemptFailure:
         def usage_of(reply: Reply) -> Usage:
             if reply.usage.prompt_tokens or reply.usage.completion_tokens:
@@ -178,7 +186,7 @@ class MeteredClient(AsyncContextManagerMixin):
         # A token is at least one byte of what is sent.
         at_most = self._prices.at_most(self.model, len(request.body), request.max_tokens)
         return await self._pay(
-            at_most, lambda: self._client.ask(request.body, attempt), usage_of, record
+            at_most, lambda: self._client.ask(request.body, attempt, stream), usage_of, record
         )
 
     async def _pay(

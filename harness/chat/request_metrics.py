@@ -44,10 +44,11 @@ class LatencyHistogram:
 class RequestMetrics:
     """Counts requests in flight and measures how long they take."""
 
-    __slots__ = ("in_flight_s", "latency", "max_in_flight", "num_in_flight")
+    __slots__ = ("first_part", "in_flight_s", "latency", "max_in_flight", "num_in_flight")
 
     def __init__(self) -> None:
         self.latency = LatencyHistogram()  # of requests with a response of status 200
+        self.first_part = LatencyHistogram()  # up to the first part of a reply that is streamed
         self.num_in_flight = 0
         self.max_in_flight = 0
         self.in_flight_s = 0.0  # summed over all requests; divided by the run's seconds: the mean
@@ -66,8 +67,15 @@ class RequestMetrics:
 
     def statistics(self) -> dict[str, float]:
         """The measurements as numbers: max_in_flight, in_flight_s, latency_p50_s, latency_p95_s,
-        latency_p99_s, latency_max_s."""
+        latency_p99_s, latency_max_s, and where replies were streamed first_part_p50_s and
+        first_part_p95_s."""
+        first = self.first_part
+        streamed = {
+            "first_part_p50_s": first.quantile(0.5),
+            "first_part_p95_s": first.quantile(0.95),
+        }
         return {
+            **(streamed if first.num_values else {}),
             "max_in_flight": self.max_in_flight,
             "in_flight_s": self.in_flight_s,
             "latency_p50_s": self.latency.quantile(0.5),

@@ -2,8 +2,8 @@
 fewer after each refusal."""
 
 import re
-from collections.abc import Collection
-from typing import Any, Literal
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -13,12 +13,21 @@ from rehearsal_room.harness.model_servers.parameter_words import (
     is_about_ids,
     is_about_thoughts,
     refused_parameter,
+    wants_stream,
 )
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
 _FORMAT = re.compile(
     r"response.?format|json.?(schema|object|mode)|schema|structured|guided|grammar", re.IGNORECASE
 )
+
+
+_WORDS = (
+    *("without:NAME", "max_completion_tokens", "thoughts", "thoughts:FIELD"),
+    *("short_ids", "stream"),
+)
+# With usage, which servers of this API leave out of streams unless they are asked for it.
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 class ServerFeatures(msgspec.Struct, frozen=True):
@@ -34,6 +43,42 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     wants_thoughts: bool = False
     thought_name: str = ""
     short_ids: bool = False  # it takes ids of calls of nine letters or digits only
+    stream: bool = False  # it answers in a stream only
+
+    @classmethod
+    def adapted(cls, words: Iterable[str], **fields: Any) -> Self:
+        """The features of a server of which these words are known. Raises ValueError for a word
+        that is none (see `words`)."""
+        without: set[str] = set()
+        for word in words:
+            name, colon, value = word.partition(":")
+            if name == "without" and value:
+                without.add(value)
+            elif word == "max_completion_tokens":
+                fields["max_tokens"] = False
+            elif name == "thoughts" and bool(colon) == bool(value):
+                fields |= {"wants_thoughts": True, "thought_name": value}
+            elif word in ("short_ids", "stream"):
+                fields[word] = True
+            else:
+                raise ValueError(f"{word!r} is none of {', '.join(_WORDS)}")
+        return cls(without=frozenset(without), **fields)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is known of the server, in the words of a run's settings.
+
+        Example: without seed, and thoughts go back as `reasoning` ->
+            ("without:seed", "thoughts:reasoning")
+        """
+        thoughts = f"thoughts:{self.thought_name}" if self.thought_name else "thoughts"
+        return (
+            *(f"without:{name}" for name in sorted(self.without)),
+            *(("max_completion_tokens",) if not self.max_tokens else ()),
+            *((thoughts,) if self.wants_thoughts else ()),
+            *(("short_ids",) if self.short_ids else ()),
+            *(("stream",) if self.stream else ()),
+        )
 
     def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
         """The features that a refusal leaves; None: the refusal is not about a feature.
@@ -44,7 +89,9 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             return None
         refusal = f"{failure.code} {failure.message}"
         changes: dict[str, Any] = {}
-        if self.max_tokens and "max_completion_tokens" in refusal:
+        if not self.stream and wants_stream(refusal):
+            changes["stream"] = True
+        elif self.max_tokens and "max_completion_tokens" in refusal:
             changes["max_tokens"] = False
         elif self.temperature and "temperature" in refusal:
             changes["temperature"] = False
@@ -71,6 +118,8 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             name = "max_tokens"
         if name == "max_tokens" and self.max_tokens:
             changes["max_tokens"] = False
+        elif not self.stream and "stream" not in sent and wants_stream(refusal):
+            changes["stream"] = True
         elif name is not None:
             changes["without"] = self.without | {name}
         elif has_replies and is_about_ids(refusal) and not self.short_ids:
@@ -87,6 +136,8 @@ class ServerFeatures(msgspec.Struct, frozen=True):
         """
         if self.max_tokens != before.max_tokens:
             return "max_tokens is sent as max_completion_tokens"
+        if self.stream != before.stream:
+            return "replies are streamed"
         if self.short_ids != before.short_ids:
             return "ids of calls are sent as nine letters and digits"
         if self.wants_thoughts != before.wants_thoughts:
@@ -112,8 +163,12 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             limit = sent.pop("max_completion_tokens")
             if self.max_tokens:
                 sent["max_tokens"] = limit
+        if self.stream:
+            sent |= STREAMED
         for name in self.without:
             sent.pop(name, None)
+        if "stream" in self.without:
+            sent.pop("stream_options", None)
         if self.format == "json_schema":
             assert answer_schema is not None, "the format json_schema needs a schema"
             named = {**answer_schema, "strict": True}

@@ -21,7 +21,12 @@ import anyio
 import msgspec
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits
-from rehearsal_room.harness.chat.http1 import BadResponse, ModelResponse, ResponseReader
+from rehearsal_room.harness.chat.http1 import (
+    BadResponse,
+    BodyWatch,
+    ModelResponse,
+    ResponseReader,
+)
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"  # asyncio joins the faults of a host's addresses
 
@@ -84,8 +89,9 @@ class TransportError(Exception):
 class ModelTransport(AbstractAsyncContextManager[Any], Protocol):
     """Sends requests to one endpoint. An async context manager that owns its connections."""
 
-    async def post(self, body: bytes) -> HttpResponse:
-        """Make one attempt. Raises TransportError. Cancellation abandons the request."""
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
+        """Make one attempt; `watch` gets the body of an answer of status 200 as it arrives. Raises
+        TransportError. Cancellation abandons the request."""
 
 
 class LeanTransport(anyio.AsyncContextManagerMixin):
@@ -120,7 +126,7 @@ class LeanTransport(anyio.AsyncContextManagerMixin):
                 connection.abort()
             await asyncio.sleep(0)  # after one turn of the loop the sockets are closed
 
-    async def post(self, body: bytes) -> HttpResponse:
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
         """Make one attempt. The wait for a free slot does not count against the timeout.
 
         When the server closes an idle connection while the request is written to it, the request is
@@ -134,14 +140,16 @@ class LeanTransport(anyio.AsyncContextManagerMixin):
                 connection = self._idle.pop()
                 if connection.is_open:
                     try:
-                        return await self._send(connection, body, deadline)
+                        return await self._send(connection, body, deadline, watch)
                     except _StaleConnectionError:
                         break
-            return await self._send(await self._connect(deadline), body, deadline)
+            return await self._send(await self._connect(deadline), body, deadline, watch)
 
-    async def _send(self, connection: "_Connection", body: bytes, deadline: float) -> HttpResponse:
+    async def _send(
+        self, connection: "_Connection", body: bytes, deadline: float, watch: BodyWatch | None
+    ) -> HttpResponse:
         try:
-            response = await connection.request(self._head, body, deadline)
+            response = await connection.request(self._head, body, deadline, watch)
         except _DeadlinePassedError as exc:
             raise self._timeout_error() from exc
         if response.keep_alive and self._is_open:
@@ -194,7 +202,9 @@ class _Connection(asyncio.Protocol):
         """Whether a request can be sent on it."""
         return self._transport is not None
 
-    async def request(self, head: bytes, body: bytes, deadline: float) -> ModelResponse:
+    async def request(
+        self, head: bytes, body: bytes, deadline: float, watch: BodyWatch | None
+    ) -> ModelResponse:
         """Send a request and return its response. Raises TransportError and _DeadlinePassedError.
 
         Any outcome other than a response closes the connection, cancellation included.
@@ -203,6 +213,7 @@ class _Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[ModelResponse] = loop.create_future()
         self._waiter = waiter
+        self._reader.watch = watch
         timer = loop.call_at(deadline, self._fail, _DeadlinePassedError())
         try:
             self._transport.writelines((head + b"%d\r\n\r\n" % len(body), body))

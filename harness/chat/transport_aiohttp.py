@@ -9,6 +9,7 @@ import aiohttp
 import anyio
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerMeter
+from rehearsal_room.harness.chat.http1 import BodyWatch
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
     HttpResponse,
@@ -52,7 +53,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
             finally:
                 self._session = None
 
-    async def post(self, body: bytes) -> HttpResponse:
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
         """Make one attempt. The wait for a free slot does not count against the timeout."""
         if self._session is None:
             raise RuntimeError("the model client is used outside of its `async with`")
@@ -62,7 +63,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
                     self._method, self._url, data=body, allow_redirects=False
                 )
                 async with request as response:
-                    body = await self._read(response)
+                    body = await self._read(response, watch)
                 return HttpResponse(response.status, response.headers, body)
             except TimeoutError as exc:
                 limit = self._endpoint.timeout_s
@@ -79,7 +80,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
                 fault = connection_fault(getattr(exc, "os_error", exc))
                 raise TransportError("connection", fault, was_sent=was_sent) from exc
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse, watch: BodyWatch | None) -> bytes:
         """The body. Raises TransportError for one that is too long or compressed."""
         if (coding := response.headers.get("Content-Encoding", "identity")) != "identity":
             raise TransportError("malformed", f"content-encoding {coding!r} was not asked for")
@@ -87,6 +88,8 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
         try:
             async for piece in response.content.iter_any():
                 body += piece
+                if watch is not None and response.status == 200:
+                    watch.feed(piece)
                 if (fault := meter.fault_at(len(body))) is not None:
                     response.close()
                     raise TransportError("malformed", fault)

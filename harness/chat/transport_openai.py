@@ -7,6 +7,7 @@ the package is optional and heavy.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ import msgspec
 import openai
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerMeter
+from rehearsal_room.harness.chat.http1 import BodyWatch
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
     HttpResponse,
@@ -24,6 +26,7 @@ from rehearsal_room.harness.chat.transport import (
     proxy_for,
 )
 
+_watch: ContextVar[BodyWatch | None] = ContextVar("_watch", default=None)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -52,7 +55,7 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
         async with self._client:
             yield self
 
-    async def post(self, body: bytes) -> HttpResponse:
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
         """Make one attempt. The package limits each read; `timeout_s` limits the whole attempt."""
         fields = _decode(body)
         model, messages = fields.pop("model"), fields.pop("messages")
@@ -60,6 +63,7 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
         create = self._client.chat.completions.with_raw_response.create
         async with self._slots:
             try:
+                _watch.set(watch)  # of this task; its response comes through `_limit`
                 with anyio.fail_after(self._timeout_s):
                     raw = await create(
                         model=model, messages=messages, extra_body=fields, extra_headers=headers
@@ -81,7 +85,9 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
             raise _RefusedError(f"content-encoding {coding!r} was not asked for")
         kinds = type(response.stream).__mro__
         base = next(kind for kind in kinds if kind.__name__ == "AsyncByteStream")
-        response.stream = _limited_stream(base)(response.stream, AnswerMeter(self._budget))
+        watch = _watch.get() if response.status_code == 200 else None
+        meter = AnswerMeter(self._budget)
+        response.stream = _limited_stream(base)(response.stream, meter, watch)
 
 
 class _RefusedError(Exception):
@@ -94,9 +100,10 @@ def _limited_stream(base: Any) -> Any:
     is httpx's or httpx2's, by the version of the package."""
 
     class LimitedStream(base):  # type: ignore[misc]  # a class that is known at run time only
-        def __init__(self, stream: Any, meter: AnswerMeter) -> None:
+        def __init__(self, stream: Any, meter: AnswerMeter, watch: BodyWatch | None) -> None:
             self._stream = stream
             self._meter = meter
+            self._watch = watch
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             length = 0
@@ -104,6 +111,8 @@ def _limited_stream(base: Any) -> Any:
                 length += len(piece)
                 if (fault := self._meter.fault_at(length)) is not None:
                     raise _RefusedError(fault)
+                if self._watch is not None:
+                    self._watch.feed(piece)
                 yield piece
 
         async def aclose(self) -> None:

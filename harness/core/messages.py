@@ -72,6 +72,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
+    reasoning_tokens: int = 0  # the part of completion_tokens that the server names so
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -94,6 +95,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     logprobs: bytes = b""
     weights: str = ""  # the version of the weights that answered; empty: not known
     attempts: int = 1  # requests that were sent to get this reply
+    limited_s: float = 0.0  # seconds of waits after rate limits before it
     # The field in which the server sent the thought with which `text` begins, as in
     # `reasoning_content`; empty: there is no thought, or the model wrote it into its text.
     thought: str = ""

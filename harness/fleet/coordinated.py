@@ -22,7 +22,11 @@ from rehearsal_room.harness.rollout.running import Judge, SessionParts
 from rehearsal_room.harness.settings.judge import asks_models, judges_in_workers
 from rehearsal_room.harness.setup.launching import Launch, Launched
 from rehearsal_room.harness.setup.parts import admission_of, link_of, preflight
-from rehearsal_room.harness.setup.run_folder import begin_folder, spent_on_verdicts
+from rehearsal_room.harness.setup.run_folder import (
+    begin_folder,
+    keep_adaptations,
+    spent_on_verdicts,
+)
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.scenarios.format import Scenario
 
@@ -93,6 +97,7 @@ async def play_in_workers(launch: Launch, start: StartWorker, *, announces: bool
                 resume=launch.resume,
                 console=console if launch.progress else None,
             )
+    keep_adaptations(folder, settings, statistics)
     settled = None if admission is None else admission.settled
     return Launched(meters, statistics, await _after(launch, meters), settled)
 

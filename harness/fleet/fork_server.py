@@ -68,6 +68,13 @@ class ForkServer:
         return data
 
 
+def leave_signals_to_coordinator() -> None:
+    """Let Ctrl-C and SIGTERM to the whole group of processes do nothing in this one. The programs
+    that it starts are ended by SIGTERM, so that is not ignored, but handled."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+
+
 class _Server:
     def __init__(self, control: socket.socket, main: Main) -> None:
         self._control = control
@@ -76,7 +83,7 @@ class _Server:
 
     def serve(self) -> None:
         os.setsid()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        leave_signals_to_coordinator()
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
         while True:

@@ -7,7 +7,6 @@ connection.
 """
 
 import os
-import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -32,6 +31,7 @@ from rehearsal_room.harness.fleet.admission import REPORT_S, RequestLog
 from rehearsal_room.harness.fleet.carried import CarriedAttempts
 from rehearsal_room.harness.fleet.connection import FrameConnection
 from rehearsal_room.harness.fleet.faults import failed_of
+from rehearsal_room.harness.fleet.fork_server import leave_signals_to_coordinator
 from rehearsal_room.harness.fleet.messages import (
     AdmissionShare,
     EpisodeAssignment,
@@ -93,7 +93,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
 
 def work(spec: WorkerSpec, sock: socket.socket) -> None:
     """Be a rollout process until the coordinator says that all is done, or goes away."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides
+    leave_signals_to_coordinator()
 
     async def serve() -> None:
         await RolloutWorker(spec, FrameConnection(sock)).serve()

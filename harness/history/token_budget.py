@@ -72,6 +72,8 @@ class TokenMeasure:
             total += self.counter(message.content)
             for call in message.calls:
                 total += self.counter(call.name) + self.counter(_json(call.arguments))
+            if message.fields:  # which go back to the server that sent them
+                total += self.counter(_json(message.fields))
         return total
 
     def tools(self, tools: tuple[ToolSpec, ...]) -> int:

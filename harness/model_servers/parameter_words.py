@@ -18,13 +18,28 @@ _UNSUPPORTED = re.compile(
 )
 # Of several parameters in one refusal, that one is left out which changes the replies least.
 _ORDER = (
-    *("stream_options", "top_logprobs", "logprobs", "parallel_tool_calls", "tool_choice", "seed"),
+    *(
+        "stream_options",
+        "stream",
+        "top_logprobs",
+        "logprobs",
+        "parallel_tool_calls",
+        "tool_choice",
+        "seed",
+    ),
     *("max_completion_tokens", "max_tokens", "top_p"),
 )
 _IDS = re.compile(
     r"\btool[ _-]?(call|use)s?\b[^.]{0,60}\bids?\b|tool_calls?(\[\d*\])?\.?(\d*\.)?id\b"
     r"|tool_call_id|\bcall_id\b|\bids?\b[^.]{0,80}\b(unique|duplicate|pattern|length|characters)\b"
     r"|(duplicate|non-unique|repeated)[^.]{0,40}\bids?\b",
+    re.IGNORECASE,
+)
+_STREAM = re.compile(
+    r"only (support|accept|allow|work|available)[^.]{0,40}\bstream|stream(ing)? (mode )?only"
+    r"|(non[- ]?stream(ing|ed)?|stream(ing)?[ =:`'\"]+false)[^.]{0,60}(not|n't|un) ?"
+    r"(be )?(support|allow|permit|accept)|stream[`'\"]? (must|should|has to) be (set to )?true"
+    r"|streaming is (required|mandatory)|(requires?|must use|enable)( the)? [`'\"]?stream",
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(r"reasoning|thinking|thought|signature", re.IGNORECASE)
@@ -47,6 +62,14 @@ def refused_parameter(refusal: str, sent: Collection[str]) -> str | None:
 
 def _names(refusal: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", refusal) is not None
+
+
+def wants_stream(refusal: str) -> bool:
+    """Whether a server says that it answers in a stream only.
+
+    Example: "This model only support stream mode, please enable the stream parameter" -> True
+    """
+    return _STREAM.search(refusal) is not None
 
 
 def is_about_ids(refusal: str) -> bool:

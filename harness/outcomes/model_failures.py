@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.scenarios.core.short_text import shortened
 
@@ -13,6 +14,37 @@ _MAX_CAUSE = 100  # characters
 _SERVER = re.compile(r"^model '.*?' at \S+: ", re.DOTALL)
 _OUTAGES = re.compile(r"(Connect(ion)?|Timeout)(Error)?$")  # names of exceptions
 _ATTEMPTS = re.compile(r" \(after [\d,]+ attempts?\)$")
+
+
+_FIRST_PROMPT = "the first prompt does not fit into the model's context"
+_NEEDED = re.compile(
+    rf"^{_FIRST_PROMPT} \(world (?P<world>.+?), about (?P<tokens>[\d,]+) tokens\): (?P<fault>.*)",
+    re.DOTALL,
+)
+
+
+def first_prompt_error(world: str, tokens: int, fault: str) -> str:
+    """The error of an episode whose first prompt is too long for the model; `fault` is what the
+    server says."""
+    return f"{_FIRST_PROMPT} (world {world}, about {tokens:,} tokens): {fault}"
+
+
+def first_prompts_line(rows: Iterable[EpisodeRow]) -> str:
+    """Which world needs the longest first prompt, of those that the model could not play; empty:
+    it could play all."""
+    found = [
+        match
+        for row in rows
+        if row.ending is Ending.POLICY_ERROR and (match := _NEEDED.match(row.error or ""))
+    ]
+    if not found:
+        return ""
+    most = max(found, key=lambda match: int(match["tokens"].replace(",", "")))
+    return (
+        f"{_FIRST_PROMPT} in {plural(len(found), 'episode')}, which say nothing about the agent:"
+        f" the largest world is {most['world']}, with about {most['tokens']} tokens; the server"
+        f" says: {cause_of(most['fault'])}"
+    )
 
 
 def lacks_model(failures: int, episodes: int) -> bool:
@@ -52,4 +84,6 @@ def cause_of(error: str) -> str:
     Example: "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)" ->
         "connection refused"
     """
+    if error.startswith(_FIRST_PROMPT):
+        return _FIRST_PROMPT
     return shortened(_ATTEMPTS.sub("", _SERVER.sub("", " ".join(error.split()))), _MAX_CAUSE)

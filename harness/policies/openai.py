@@ -23,6 +23,7 @@ from random import Random
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
@@ -37,6 +38,7 @@ from rehearsal_room.harness.chat.retry import (
     is_context_overflow,
     is_withheld,
 )
+from rehearsal_room.harness.chat.server_features import STREAMED, ServerFeatures
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import (
@@ -48,9 +50,11 @@ from rehearsal_room.harness.core.errors import (
 )
 from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.model_servers.descriptors import connections_at_most
+from rehearsal_room.harness.model_servers.event_stream import StreamLimits
 from rehearsal_room.harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
+LEARNED = "adapted "  # begins the statistics that are words of ServerFeatures
 _HELLO = Window((Message("user", "Hello"),))
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 
@@ -73,6 +77,9 @@ class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: ClientName = "lean"
     max_connection_failures: int | None = None  # in a row, before ModelOutageError; None: no limit
     answers: AnswerLimits = AnswerLimits()
+    stream: bool = False  # whether replies are asked for as streams
+    stall_s: float = 60.0  # of a streamed reply: the longest time in which nothing arrives
+    adapt: tuple[str, ...] = ()  # what is known of the server, in the words of ServerFeatures
     extra: dict[str, Any] = {}  # more fields of the request's body; they override ours
 
 
@@ -98,7 +105,8 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         self._settings = settings
         self._endpoint = endpoint
         fields = request_fields(settings, endpoint.base_url)
-        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key)
+        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key, known=settings.adapt)
+        self._stream = StreamLimits(settings.stall_s, settings.max_tokens)
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -133,8 +141,10 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         self._client.wrap_transport(wrap)
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start (see ChatClient.statistics)."""
-        return self._client.statistics()
+        """Counts since the start (see ChatClient.statistics), and 1 for what was learned of the
+        server, in the words of ServerFeatures after `adapted `."""
+        learned = {f"{LEARNED}{word}": 1.0 for word in self._writer.features.words}
+        return self._client.statistics() | learned
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -150,16 +160,22 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         """The model's reply to a window. Raises PolicyError and ModelOutageError."""
         writer = self._writer
         features, body = writer.features, writer.body(window, seed)
-        attempt = 1
+        attempt, limited_s = 1, 0.0
         while True:
-            outcome = await self._client.ask(body, attempt)
+            stream = self._stream if writer.streams else None
+            outcome = await self._client.ask(body, attempt, stream)
             if isinstance(outcome, Reply):
+                if limited_s:
+                    outcome = msgspec.structs.replace(outcome, limited_s=limited_s)
                 return writer.read(window, outcome)
             if writer.adapt(features, outcome, window, seed):
                 features, body = writer.features, writer.body(window, seed)
                 continue
+            before = anyio.current_time()
             if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
+            if outcome.is_rate_limit:
+                limited_s += anyio.current_time() - before
             attempt += 1
 
     def _error(self, failure: AttemptFailure, attempt: int) -> PolicyError:
@@ -247,7 +263,8 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
         "top_p": settings.top_p,
         limit: settings.max_tokens,
     }
-    return {name: value for name, value in fields.items() if value is not None} | settings.extra
+    sent = {name: value for name, value in fields.items() if value is not None}
+    return sent | (STREAMED if settings.stream else {}) | settings.extra
 
 
 def policy_error(
@@ -281,9 +298,13 @@ def _check(settings: OpenAISettings) -> None:
     for field in ("timeout_s", "max_attempts", "concurrency"):
         if not getattr(settings, field) > 0:
             raise SettingsError(f"{field}: must be above 0, found {getattr(settings, field)}")
+    try:
+        ServerFeatures.adapted(settings.adapt)
+    except ValueError as exc:
+        raise SettingsError(f"adapt: {exc}") from exc
     for field in ("messages", "tools", "seed", "stream", "n"):  # n: choices are read as one reply
         if field in settings.extra:
-            raise SettingsError(f"extra: {field!r} cannot be set there")
+            raise SettingsError(f"extra_body: {field!r} cannot be set there")
 
 
 def check_url(base_url: str) -> None:

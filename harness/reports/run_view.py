@@ -13,15 +13,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
+from rehearsal_room.harness.outcomes.model_use import model_use_lines
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
 from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
-from rehearsal_room.harness.reports.summary import played_by, players
+from rehearsal_room.harness.reports.summary import played_by, players, priced_use
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)
@@ -51,13 +53,14 @@ def render_run(
     ending: str | None = None,
     sort: str | None = None,
     full: bool = False,
+    prices: Prices | None = None,
 ) -> None:
     """Print the run's tasks with their outcomes, how endings, labels and lengths are distributed,
     and a list of episodes.
 
     `label` (one of LABELS), `ending` (one of ENDINGS) and `task` (a task's id, `scenario:task`, or
     a shell pattern such as `refund-*`) select episodes. `sort` (one of SORTS, default `failures`)
-    orders tasks and episodes.
+    orders tasks and episodes. `prices` are those of models (None: they are not known).
     """
     rows = reader.episodes()
     chosen = [row for row in rows if _matches(row, label, task, ending)]
@@ -71,6 +74,9 @@ def render_run(
         return
     view = _RunView(rows, sort or "failures", console.width, full)
     console.print(view.totals(chosen))
+    use, times = priced_use(reader, chosen, prices)
+    for line in [] if use is None else [*model_use_lines(use, times), ""]:
+        console.print(line, highlight=False, soft_wrap=True)
     console.print(view.tasks(chosen))
     console.print(bar_chart("endings", Counter(_ending(row) for row in chosen)))
     console.print(bar_chart("labels", Counter(_label(row) for row in chosen)))

@@ -8,12 +8,24 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from rehearsal_room.harness.outcomes.failure_kinds import FailureKind, kinds_in
-from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
+from rehearsal_room.harness.outcomes.model_failures import (
+    failure_causes,
+    first_prompts_line,
+    lacks_model,
+)
+from rehearsal_room.harness.outcomes.model_use import (
+    ModelUse,
+    ReplyTimes,
+    has_model,
+    model_use_lines,
+    read_model_use,
+)
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.scores import score_of, tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
@@ -36,8 +48,9 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """The result of `rehearse run`, as `--json` and report.json have it. It contains no times, so
-    that a run that was resumed after a crash has the same report as one without a crash."""
+    """The result of `rehearse run`, as `--json` has it. report.json leaves `reply_times` out and so
+    contains no times: a run that was resumed after a crash has the same one as one without a
+    crash."""
 
     episodes: int
     steps: int
@@ -64,6 +77,9 @@ class RunReport(msgspec.Struct, frozen=True):
     # Maximum number of steps that was set. None: each task's own (see Limits.steps_for), or there
     # was none.
     max_steps: int | None = None
+    first_prompts: str = ""  # which worlds the model's context has no room for; empty: none
+    model: ModelUse | None = None  # None: no model played, or it gave no reply
+    reply_times: ReplyTimes | None = None  # of that model
 
     @property
     def lacks_model(self) -> bool:
@@ -72,17 +88,41 @@ class RunReport(msgspec.Struct, frozen=True):
 
 
 def read_report(
-    reader: LogReader, statistics_of: StatisticsOf | None = None, *, max_steps: int | None = None
+    reader: LogReader,
+    statistics_of: StatisticsOf | None = None,
+    *,
+    max_steps: int | None = None,
+    prices: Prices | None = None,
 ) -> RunReport:
     """The report on a logged run. `statistics_of` computes its statistics; None: it has none.
-    `max_steps` is the limit that was set. Raises LogError."""
+    `max_steps` is the limit that was set, `prices` are those of the models (None: they are not
+    known). Raises LogError."""
     rows = reader.episodes()
+    model, times = priced_use(reader, rows, prices)
     return msgspec.structs.replace(
         report_of(rows, faults_in(reader)),
         failures=kinds_in(reader, rows),
         statistics=None if statistics_of is None else statistics_of(rows),
         max_steps=max_steps,
+        model=model,
+        reply_times=times,
     )
+
+
+def priced_use(
+    reader: LogReader, rows: Sequence[EpisodeRow], prices: Prices | None
+) -> tuple[ModelUse | None, ReplyTimes | None]:
+    """What the policy's model took, with its cost where the prices have its model; None: no model
+    played, or it gave no reply. Raises LogError."""
+    found = read_model_use(reader, rows) if has_model(rows) else None
+    if found is None:
+        return None, None
+    use, times = found
+    models = {row.policy.partition(":")[2] for row in rows}
+    if prices is None or len(models) != 1:
+        return use, times
+    tokens = (use.prompt_tokens, use.cached_tokens, use.completion_tokens)
+    return msgspec.structs.replace(use, cost_usd=prices.cost(models.pop(), *tokens)), times
 
 
 def report_of(
@@ -125,6 +165,7 @@ def report_of(
         else judging.cost_usd / len(judged) * 1024,
         model_failures=sum(row.ending is Ending.POLICY_ERROR for row in ended),
         model_failure_causes=failure_causes(ended),
+        first_prompts=first_prompts_line(ended),
         model_refusals=sum(row.ending is Ending.MODEL_REFUSED for row in ended),
         faults=dict(faults or {}),
         without_verdict=counted.without,
@@ -151,6 +192,7 @@ def played_by(policy: str) -> str:
 
 def write_report(folder: Path, report: RunReport) -> None:
     """Write report.json. Raises OSError."""
+    report = msgspec.structs.replace(report, reply_times=None)
     write_atomically(folder / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
 
 
@@ -164,6 +206,10 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     if report.policy:
         console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
+    for line in [] if report.model is None else model_use_lines(report.model, report.reply_times):
+        console.print(line, highlight=False, soft_wrap=True)
+    if report.first_prompts:
+        console.print(Text(printable(report.first_prompts, one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
     if report.failures:

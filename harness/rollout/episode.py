@@ -63,9 +63,10 @@ from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from rehearsal_room.harness.history.base import HistoryWindow
-from rehearsal_room.harness.history.token_budget import estimate_tokens
+from rehearsal_room.harness.history.token_budget import TokenMeasure, estimate_tokens
 from rehearsal_room.harness.history.windows import HistoryFold, summary_of
 from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.outcomes.model_failures import first_prompt_error
 from rehearsal_room.harness.policies.base import Agent, Assignment, Observable, Policy
 from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
 from rehearsal_room.harness.rollout.meters import Meters
@@ -159,7 +160,7 @@ async def run_episode(
             if watch.scope.cancelled_caught:
                 ending, error = _expiry(watch, context.limits, own=driver is not None)
         except ContextLengthError as exc:
-            ending, error = Ending.TOKEN_LIMIT, str(exc)
+            ending, error = run.context_full(str(exc))
         except ModelRefusedError as exc:
             ending, error = Ending.MODEL_REFUSED, str(exc)
         except PolicyError as exc:
@@ -491,6 +492,23 @@ class Episode:
         if limit is None or self.num_tokens < limit:
             return None
         return Ending.TOKEN_LIMIT, f"{self.num_tokens} tokens were generated"
+
+    def context_full(self, fault: str) -> tuple[Ending, str]:
+        """How the episode ends whose window is too long for the model. Where it is the first one,
+        the agent did nothing wrong: the model cannot play this world, which is said once."""
+        if self.steps:
+            return Ending.TOKEN_LIMIT, fault
+        dialect, world = self.context.dialect, self.plan.scenario.name
+        head, tools = dialect.opening_messages(self.briefing), dialect.request_tools(self.briefing)
+        tokens = TokenMeasure().pinned(head, tools)
+        self.context.notices.say(
+            "first_prompt_too_long",
+            world=world,
+            tokens_needed=f"about {tokens:,}",
+            server_says=fault,
+            advice="serve the model with a longer context, or leave this world out",
+        )
+        return Ending.POLICY_ERROR, first_prompt_error(world, tokens, fault)
 
     async def record_step(self, step: StepTaken) -> None:
         """Record the next step; wait while the log is full."""

@@ -30,6 +30,7 @@ from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 
 _BAR_INTERVAL = 0.2  # seconds between two drawings of the bar
 _LINE_INTERVAL = 2.0  # seconds between two plain lines
+_LONG_WAIT = 30.0  # seconds for a first reply, from which on the wait is shown
 _log = structlog.get_logger(__name__)
 
 
@@ -69,6 +70,8 @@ class Monitor:
         self.labels: Counter[str] = Counter()
         self._judged = judged
         self._done = anyio.Event()
+        # Episodes without a reply -> when they began; they are in the order of these times.
+        self._without_reply: dict[str, float] = {}
 
     def __repr__(self) -> str:
         total = "?" if self.total is None else self.total
@@ -102,6 +105,23 @@ class Monitor:
         if failures:
             text += f", {plural(failures, 'model failure')}"
         return text + f", {refusals:,} refused by the provider" * (refusals > 0)
+
+    @property
+    def first_replies(self) -> str:
+        """The episodes that have waited long for their first reply; empty: there are none.
+
+        Example: "1 waiting for its first reply, 2 min"
+        """
+        if not self._without_reply:
+            return ""
+        longest = time.monotonic() - next(iter(self._without_reply.values()))
+        if longest < _LONG_WAIT:
+            return ""
+        number, which = len(self._without_reply), "their"
+        if number == 1:
+            which = "its"
+        took = f"{longest:.0f} s" if longest < 60 else f"{longest / 60:.0f} min"
+        return f"{number:,} waiting for {which} first reply, {took}"
 
     def restore(self, rows: Iterable[EpisodeRow], *, judged: bool) -> None:
         """Count episodes that are already in the log."""
@@ -147,7 +167,9 @@ class Monitor:
     def _count_encoded(self, record: EncodedRecord) -> None:
         episode, _, _, kind, _, data, _ = record
         if kind == "started":
-            self.num_started += 1
+            self._count_start(episode)
+        elif self._without_reply:
+            self._without_reply.pop(episode, None)
         if kind not in ("step", "ended", "judged"):
             return
         event = _counted_of(data)
@@ -161,15 +183,22 @@ class Monitor:
 
     def _count(self, record: Record) -> None:
         event = record.event
+        if isinstance(event, EpisodeStarted):
+            self._count_start(record.episode)
+            return
+        if self._without_reply:
+            self._without_reply.pop(record.episode, None)
         if isinstance(event, StepTaken):
             self.num_steps += 1
             self.num_calls += len(event.results)
-        elif isinstance(event, EpisodeStarted):
-            self.num_started += 1
         elif isinstance(event, EpisodeEnded):
             self._count_end(record.episode, event.ending)
         elif isinstance(event, Judged):
             self._count_verdict(record.episode, event.label)
+
+    def _count_start(self, episode: str) -> None:
+        self.num_started += 1
+        self._without_reply[episode] = time.monotonic()
 
     def _count_end(self, episode: str, ending: Ending) -> None:
         self.num_ended += 1
@@ -194,6 +223,7 @@ async def show_progress(
     """Show the run's progress until cancelled: a bar on a terminal, plain lines elsewhere. `limit`
     returns the number of episodes that may run at once (None: it does not change)."""
     began, first = time.monotonic(), monitor.num_calls
+    shown, finished = began, -1
     with ProgressDisplay("episodes", total=monitor.total, console=console, every=0.0) as display:
         wait = 0.0 if display.is_bar else _LINE_INTERVAL
         while True:
@@ -202,5 +232,10 @@ async def show_progress(
             note = f"{rate:,.0f} calls/s, {monitor.outcome}"
             if limit is not None:
                 note += f", {limit():,} at once"
-            display.show(monitor.finished, monitor.total, note)
+            if waiting := monitor.first_replies:
+                note += f", {waiting}"
+            repeats = bool(waiting) and time.monotonic() - shown >= _LONG_WAIT
+            if repeats or monitor.finished != finished:
+                shown, finished = time.monotonic(), monitor.finished
+            display.show(monitor.finished, monitor.total, note, repeats=repeats)
             wait = _BAR_INTERVAL if display.is_bar else _LINE_INTERVAL

@@ -1,8 +1,11 @@
 """Settings of the process: where logs go, the limit of open files, the event loop."""
 
+import asyncio
 import logging
 import resource
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -73,6 +76,37 @@ def raise_file_limit(num_files: int) -> None:
 
 
 def run(function: Callable[[*Ts], Awaitable[T]], *arguments: *Ts) -> T:
-    """Run an async function on asyncio, with uvloop where it is installed."""
+    """Run an async function on asyncio, with uvloop where it is installed. SIGTERM (Slurm,
+    Kubernetes, `docker stop`) ends it as Ctrl-C does: with KeyboardInterrupt, once all of its tasks
+    have been cancelled."""
     options = {"use_uvloop": find_spec("uvloop") is not None}
-    return anyio.run(function, *arguments, backend="asyncio", backend_options=options)
+    terminated = False
+
+    async def main() -> T:
+        nonlocal terminated
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def terminate() -> None:
+            nonlocal terminated
+            if not terminated:  # a second signal must not cut off what the first one saves
+                terminated = True
+                task.cancel()
+
+        before = signal.getsignal(signal.SIGTERM)
+        is_free = before in (signal.SIG_DFL, signal.default_int_handler)
+        if not is_free or threading.current_thread() is not threading.main_thread():
+            return await function(*arguments)
+        loop.add_signal_handler(signal.SIGTERM, terminate)
+        try:
+            return await function(*arguments)
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, before)
+
+    try:
+        return anyio.run(main, backend="asyncio", backend_options=options)
+    except asyncio.CancelledError:
+        if terminated:
+            raise KeyboardInterrupt from None
+        raise

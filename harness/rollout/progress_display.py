@@ -68,8 +68,11 @@ class ProgressDisplay(ContextManagerMixin):
         with self._progress:
             yield self
 
-    def show(self, done: int, total: int | None = None, note: str = "") -> None:
-        """Show how many are done, of how many if `total` is given, and a note."""
+    def show(
+        self, done: int, total: int | None = None, note: str = "", *, repeats: bool = False
+    ) -> None:
+        """Show how many are done, of how many if `total` is given, and a note. `repeats`: a line is
+        also printed where no more are done."""
         self._done = done
         self._total = self._total if total is None else total
         if self._now() - self._shown_at < self._every:
@@ -84,7 +87,7 @@ class ProgressDisplay(ContextManagerMixin):
                 counts=self._counts(),
                 refresh=True,
             )
-        elif done != self._shown:
+        elif done != self._shown or repeats:
             self._shown = done
             self._console.print(self._line(note), highlight=False, markup=False, soft_wrap=True)
 

@@ -1,12 +1,13 @@
 """Which model is asked, at which server, and how it samples."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from rehearsal_room.harness.chat.answer_limits import MAX_ANSWER, MAX_ANSWERS, AnswerLimits
 from rehearsal_room.harness.chat.client import ClientName
+from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 
@@ -64,6 +65,48 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"may_change": True},
         ),
     ] = 120.0
+    extra_body: Annotated[
+        str,
+        Meta(
+            description="More fields of each request of policy 'openai', as a JSON object; they "
+            "replace ours.",
+            extra={"metavar": "JSON"},
+        ),
+    ] = ""
+    adapt: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="What is known of the server: 'without:NAME' (a parameter or field that it "
+            "refuses), 'max_completion_tokens' (its name for max_tokens), 'thoughts' or "
+            "'thoughts:FIELD' (it wants thoughts back), 'short_ids', 'stream'. A run finds these "
+            "out, and adds them to its run.toml.",
+            extra={"metavar": "WORD", "may_change": True},
+        ),
+    ] = ()
+    prices: Annotated[
+        str,
+        Meta(
+            description="File of the models' prices, from which the cost of a run is computed.",
+            extra={"metavar": "FILE", "default": "no prices", "may_change": True},
+        ),
+    ] = ""
+    stream: Annotated[
+        bool,
+        Meta(
+            description="Whether replies of policy 'openai' are asked for as streams, for servers "
+            "and gateways that end a request in which nothing arrives for long.",
+            extra={"may_change": True},
+        ),
+    ] = False
+    stall_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds without a sign of life in the middle of a streamed reply after "
+            "which the request fails.",
+            extra={"may_change": True},
+        ),
+    ] = 60.0
     max_attempts: Annotated[
         int,
         Meta(
@@ -104,6 +147,18 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"may_change": True},
         ),
     ] = True
+
+    @property
+    def extra_fields(self) -> dict[str, Any]:
+        """The fields of `extra_body`. Raises SettingsError."""
+        if not self.extra_body:
+            return {}
+        try:
+            return msgspec.json.decode(self.extra_body, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise SettingsError(
+                f"extra_body: expected a JSON object such as '{{\"top_k\": 20}}': {exc}"
+            ) from exc
 
     @property
     def answers(self) -> AnswerLimits:

@@ -6,7 +6,7 @@ is named and no policy, that model plays.
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -45,6 +45,7 @@ _GONE_FROM_BUS = (
     *("ahead", "answer_s", "batch", "gather_s"),
     *("in_flight", "max_backoff_s", "outbox", "status_s"),
 )
+_SIZE_OF_PLAN = ("episodes", "group_size")
 NUMBER_AT_ONCE = 64  # (said below, too) episodes, where a number is not given and not found
 ADAPTIVE_POLICIES = ("openai", "vllm")  # behind HTTP: the server has a load to adapt to
 
@@ -77,7 +78,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     episodes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="Number of episodes in all.",
+            description="Number of episodes in all; a run that is resumed may have more.",
             extra={"short": "-n", "default": "one group of each task"},
         ),
     ] = None
@@ -307,11 +308,18 @@ def save(
     return tomli_w.dumps(table).encode()
 
 
-def with_episodes(run_toml: Path, episodes: int) -> bytes:
-    """run.toml with another number of episodes: what is played stays, and --resume plays the rest.
-    Raises SettingsError."""
+def with_plan(run_toml: Path, settings: Settings) -> bytes:
+    """run.toml with the number of episodes of these settings, and their group size. Raises
+    SettingsError."""
     table = read_toml(run_toml, error=SettingsError)
-    return tomli_w.dumps({**table, "episodes": episodes}).encode()
+    planned = {"episodes": settings.episodes, "group_size": settings.group_size}
+    return tomli_w.dumps({**table, **without_none(planned)}).encode()
+
+
+def with_adaptations(run_toml: Path, words: Sequence[str]) -> bytes:
+    """run.toml with what its run has learned of the model server. Raises SettingsError."""
+    table = read_toml(run_toml, error=SettingsError)
+    return tomli_w.dumps({**table, "model": {**table.get("model", {}), "adapt": words}}).encode()
 
 
 def _without_password(settings: Settings) -> Settings:
@@ -327,11 +335,12 @@ def log_id_of(run_toml: Path) -> str:
 
 def difference(saved_file: Path, settings: Settings) -> str | None:
     """The first setting in which a run that is resumed differs from the run that began; None: they
-    agree. Fields with `may_change` are not compared."""
+    agree. Fields with `may_change` are not compared, and neither is the size of the plan (see
+    harness.setup.planning)."""
     before = resolve(saved_file, {})
     for field in fields_of(Settings):
         old, new = value_of(before, field), value_of(settings, field)
-        if old != new and not field.may_change:
+        if old != new and not field.may_change and field.key not in _SIZE_OF_PLAN:
             before_now = (_in_words(field, value) for value in (old, new))
             return f"{field.key}: the run began with {', not '.join(before_now)}"
     return None
@@ -440,6 +449,12 @@ def _check(settings: Settings) -> None:
     if policy.name in ("local", "vllm") and policy.tokens:
         raise SettingsError(
             f"tokens: policy {policy.name!r} logs its own model's tokens; leave tokens out"
+        )
+    if model.extra_fields and policy.name in ("local", "vllm"):
+        raise SettingsError(f"extra_body: policy {policy.name!r} sends no chat requests")
+    if model.stream and policy.name in ("local", "vllm"):
+        raise SettingsError(
+            f"stream: policy {policy.name!r} exchanges token ids, which it does not stream"
         )
     _check_judge(settings.judge)
 

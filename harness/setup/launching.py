@@ -31,6 +31,7 @@ from rehearsal_room.harness.setup.parts import (
 )
 from rehearsal_room.harness.setup.planning import Tasks
 from rehearsal_room.harness.setup.policies import unplayed_lines
+from rehearsal_room.harness.setup.run_folder import keep_adaptations
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
 
@@ -111,15 +112,19 @@ async def play_here(launch: Launch) -> Launched:
         if admission is not None and isinstance(policy, Observable):
             policy.observe(admission)
         meters = Meters(pool, lag=LagMonitor())
-        await play_left(
-            launch.folder,
-            left,
-            parts,
-            concurrency=settings.number_at_once,
-            meters=meters,
-            resume=launch.resume,
-            console=console if launch.progress else None,
-        )
+        try:
+            await play_left(
+                launch.folder,
+                left,
+                parts,
+                concurrency=settings.number_at_once,
+                meters=meters,
+                resume=launch.resume,
+                console=console if launch.progress else None,
+            )
+        finally:
+            if policy is not None:
+                keep_adaptations(launch.folder, settings, policy.statistics())
         return Launched(
             meters,
             policy={} if policy is None else policy.statistics(),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import msgspec
+
 from rehearsal_room.envpool.sources.base import WorldSource
 from rehearsal_room.harness.continuation.forks import seed_of
 from rehearsal_room.harness.core.errors import SettingsError
@@ -35,6 +37,32 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         seed=seed_of(settings),
     )
     return tasks, list(plans)
+
+
+def require_same_beginning(settings: Settings, *, episodes: int | None, group_size: int) -> None:
+    """Check that the plan of a run that is resumed begins with the one with which the run began,
+    which had these numbers. Raises SettingsError."""
+    if (settings.episodes, settings.group_size) == (episodes, group_size):
+        return
+    began = msgspec.structs.replace(settings, episodes=episodes, group_size=group_size)
+    before, now = planned(began)[1], planned(settings)[1]
+    if len(now) < len(before):
+        raise SettingsError(
+            f"episodes: the run began with {len(before)} episodes; a run that is resumed may have"
+            f" more, not {len(now)}"
+        )
+    if list(map(_identity, now[: len(before)])) != list(map(_identity, before)):
+        raise SettingsError(
+            f"group_size: with groups of {settings.group_size} the first {len(before)} episodes"
+            f" would not be those of the run, which began with groups of {group_size}; keep"
+            f" -g {group_size}, and choose a larger multiple of it for -n"
+        )
+
+
+def _identity(plan: EpisodePlan) -> tuple[str, str, str, str, int, int]:
+    """What must not change of an episode that may have been played."""
+    scenario, task = plan.scenario.digest, plan.task.id
+    return plan.episode, scenario, task, plan.group, plan.member, plan.seed
 
 
 def _require_solutions(policy: str, suite: str, source: WorldSource, tasks: Tasks) -> None:

@@ -84,6 +84,10 @@ def _openai(settings: Settings) -> OpenAIPolicy:
             client=model.client,
             max_connection_failures=model.max_connection_failures,
             answers=model.answers,
+            stream=model.stream,
+            stall_s=model.stall_timeout,
+            adapt=model.adapt,
+            extra=model.extra_fields,
         )
     )
 

@@ -1,7 +1,7 @@
 """The folder of a run: its name, its run.toml, and what is removed when nothing happened."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
@@ -9,8 +9,15 @@ from shutil import rmtree
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
-from rehearsal_room.harness.settings.run import Settings, save
-from rehearsal_room.harness.setup.run_trust import RUN_FILE, marked
+from rehearsal_room.harness.policies.openai import LEARNED
+from rehearsal_room.harness.settings.run import (
+    Settings,
+    resolve,
+    save,
+    with_adaptations,
+    with_plan,
+)
+from rehearsal_room.harness.setup.run_trust import RUN_FILE, marked, renewed
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -63,6 +70,32 @@ def begin_folder(
             write_atomically(folder / RUN_FILE, marked(began))
     except OSError as exc:
         raise LogError(f"{folder}: the run folder cannot be written: {exc}") from exc
+
+
+def keep_plan(folder: Path, settings: Settings) -> None:
+    """Let the run.toml of a run that is resumed have the size of the plan that is played now.
+    Raises LogError and SettingsError."""
+    path = folder / RUN_FILE
+    if not path.is_file():
+        return
+    began = resolve(path, {})
+    if (began.episodes, began.group_size) == (settings.episodes, settings.group_size):
+        return
+    try:
+        write_atomically(path, renewed(path, with_plan(path, settings)))
+    except OSError as exc:
+        raise LogError(f"{path}: cannot be written: {exc}") from exc
+
+
+def keep_adaptations(folder: Path, settings: Settings, statistics: Mapping[str, float]) -> None:
+    """Write what the policy has learned of its server (see OpenAIPolicy.statistics) into run.toml,
+    for a run that goes on. A file that cannot be written is left as it is."""
+    learned = [name.removeprefix(LEARNED) for name in statistics if name.startswith(LEARNED)]
+    words, path = sorted({*settings.model.adapt, *learned}), folder / RUN_FILE
+    if set(words) == set(settings.model.adapt) or not path.is_file():
+        return
+    with suppress(OSError):
+        write_atomically(path, renewed(path, with_adaptations(path, words)))
 
 
 def spent_on_verdicts(folder: Path) -> float:

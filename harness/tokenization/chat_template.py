@@ -1,13 +1,17 @@
 """A model's chat template: a Jinja program that comes with its weights and formats conversations.
 
-It is rendered as transformers does, without transformers: the same sandbox, filters and tags. One
-function is left out on purpose: `strftime_now`. With it a prompt would depend on the day, and the
-prompt that an agent was shown could not be computed again from its log; templates that use it have
-a fixed date to fall back to.
+It is rendered as transformers does, without transformers: the same sandbox, filters and tags, and
+with tools the template that a folder has for them (`tool_use`). One function differs on purpose:
+`strftime_now`. Today's date would make a prompt depend on the day, and the prompt that an agent was
+shown could not be computed again from its log. A template that has a date of its own to fall back
+to does not get the function; in all others it gives the date that the prompt itself names ("The
+time is 2026-05-12T09:00:00Z.", as the system prompt of a world does), and else a fixed one.
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +23,29 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 
 CONFIG_NAME = "tokenizer_config.json"
-_CLOCK = "it asks for today's date (strftime_now), on which a prompt must not depend"
+_FALLS_BACK = re.compile(r"strftime_now\s+is\s+(not\s+)?(un)?defined")
+_DATE = re.compile(r"\bThe time is (\d{4}-\d\d-\d\d)")
+_NO_DATE = date(2025, 1, 1)  # for prompts that name none
+_ADDITIONAL = "additional_chat_templates"  # transformers' folder of templates with names
+_TOOL_USE = "tool_use"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 class ChatTemplate:
     """Renders conversations. `names` maps the variables of special tokens to their texts; `path` is
-    the template's file, for messages."""
+    the template's file, for messages. `tool_use` is the source of the template for conversations
+    with tools; None: there is one template for all."""
 
-    def __init__(self, source: str, names: dict[str, str], *, path: Path) -> None:
+    def __init__(
+        self, source: str, names: dict[str, str], *, path: Path, tool_use: str | None = None
+    ) -> None:
         """Raises SettingsError for a source that is not a Jinja template."""
         self._path = path
         self._names = names
+        self.has_tool_form = tool_use is not None
         try:
-            self._template = _environment().from_string(source)
+            self._template = _Compiled(source)
+            self._tool_template = self._template if tool_use is None else _Compiled(tool_use)
         except jinja2.TemplateError as exc:
             raise SettingsError(f"{path}: its chat template cannot be read: {exc}") from exc
 
@@ -47,14 +60,16 @@ class ChatTemplate:
         tools: Sequence[dict[str, Any]] = (),
         *,
         add_generation_prompt: bool = True,
+        with_tools: bool = False,
     ) -> str:
         """The conversation as text; with `add_generation_prompt` it ends where the
-        assistant's next message begins.
+        assistant's next message begins. `with_tools`: it is a part of one with tools.
 
         Raises PolicyError for a conversation that the template refuses.
         """
+        template = self._tool_template if tools or with_tools else self._template
         try:
-            return self._template.render(
+            return template.render(
                 messages=list(messages),
                 tools=list(tools) or None,
                 documents=None,
@@ -62,29 +77,72 @@ class ChatTemplate:
                 **self._names,
             )
         except (jinja2.TemplateError, TypeError, ValueError, LookupError) as exc:
-            reason = _CLOCK if "'strftime_now' is undefined" in str(exc) else exc
-            raise PolicyError(
-                f"{self._path}: the chat template refuses the window: {reason}"
-            ) from exc
+            raise PolicyError(f"{self._path}: the chat template refuses the window: {exc}") from exc
+
+
+class _Compiled:
+    """One template, with a clock where it cannot be rendered without."""
+
+    def __init__(self, source: str) -> None:
+        self._template = _environment().from_string(source)
+        self._needs_date = "strftime_now" in source and not _FALLS_BACK.search(source)
+
+    def render(self, *, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+        if self._needs_date:
+            variables["strftime_now"] = _date_of(messages).strftime
+        return self._template.render(messages=messages, **variables)
+
+
+def _date_of(messages: Sequence[Mapping[str, Any]]) -> date:
+    """The date that a conversation's first message names; a fixed one where it names none."""
+    content = messages[0].get("content") if messages else None
+    found = _DATE.search(content) if isinstance(content, str) else None
+    try:
+        return date.fromisoformat(found[1]) if found else _NO_DATE
+    except ValueError:
+        return _NO_DATE
 
 
 def read_template(folder: Path) -> ChatTemplate:
-    """The chat template of a Hugging Face directory: `chat_template.jinja`, or the one in
-    `tokenizer_config.json`. Raises SettingsError naming the file."""
+    """The chat template of a Hugging Face directory: `chat_template.jinja`, with
+    `additional_chat_templates/tool_use.jinja` for tools, or those in `tokenizer_config.json`.
+    Raises SettingsError naming the file."""
     config = read_config(folder / CONFIG_NAME)
     path = folder / "chat_template.jinja"
-    try:
-        source: Any = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        path, source = folder / CONFIG_NAME, config.get("chat_template")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{path}: the chat template cannot be read: {exc}") from exc
-    if isinstance(source, list):  # older directories have several templates with names
-        source = {entry.get("name"): entry.get("template") for entry in source}.get("default")
-    if not isinstance(source, str):
+    source, tool_use = _text_of(path), _text_of(folder / _ADDITIONAL / f"{_TOOL_USE}.jinja")
+    if source is None:
+        path = folder / CONFIG_NAME
+        named = _named_templates(config.get("chat_template"))
+        tool_use = tool_use or named.get(_TOOL_USE)
+        source = named.get("default") or tool_use
+    if source is None:
         raise SettingsError(f"{folder}: the folder has no chat template (chat_template.jinja)")
     names = {name: token_text(config[name]) for name in _NAMED_TOKENS if config.get(name)}
-    return ChatTemplate(source, names, path=path)
+    return ChatTemplate(source, names, path=path, tool_use=tool_use)
+
+
+def _text_of(path: Path) -> str | None:
+    """A template's file; None: it does not exist. Raises SettingsError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path}: the chat template cannot be read: {exc}") from exc
+
+
+def _named_templates(sent: Any) -> dict[str, str]:
+    """The templates in tokenizer_config.json by their names: older directories have several, in a
+    list.
+
+    Example: "x" -> {"default": "x"}
+    """
+    if isinstance(sent, str):
+        return {"default": sent}
+    if isinstance(sent, list):
+        sent = {one.get("name"): one.get("template") for one in sent if isinstance(one, dict)}
+    found = sent if isinstance(sent, dict) else {}
+    return {str(name): text for name, text in found.items() if isinstance(text, str)}
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from tokenizers import Tokenizer
@@ -76,10 +76,12 @@ class ChatTokenizer:
         self._tools: dict[int, tuple[Sequence[ToolSpec], list[dict[str, Any]]]] = {}
         self.name = f"tokens/{blake2b(tokenizer.to_str().encode(), digest_size=6).hexdigest()}"
         try:
-            self._header, self._generation_prompt, self._closing = _frame(template)
+            plain = _frame(template)
+            with_tools = _frame(template, with_tools=True) if template.has_tool_form else plain
         except PolicyError as exc:
             raise SettingsError(f"a plain conversation cannot be rendered: {exc}") from exc
-        self.end_id = self._end_of_turn(self._closing, end_ids)
+        self._frame_of = {False: plain, True: with_tools}  # by whether a request has tools
+        self.end_id = self._end_of_turn(plain.closing, end_ids)
         self.end_ids = frozenset([*end_ids, self.end_id])
         self._end_texts = {found: tokenizer.id_to_token(found) or "" for found in self.end_ids}
 
@@ -138,7 +140,8 @@ class ChatTokenizer:
                 messages.append({"role": "assistant", "content": f"{OPEN}{len(replies)}{CLOSE}"})
                 replies.append(ids)
         text = self._template.render(messages, self._functions(window.tools))
-        return self._insert_replies(_SAMPLED.split(text), replies)
+        frame = self._frame_of[bool(window.tools)]
+        return self._insert_replies(_SAMPLED.split(text), replies, frame)
 
     def render(self, window: Window) -> str:
         """The text that the template itself makes of a window whose texts have no special
@@ -165,32 +168,35 @@ class ChatTokenizer:
     def begins_replies_alike(self) -> bool:
         """Whether earlier replies have the same text before them as the next one; they do not where
         the generation prompt begins a thought."""
-        return self._header == self._generation_prompt
+        return all(frame.header == frame.generation_prompt for frame in self._frame_of.values())
 
     def encode_reply(self, text: str, calls: Sequence[AgentCall] = ()) -> list[int]:
         """The ids of a reply that was not sampled, the end token included; native calls as
         the template formats them. Raises PolicyError."""
         if calls:
-            question = {"role": "user", "content": _USER}
+            question, frame = {"role": "user", "content": _USER}, self._frame_of[True]
             reply = Message("assistant", text, tuple(calls))
             rendered = self._template.render(
                 [question, template_message(reply, self._escapes.escape)],
                 add_generation_prompt=False,
+                with_tools=True,
             )
             rendered = rendered.partition(_USER)[2]
-            start = rendered.find(self._header) + len(self._header)
-            body = rendered[start:].removesuffix(self._closing)
+            start = rendered.find(frame.header) + len(frame.header)
+            body = rendered[start:].removesuffix(frame.closing)
         else:
             body = self._escapes.escape(text)
         return [*self.encode(body), self.end_id]
 
-    def _insert_replies(self, parts: Sequence[str], replies: Sequence[Sequence[int]]) -> list[int]:
+    def _insert_replies(
+        self, parts: Sequence[str], replies: Sequence[Sequence[int]], frame: "_Frame"
+    ) -> list[int]:
         """The ids of a rendered text that was cut at its sampled replies: `parts` has texts,
         and between two texts the index of a reply."""
         ids: list[int] = []
         sampled: Sequence[int] = ()
         for text, number in zip(parts[0::2], parts[1::2], strict=False):
-            ids += self.encode(self._before_reply(self._without_end(text, sampled)))
+            ids += self.encode(_before_reply(self._without_end(text, sampled), frame))
             sampled = replies[int(number)]
             ids += sampled
         return ids + self.encode(self._without_end(parts[-1], sampled))
@@ -204,15 +210,6 @@ class ChatTokenizer:
             functions = [_function(tool, self._escapes.escape) for tool in tools]
             known = self._tools[id(tools)] = (tools, functions)
         return known[1]
-
-    def _before_reply(self, text: str) -> str:
-        """The text before a reply, ending as the prompt ended from which the reply was
-        sampled: some templates render earlier messages in another way (without the thought that
-        the prompt began)."""
-        if text.endswith(self._generation_prompt):
-            return text
-        start = text.rfind(self._header) if self._header else -1
-        return text if start < 0 else text[:start] + self._generation_prompt
 
     def _without_end(self, text: str, sampled: Sequence[int]) -> str:
         """The text after a reply, without the end of turn if the agent sampled that."""
@@ -265,22 +262,37 @@ def _function(tool: ToolSpec, escape: Callable[[Any], Any]) -> dict[str, Any]:
     }
 
 
-def _frame(template: ChatTemplate) -> tuple[str, str, str]:
-    """The texts that a template puts around replies: the common beginning of the text before
-    an earlier reply and of the generation prompt; the generation prompt; the text after an earlier
-    reply.
+def _before_reply(text: str, frame: "_Frame") -> str:
+    """The text before a reply, ending as the prompt ended from which the reply was sampled: some
+    templates render earlier messages in another way (without the thought that the prompt began)."""
+    if text.endswith(frame.generation_prompt):
+        return text
+    start = text.rfind(frame.header) if frame.header else -1
+    return text if start < 0 else text[:start] + frame.generation_prompt
+
+
+class _Frame(NamedTuple):
+    """The texts that a template puts around replies.
 
     Example (ChatML): "<|im_start|>assistant\\n", the same, "<|im_end|>\\n"
     """
+
+    header: str  # common beginning of the text before an earlier reply and the generation prompt
+    generation_prompt: str
+    closing: str  # after an earlier reply
+
+
+def _frame(template: ChatTemplate, *, with_tools: bool = False) -> _Frame:
+    """The frame of a template, or of its form for conversations with tools."""
     question = {"role": "user", "content": _USER}
     reply = {"role": "assistant", "content": _REPLY}
 
     def render(*messages: dict[str, Any]) -> str:
-        return template.render(messages, add_generation_prompt=False)
+        return template.render(messages, add_generation_prompt=False, with_tools=with_tools)
 
     # Some templates end every conversation that does not ask for a reply with the end token.
     alone = render(question).removesuffix(template.end_text)
-    asked = template.render([question])
+    asked = template.render([question], with_tools=with_tools)
     if not asked.startswith(alone):
         raise PolicyError(
             "the text that asks for a reply does not begin with the text of the conversation"
@@ -289,7 +301,7 @@ def _frame(template: ChatTemplate) -> tuple[str, str, str]:
     closing = render(question, reply).partition(_REPLY)[2]
     earlier = render(question, reply, question).partition(_USER)[2]
     before = earlier.partition(_REPLY)[0].removeprefix(alone.partition(_USER)[2])
-    return _common_prefix(before, generation_prompt), generation_prompt, closing
+    return _Frame(_common_prefix(before, generation_prompt), generation_prompt, closing)
 
 
 def _common_prefix(one: str, other: str) -> str:

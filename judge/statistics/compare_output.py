@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.outcomes.model_use import model_use_lines
 from rehearsal_room.judge.statistics.compared_runs import (
     ComparedGroup,
     ComparedRun,
@@ -22,6 +23,8 @@ def comparison_lines(report: CompareReport) -> Iterator[str]:
     yield from warning_lines(report)
     for run in report.runs:
         yield _run_line(run)
+        if run.model is not None:
+            yield from (f"  {line}" for line in model_use_lines(run.model, run.reply_times))
     if len(report.groups) > 1:
         yield "by world and tag, " + ", ".join(run.name for run in report.runs) + ":"
         for group in report.groups[:_SHOWN_GROUPS]:

@@ -1,20 +1,27 @@
 """What `rehearse compare` says of two or more runs: each run's figures, what else differs between
 them, the differences with their tests, and where they come from."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import msgspec
 
+from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow
 from rehearsal_room.harness.logged_runs.logged_run import run_settings
 from rehearsal_room.harness.outcomes.intervals import Interval
+from rehearsal_room.harness.outcomes.model_use import (
+    ModelUse,
+    ReplyTimes,
+    has_model,
+    read_model_use,
+)
 from rehearsal_room.harness.outcomes.scores import tally
-from rehearsal_room.harness.reports.summary import players
+from rehearsal_room.harness.reports.summary import players, priced_use
 from rehearsal_room.harness.settings.fields import fields_of, value_of
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.judge.statistics.comparison import LEVEL, Comparison, compare, interval_and_p
@@ -42,6 +49,8 @@ class ComparedRun(msgspec.Struct, frozen=True):
     prompt_tokens: float  # mean of an episode
     completion_tokens: float
     judging_usd: float | None  # of all verdicts; None: a price is unknown
+    model: ModelUse | None = None  # of all episodes; None: no model played
+    reply_times: ReplyTimes | None = None
 
 
 class SettingDifference(msgspec.Struct, frozen=True):
@@ -86,6 +95,9 @@ class CompareReport(Comparison, frozen=True, kw_only=True):
     level: float = LEVEL  # of each interval: higher where several runs are compared with A
 
 
+PricesOf = Callable[[Path], Prices | None]
+
+
 class _Read(msgspec.Struct, frozen=True):
     """What is read of a run."""
 
@@ -93,35 +105,19 @@ class _Read(msgspec.Struct, frozen=True):
     settings: Settings
     rows: Sequence[EpisodeRow]
     outcomes: Sequence[Outcome]
-    tokens: tuple[int, int]
+    model: ModelUse | None  # None: there is no reply
+    times: ReplyTimes | None
 
     @property
     def keys(self) -> set[TaskKey]:
         return {(row.scenario, row.task) for row in self.rows}
 
 
-class _Tokens(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _Reply(msgspec.Struct):
-    usage: _Tokens = msgspec.field(default_factory=_Tokens)
-
-
-class _Replied(msgspec.Struct):
-    """What is read of a step: decoding all of it takes ten times as long."""
-
-    reply: _Reply
-
-
-_replied = msgspec.msgpack.Decoder(_Replied).decode
-
-
-def compare_runs(folders: Sequence[Path]) -> CompareReport:
-    """Compare runs with the first of them. Raises LogError, and SettingsError where one shares no
-    task with a verdict with it."""
-    runs = [_read(folder) for folder in folders]
+def compare_runs(folders: Sequence[Path], prices_of: PricesOf = lambda _: None) -> CompareReport:
+    """Compare runs with the first of them. `prices_of` gives the prices of the models of a run's
+    folder (None: they are not known). Raises LogError, and SettingsError where one shares no task
+    with a verdict with it."""
+    runs = [_read(folder, prices_of(folder)) for folder in folders]
     level = 1 - (1 - LEVEL) / (len(runs) - 1)
     first, names = runs[0], [_name(index) for index in range(len(runs))]
     differences = tuple(
@@ -152,28 +148,18 @@ def _name(index: int) -> str:
     return ("" if index < 26 else _name(index // 26 - 1)) + chr(ord("A") + index % 26)
 
 
-def _read(folder: Path) -> _Read:
+def _read(folder: Path, prices: Prices | None) -> _Read:
     with open_reader(folder) as reader:
         rows = [row for row in reader.episodes() if row.ending is not None]
-        return _Read(folder, run_settings(folder), rows, outcomes_of(reader), _tokens_in(reader))
-
-
-def _tokens_in(reader: LogReader) -> tuple[int, int]:
-    """The tokens of the agent's replies, prompts and completions. Replies that an attempt repeats
-    count as often as they were logged."""
-    prompt = completion = position = 0
-    while stored := reader.stored_after(position, 5_000):
-        for _, _, _, kind, _, data, _ in stored:
-            if kind == "step":
-                usage = _replied(data).reply.usage
-                prompt += usage.prompt_tokens
-                completion += usage.completion_tokens
-        position = stored[-1][0]
-    return prompt, completion
+        if has_model(rows):
+            model, times = priced_use(reader, rows, prices)
+        else:  # replies of other policies may have tokens, too
+            model, times = read_model_use(reader, rows) or (None, None)
+        return _Read(folder, run_settings(folder), rows, outcomes_of(reader), model, times)
 
 
 def _figures(name: str, run: _Read) -> ComparedRun:
-    counted, number = tally(run.rows), max(1, len(run.rows))
+    counted, number, use = tally(run.rows), max(1, len(run.rows)), run.model
     judging = NOTHING_SPENT
     for row in run.rows:
         judging = judging.plus(row.judging)
@@ -191,9 +177,11 @@ def _figures(name: str, run: _Read) -> ComparedRun:
         bounds=counted.bounds,
         without_verdict=counted.without,
         turns=sum(row.num_steps for row in run.rows) / number,
-        prompt_tokens=run.tokens[0] / number,
-        completion_tokens=run.tokens[1] / number,
+        prompt_tokens=0.0 if use is None else use.prompt_tokens / number,
+        completion_tokens=0.0 if use is None else use.completion_tokens / number,
         judging_usd=judging.cost_usd,
+        model=use if has_model(run.rows) else None,
+        reply_times=run.times if has_model(run.rows) else None,
     )
 
 

@@ -193,6 +193,27 @@ def test_a_finished_run_is_resumed(rehearse: Rehearse, tmp_path: Path) -> None:
     assert "seed" in err
 
 
+def test_a_resumed_run_may_have_more_episodes(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A larger plan that begins with the run's is played on, and is the run's from then on; one
+    that would change or drop episodes is refused, with what to pass."""
+    run, task = tmp_path / "run", "claims_desk:settle-collision"
+    rehearse("run", task, "-o", run, "-n", 4, "-g", 2)
+    for flags, sentence in (
+        (("-n", 2, "-g", 2), "may have more, not 2"),
+        (("-n", 6, "-g", 3), "keep -g 2, and choose a larger multiple of it for -n"),
+    ):
+        status, _, err = rehearse("run", "-o", run, "--resume", *flags)
+        assert status == 2 and sentence in err
+    assert json_of(rehearse, "run", "-o", run, "--resume", "-n", 8)["labels"] == {"completed": 8}
+    assert json_of(rehearse, "run", "-o", run, "--resume")["labels"] == {"completed": 8}
+    fresh = json_of(rehearse, "run", task, "-o", tmp_path / "new", "-n", 8, "-g", 2)
+    assert json.loads((run / "report.json").read_text()) == fresh
+    one = tmp_path / "one"  # one group of one task may grow, too
+    rehearse("run", task, "-o", one, "-n", 4, "-g", 4)
+    more = ("-n", 8, "-g", 8, "--processes", 2)
+    assert json_of(rehearse, "run", "-o", one, "--resume", *more)["labels"] == {"completed": 8}
+
+
 def test_a_flag_wins_over_the_settings_file(rehearse: Rehearse, tmp_path: Path) -> None:
     """Every flag has a TOML key, and run.toml holds what was resolved."""
     config = tmp_path / "settings.toml"

@@ -2,14 +2,21 @@
 
 import json
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rehearsal_room.cli.core.interruption import Interrupted, command_line, continued_by
+from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of, without_trust_line
+from tests.support.commands import Commands, end_of
+from tests.support.followed_runs import until_num
 from tests.support.ledger_world import write_package
+from tests.support.paths import LIBRARY
+from tests.support.warm_process import WarmProcess
 
 
 def test_a_command_is_quoted_for_the_shell() -> None:
@@ -57,6 +64,27 @@ def test_a_run_that_has_begun_is_resumed(
     interrupt("rehearsal_room.harness.launch.planned")
     status, _, err = rehearse("run", world, "-o", tmp_path / "other")
     assert (status, err) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_ends_a_run_as_an_interruption(
+    warm_cli: WarmProcess, rehearse: Rehearse, tmp_path: Path, processes: int
+) -> None:
+    """Slurm, Kubernetes and `docker stop` send it, to one process or to all of them: every episode
+    is logged as cancelled, the last line says how to go on, and --resume does."""
+    out, commands = tmp_path / "run", Commands(warm_cli, tmp_path)
+    flags = ("-p", "oracle", "-n", 30, "-c", 4, "--think", "0.05", "--processes", processes)
+    child, output = commands.start("run", LIBRARY, *flags, "-o", out)
+    until_num(out, "ended", 5)
+    everyone = psutil.Process(child.pid)
+    for process in [*everyone.children(recursive=True), everyone]:
+        process.send_signal(signal.SIGTERM)
+    last = end_of((child, output), status=130).splitlines()[-1]
+    assert last == f"interrupted; to continue: rehearse run -o {out} --resume"
+    with open_reader(out) as reader:
+        counts = reader.counts()
+    assert counts["started"] == counts["ended"] < 30
+    assert json_of(rehearse, "run", "-o", out, "--resume")["labels"] == {"completed": 30}
 
 
 def test_a_judging_goes_on_with_what_is_unjudged(

@@ -197,15 +197,16 @@ def test_killed_at_critical_points_a_run_trains_the_same(
     assert found == expected
 
 
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_saves_and_can_be_resumed(
-    config: Path, warm_process: WarmProcess, tmp_path: Path
+    config: Path, warm_process: WarmProcess, tmp_path: Path, by: signal.Signals
 ) -> None:
-    """Ctrl-C ends a run with the command that resumes it, status 130 and a checkpoint of the last
-    complete batch, from which it resumes."""
+    """Ctrl-C or SIGTERM ends a run with the command that resumes it, status 130 and a checkpoint of
+    the last complete batch, from which it resumes."""
     out, errors = tmp_path / "run", tmp_path / "errors.txt"
     child = start(warm_process, config, out, errors)
     wait_for(child, out, 1, errors)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(by)
     assert child.wait() == 130, errors.read_text()[-3000:]
     lines = errors.read_text().splitlines()
     assert lines[-1].startswith("interrupted; to continue: rehearse train ")

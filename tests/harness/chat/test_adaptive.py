@@ -86,6 +86,24 @@ PARAMETERS = {
     "logprobs": True,
     "stream_options": {},
 }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("without:seed", "without:temperature", "max_completion_tokens", "thoughts", "short_ids"),
+        ("thoughts:reasoning", "stream"),
+    ],
+)
+def test_what_is_known_of_a_server_has_words(words: tuple[str, ...]) -> None:
+    """A run's settings name it, and name it back; other words are refused."""
+    assert ServerFeatures.adapted(words).words == words
+    for word in ("seed", "without:", "thoughts:", "stream:x", ""):
+        with pytest.raises(ValueError, match="is none of without:NAME, "):
+            ServerFeatures.adapted([*words, word])
+
+
 REFUSALS: dict[str, Callable[[str], Any]] = {
     "pydantic": lambda name: {
         "detail": [

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from rehearsal_room.harness.chat.client import ChatClient
+from rehearsal_room.harness.chat.http1 import BodyWatch
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.transport import HttpResponse
 from rehearsal_room.harness.core.messages import Reply
@@ -32,7 +33,7 @@ class Server:
         self._capacity = capacity
         self._in_flight = 0
 
-    async def post(self, body: bytes) -> HttpResponse:
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
         if self._rng.random() < self._share or self._in_flight >= self._capacity:
             self.num_refused += 1
             return HttpResponse(429, {"retry-after": f"{RETRY_AFTER:g}"}, b"{}")

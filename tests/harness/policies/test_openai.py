@@ -22,6 +22,7 @@ from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.completions import read_completion, read_error
+from rehearsal_room.harness.chat.http1 import BodyWatch
 from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow
 from rehearsal_room.harness.chat.transport import (
     HttpResponse,
@@ -512,7 +513,7 @@ class Refusing:
         self._statuses = list(statuses)
         self._headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
-    async def post(self, body: bytes) -> HttpResponse:
+    async def post(self, body: bytes, watch: BodyWatch | None = None) -> HttpResponse:
         self.num_asked += 1
         await anyio.lowlevel.checkpoint()
         if self._statuses:

@@ -122,6 +122,14 @@ async def test_several_calls_of_one_turn_are_made_in_order() -> None:
         ([LOOK, PolicyError("gone")], Limits(), Ending.POLICY_ERROR, "gone", 1),
         ([LOOK, ModelRefusedError("filtered")], Limits(), Ending.MODEL_REFUSED, "filtered", 1),
         ([LOOK, ContextLengthError("9 > 8")], Limits(), Ending.TOKEN_LIMIT, "9 > 8", 1),
+        (
+            [ContextLengthError("9 > 8")],
+            Limits(),
+            Ending.POLICY_ERROR,
+            "the first prompt does not fit into the model's context (world library, about 762 "
+            "tokens): 9 > 8",
+            0,
+        ),
         ([LOOK, never], Limits(reply_timeout=30), Ending.POLICY_ERROR, "no reply within 30 s", 1),
         ([LOOK, never], Limits(time_limit=90), Ending.TIME_LIMIT, "not done within 90 s", 1),
         (

@@ -118,6 +118,24 @@ async def test_plain_lines() -> None:
     ]
 
 
+async def test_a_first_reply_that_takes_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a model takes long to load, a line says so now and then, until the reply is there."""
+    monkeypatch.setattr("rehearsal_room.harness.rollout.monitor.time.monotonic", anyio.current_time)
+    monitor, out = Monitor(total=2, judged=True), io.StringIO()
+    records = episode("e1", 3)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(show_progress, monitor, Console(file=out, width=200))
+        await publish(monitor, records[:1])
+        await anyio.sleep(125)
+        await publish(monitor, records[1:])
+        await anyio.sleep(5)
+        tasks.cancel_scope.cancel()
+    notes = [line.partition("pass rate ")[2] for line in out.getvalue().splitlines()]
+    waits = ("32 s", "1 min", "2 min", "2 min")
+    waiting = [f"-, 1 waiting for its first reply, {wait}" for wait in waits]
+    assert notes == ["-", *waiting, "1.000"]
+
+
 async def test_a_bar_on_a_terminal() -> None:
     """On a terminal the progress is one bar, which is removed at the end."""
     out = io.StringIO()

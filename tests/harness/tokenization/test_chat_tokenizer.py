@@ -152,6 +152,55 @@ def test_a_prompt_equals_the_one_of_transformers(tmp_path: Path) -> None:
     assert ChatTokenizer.open(tmp_path).prompt(window, {}) == theirs
 
 
+NO_TOOLS = TEMPLATE.replace("{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}", "")
+TOOL_USE = TEMPLATE.replace(
+    "{{ message.role }}", "{{ 'agent' if message.role == 'assistant' else message.role }}"
+).replace("assistant\n{% endif", "agent\n{% endif")
+
+
+@pytest.mark.parametrize("place", ["list", "folder", "only"])
+def test_a_folder_with_several_templates_is_rendered_as_by_transformers(
+    tmp_path: Path, place: str
+) -> None:
+    """`tool_use` is the template for conversations with tools, and only for them, wherever the
+    folder has it; replies that were sampled are put in as it renders replies."""
+    write_tokenizer(tmp_path, template=NO_TOOLS)
+    config_file, additional = tmp_path / "tokenizer_config.json", "additional_chat_templates"
+    if place == "folder":
+        (tmp_path / additional).mkdir()
+        (tmp_path / additional / "tool_use.jinja").write_text(TOOL_USE)
+    else:
+        (tmp_path / "chat_template.jinja").unlink()
+        named = {"tool_use": TOOL_USE} if place == "only" else {"default": NO_TOOLS}
+        named["tool_use"] = TOOL_USE
+        config = json.loads(config_file.read_text())
+        config["chat_template"] = [{"name": name, "template": one} for name, one in named.items()]
+        config_file.write_text(json.dumps(config))
+    chat, theirs = ChatTokenizer.open(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    call = AgentCall("get_order", {"order_id": 7}, "c0-0")
+    messages = (*HEAD, Message("assistant", "", (call,)), Message("tool", "{}", call_id="c0-0"))
+    for tools in ((GET_ORDER,), ()):
+        if place == "only" and not tools:
+            continue
+        shown = messages if tools else HEAD
+        functions = [
+            {"type": "function", "function": {"name": t.name, "description": t.description,
+                                              "parameters": t.schema}}
+            for t in tools
+        ]  # fmt: skip
+        expected = theirs.apply_chat_template(
+            [template_message(message) for message in shown],
+            tools=functions or None,
+            add_generation_prompt=True,
+            return_dict=False,
+        )
+        window = Window(shown, tools)
+        assert chat.prompt(window, {}) == expected
+        sampled = {reply_key("", (call,)): chat.encode_reply("", (call,))} if tools else {}
+        if place != "only":
+            assert chat.text_of(chat.prompt(window, sampled)) == chat.text_of(expected)
+
+
 @pytest.mark.parametrize("name", CHATS)
 @given(
     replies=st.lists(

@@ -4,7 +4,6 @@ render whole conversations.
 The templates have traits of those that models come with; none is a model's own.
 """
 
-import re
 from pathlib import Path
 
 import pytest
@@ -112,10 +111,21 @@ def test_where_no_dialect_is_left_another_template_is_needed() -> None:
         check_template(chat_of(NO_SYSTEM), dialect_of("native"), model="m")
 
 
-def test_a_prompt_must_not_depend_on_the_day() -> None:
-    """A template that needs a clock is refused when the tokenizer is opened."""
-    with pytest.raises(SettingsError, match=re.escape("asks for today's date (strftime_now)")):
-        chat_of(CLOCK)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The time is 2026-05-12T09:00:00Z.\n\n# Rules", "2026-05-12"),
+        ("You act through tools.", "2025-01-01"),
+        ("The time is 2026-99-12.", "2025-01-01"),
+    ],
+)
+def test_a_prompt_does_not_depend_on_the_day(text: str, expected: str) -> None:
+    """A template that needs a clock gets the date that the prompt names, and else a fixed one; one
+    that has a date to fall back to gets no clock. Such a template renders windows."""
+    for template, date in ((CLOCK, expected), (MAYBE_CLOCK, "")):
+        rendered = chat_of(template).render(Window((Message("system", text),)))
+        assert rendered.startswith(f"{date}<|im_start|>system")
+        check_template(chat_of(template), dialect_of("hermes"), model="m")
 
 
 def test_an_end_token_after_conversations_adds_no_turn() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.interop.exports.chats import chat_of
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import LIBRARY
 
@@ -276,6 +278,55 @@ def test_what_the_environment_said_without_a_call_is_kept(
     written, acted, _ = episode["steps"]
     assert written["user"]["text"] == "one\n\ntwo"
     assert [one["text"] for one in acted["results"]] == ["one\ntwo"]
+
+
+def test_what_servers_want_back_is_kept(
+    imported: Callable[..., tuple[Json, Episodes]], rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Signatures and encrypted thoughts of a chat, of its calls and of Anthropic's blocks: in the
+    log, and in exports as JSON and as chats, as they came."""
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    signature = {"extra_content": {"google": {"thought_signature": "s"}}}
+    blocks = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
+    call = {"id": "t1", "function": {"name": "ping", "arguments": "{}"}, **signature}
+    lines: list[Json] = [
+        {
+            "episode": name,
+            "messages": [
+                {"role": "user", "content": "Ping."},
+                said,
+                {"role": "tool", "tool_call_id": "t1", "content": "pong"},
+                {"role": "assistant", "content": "Pong."},
+            ],
+        }
+        for name, said in (
+            ("details", {"role": "assistant", "reasoning": "Hm.", "reasoning_details": details,
+                         "tool_calls": [call]}),
+            ("blocks", {"role": "assistant", "content": [
+                *blocks, {"type": "tool_use", "id": "t1", "name": "ping", "input": {}}]}),
+        )
+    ]  # fmt: skip
+    _, episodes = imported("chat", lines)
+    expected = {"details": {"reasoning_details": details}, "blocks": {"thinking_blocks": blocks}}
+    for name, fields in expected.items():
+        first = episodes[name]["steps"][0]
+        assert (first["text"], first["fields"]) == ("<think>Hm.</think>", fields)
+        assert "fields" not in episodes[name]["steps"][1]
+    with open_reader(tmp_path / "imported") as reader:
+        step = reader.trajectory("details").steps[0]
+    assert (step.reply.thought, step.reply.calls[0].fields) == ("reasoning", signature)
+    with open_reader(tmp_path / "imported") as reader:
+        chats = {
+            name: chat_of(reader.trajectory(name), *reader.scenarios().values())
+            for name in expected
+        }
+    replies = {
+        name: next(one for one in chat["messages"] if one["role"] == "assistant")
+        for name, chat in chats.items()
+    }
+    assert replies["details"]["reasoning_details"] == details
+    assert replies["details"]["tool_calls"][0]["extra_content"] == signature["extra_content"]
+    assert replies["blocks"]["thinking_blocks"] == blocks
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,10 @@ async def test_other_refused_fields_are_left_out() -> None:
             AttemptFailure("status", "use 'max_completion_tokens' instead", 400),
             ServerFeatures(max_tokens=False),
         ),
+        (
+            AttemptFailure("status", "This model only supports stream mode", 400),
+            ServerFeatures(stream=True),
+        ),
         (AttemptFailure("status", "no such model", 404, "model_not_found"), None),
         (AttemptFailure("status", "response_format", 429), None),
         (AttemptFailure("status", "response_format", 401), None),

@@ -441,7 +441,8 @@ async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> No
 
 
 async def test_unusable_episodes_do_not_use_up_the_run(tmp_path: Path) -> None:
-    """A batch whose groups have fewer than two usable episodes ends the run, too."""
+    """A batch whose groups have fewer than two usable episodes ends the run, too: here no prompt
+    fits into the model's context."""
 
     async def before(assignment: Assignment) -> None:
         raise ContextLengthError("the prompt has more tokens than the model takes")
@@ -454,7 +455,7 @@ async def test_unusable_episodes_do_not_use_up_the_run(tmp_path: Path) -> None:
         ):
             await run_with_rollouts(loop, rollouts)
     [failure] = caught.value.exceptions
-    assert str(failure).startswith("batch 1: none of its groups can be used (few 2): ")
+    assert str(failure).startswith("batch 1: none of its groups can be used (incomplete 2): ")
 
 
 @pytest.mark.parametrize("staleness", [0, 1])

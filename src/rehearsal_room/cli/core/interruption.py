@@ -1,7 +1,9 @@
 """What to type after an interruption or an outage: the exact command that continues the work."""
 
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +29,28 @@ class Interrupted(click.Abort):
 
 @contextmanager
 def continued_by(command: Callable[[], str]) -> Generator[None]:
-    """A block whose interruption names the command that continues its work; `command` makes it once
-    the block has been left."""
+    """A block whose interruption, by Ctrl-C or SIGTERM, names the command that continues its work;
+    `command` makes it once the block has been left."""
     try:
-        yield
+        with _terminated_as_interrupted():
+            yield
     except KeyboardInterrupt as exc:
         raise Interrupted(command()) from exc
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Generator[None]:
+    """A block in which SIGTERM raises KeyboardInterrupt. An event loop in it has its own way (see
+    harness.rollout.process)."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def command_line(*words: object) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from rehearsal_room.cli.core.flags import flags_of
+from rehearsal_room.harness.chat.prices import Prices, read_prices
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
@@ -19,8 +20,10 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve, with_steps_of
+from rehearsal_room.harness.setup.planning import require_same_beginning
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,
+    counts,
     harmless,
     require_play,
 )
@@ -104,6 +107,23 @@ judge_flags = flags_of(  # of commands that judge what others play
 pool_flags = flags_of(Settings, only=_HOSTING)  # of commands that need worlds and run no episodes
 
 
+PRICES = click.option(
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of the models' prices (default: the one with which the run was made).",
+)
+
+
+def prices_of(folder: Path, given: Path | None) -> Prices | None:
+    """The prices of a run's model: those of a file that is given, else those with which the user
+    made the run; None: there are none. Raises SettingsError."""
+    if given is None and (folder / RUN_FILE).is_file() and counts(folder / RUN_FILE):
+        named = resolve(folder / RUN_FILE, {}).model.prices
+        given = Path(named) if named and Path(named).is_file() else None
+    return None if given is None else read_prices(given)
+
+
 def run_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The argument and the flags of commands that run episodes."""
     for add in (JSON, DRY_RUN, TRUST_RUN, RESUME, OUTPUT, _CONFIG, flags_of(Settings), _SCENARIOS):
@@ -131,7 +151,10 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     settings = with_steps_of(resolve(config or began, flags), began)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
-    return _trusted(settings, config or began, flags)
+    settings = _trusted(settings, config or began, flags)
+    before = resolve(began, {})
+    require_same_beginning(settings, episodes=before.episodes, group_size=before.group_size)
+    return settings
 
 
 def _is_of_a_run(file: Path) -> bool:

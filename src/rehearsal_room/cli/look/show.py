@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from rehearsal_room.cli.core.help import SectionedCommand
-from rehearsal_room.cli.core.options import RUN
+from rehearsal_room.cli.core.options import PRICES, RUN, prices_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import open_reader
@@ -33,7 +33,10 @@ from rehearsal_room.harness.reports.run_view import ENDINGS, LABELS, SORTS, rend
 @click.option(
     "--full", is_flag=True, help="Show every task and episode, and an episode's texts in full."
 )
-def show_command(folder: Path, episode: str | None, full: bool, **selection: Any) -> None:
+@PRICES
+def show_command(
+    folder: Path, episode: str | None, full: bool, prices: Path | None, **selection: Any
+) -> None:
     """Show a run, or one episode of it, turn by turn.
 
     RUN is the folder of a run, or of a training run, whose rollouts are shown.
@@ -46,7 +49,8 @@ def show_command(folder: Path, episode: str | None, full: bool, **selection: Any
     console = Terminal()
     with open_reader(log_folder(folder)) as reader:
         if episode is None:
-            render_run(reader, console, full=full, **selection)
+            known = prices_of(log_folder(folder), prices)
+            render_run(reader, console, full=full, prices=known, **selection)
             return
         named = [f"--{name}" for name, value in selection.items() if value]
         if named:

@@ -18,6 +18,7 @@ from rehearsal_room.cli.core.options import (
 )
 from rehearsal_room.harness.bus.mqtt_settings import broker_of
 from rehearsal_room.harness.chaos.settings import read_chaos
+from rehearsal_room.harness.chat.prices import read_prices
 from rehearsal_room.harness.core.errors import ModelOutageError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.history.windows import parse_history
@@ -112,5 +113,7 @@ def _report(folder: Path, settings: Settings) -> RunReport:
     # Imported when the run is over: its libraries take a third of a second.
     from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
+    prices = read_prices(Path(settings.model.prices)) if settings.model.prices else None
     with open_reader(folder) as reader:
-        return read_report(reader, statistics_of, max_steps=settings.limits.max_steps)
+        steps = settings.limits.max_steps
+        return read_report(reader, statistics_of, max_steps=steps, prices=prices)

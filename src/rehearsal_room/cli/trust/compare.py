@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rehearsal_room.cli.core.help import SectionedCommand
-from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, PRICES, console_of, prices_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.schema import write_atomically
@@ -30,8 +30,11 @@ _POINTS = re.compile(r"(\d+(?:\.\d+)?) ?(pt|%)?")
     metavar="FILE",
     help="Markdown file of the comparison (default: none).",
 )
+@PRICES
 @JSON
-def compare_command(runs: Sequence[Path], output: Path | None, json_file: str | None) -> None:
+def compare_command(
+    runs: Sequence[Path], output: Path | None, prices: Path | None, json_file: str | None
+) -> None:
     """Compare runs with the first one, on the tasks that they share.
 
     The difference is B's share of completed tasks less A's, task by task; within a task tries with
@@ -43,7 +46,7 @@ def compare_command(runs: Sequence[Path], output: Path | None, json_file: str | 
         raise SettingsError("compare: name two runs or more, as in `rehearse compare A B`")
     if output is not None and not output.absolute().parent.is_dir():
         raise SettingsError(f"--output: {output}: its folder does not exist")
-    found = compare_runs(runs)
+    found = compare_runs(runs, lambda folder: prices_of(folder, prices))
     console = console_of(json_file)
     for line in comparison_lines(found):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

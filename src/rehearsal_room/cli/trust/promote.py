@@ -13,12 +13,9 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, playing_settings
 from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
-from rehearsal_room.harness.settings.run import with_episodes
 from rehearsal_room.harness.setup.planning import planned
-from rehearsal_room.harness.setup.run_trust import renewed
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, read_criteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, read_facts
@@ -200,12 +197,10 @@ class _Promotion:
 
     def _play(self, folder: Path, episodes: int) -> None:
         """Play a run on until it has so many episodes, or a few more: groups are whole."""
-        path = folder / "run.toml"
         settings = playing_settings(folder)
         groups = -(-episodes // settings.group_size)
         target = max(groups * settings.group_size, len(planned(settings)[1]))
         settings = msgspec.structs.replace(settings, episodes=target)
-        _write(path, renewed(path, with_episodes(path, target)))
         play_run(settings, folder, resume=True)
 
     def report(self, gate_file: Path, looked: Looked, most: int | None) -> PromotionReport:
@@ -254,13 +249,6 @@ def _advice(last: StageResult, episodes: Sequence[EpisodeFacts], most: int | Non
     names = ", ".join(one.name for one in open_ones)
     more = f"--continue {2 * max(len(episodes), most or 0)}"
     return f"the episodes are too few to decide {names}; {more} plays on"
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        write_atomically(path, data)
-    except OSError as exc:
-        raise SettingsError(f"{path} cannot be written: {exc}") from exc
 
 
 def _write_output(path: Path, data: bytes) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.chat.wire import wire_message, wire_tool
+from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.interop.exports.conversation import EpisodeConversation
@@ -67,9 +68,7 @@ def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
     Example: {"messages": [{"role": "system", "content": "You act ..."}, ...]}
     """
     conversation = EpisodeConversation(trajectory, world)
-    messages: list[dict[str, Any]] = [
-        msgspec.to_builtins(wire_message(message)) for message in conversation.history()
-    ]
+    messages: list[dict[str, Any]] = [_written(message) for message in conversation.history()]
     replies = [message for message in messages if message["role"] == "assistant"]
     for message in replies[: trajectory.first_own_turn]:
         message["weight"] = 0
@@ -77,3 +76,14 @@ def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
     if tools := conversation.tools:
         chat["tools"] = encode([wire_tool(tool) for tool in tools]).decode()
     return chat
+
+
+def _written(message: Message) -> dict[str, Any]:
+    """A message with what a server sent beside its text and calls, as it came. A thought stays in
+    the text."""
+    written: dict[str, Any] = msgspec.to_builtins(wire_message(message))
+    for call, sent in zip(message.calls, written.get("tool_calls", ()), strict=False):
+        fields = dict(call.fields or {})
+        sent["function"] |= fields.pop("function", {})
+        sent |= fields
+    return written | (message.fields or {})

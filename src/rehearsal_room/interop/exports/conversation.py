@@ -22,7 +22,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect, without_thoughts
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.history.summary import GO_ON, with_summary_request
-from rehearsal_room.harness.history.windows import summary_of
+from rehearsal_room.harness.history.windows import summary_of, with_fields
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 
 Range = tuple[int, int]  # from, to (exclusive)
@@ -98,7 +98,8 @@ class EpisodeConversation:
             )
             self._summary = turn
         else:
-            turn = self._store(self._dialect.turn_messages(event))
+            shown = with_fields(self._dialect.turn_messages(event), event.reply)
+            turn = self._store(list(shown))
             self._turns.append(turn)
             if event.user is not None and event.user.tools:
                 added = Briefing("", "", event.user.tools, "", "")

@@ -46,6 +46,8 @@ class StepLine(msgspec.Struct, frozen=True):
     results: list[ResultLine]
     format_error: str | None  # how the reply broke the dialect's rules; None: it did not
     user: UserTurnLine | None = None  # None: the reply was not said to a user
+    # What the server sent beside the reply's text and calls, as it came; left out: nothing.
+    fields: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SummaryLine(msgspec.Struct, frozen=True):
@@ -133,6 +135,7 @@ def _step_line(step: StepTaken) -> StepLine:
         results=_result_lines(step.results),
         format_error=decision.reason if isinstance(decision, FormatError) else None,
         user=None if step.user is None else _user_line(step.user),
+        fields=step.reply.fields or msgspec.UNSET,
     )
 
 

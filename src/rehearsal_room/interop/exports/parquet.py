@@ -29,6 +29,7 @@ _STEP = pa.struct(
         ("results", pa.list_(_RESULT)),
         ("format_error", pa.string()),
         ("user", _USER),
+        ("fields", _JSON),
     ]
 )
 _SUMMARY = pa.struct([("step", pa.int64()), ("text", pa.string())])
@@ -77,6 +78,8 @@ def write(file: BinaryIO, lines: Iterable[EpisodeLine]) -> None:
 def _row(line: EpisodeLine) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(line, builtin_types=(bytes,))
     for step in row["steps"]:
+        if "fields" in step:
+            step["fields"] = _json(step["fields"])
         for call in (*step["calls"], *(step["user"] or {}).get("calls", ())):
             call["arguments"] = _json(call["arguments"])
     for change in row["state_diff"]:

@@ -36,12 +36,36 @@ class _Function(msgspec.Struct):
     arguments: Any = None
 
 
-class _Call(msgspec.Struct):
+# Fields beside text, thought and calls that servers want back; Anthropic's blocks have LiteLLM's
+# name for them.
+_OPAQUE = (
+    *("reasoning_details", "thinking_blocks", "thought_signature", "extra_content"),
+    *("provider_specific_fields", "reasoning_items", "encrypted_content"),
+)
+
+
+class _Opaque(msgspec.Struct):
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
+    thought_signature: Any = None
+    extra_content: Any = None
+    provider_specific_fields: Any = None
+    reasoning_items: Any = None
+    encrypted_content: Any = None
+
+    @property
+    def fields(self) -> dict[str, Any] | None:
+        """Those that the file has, as they are; None: it has none."""
+        found = {name: value for name in _OPAQUE if (value := getattr(self, name)) is not None}
+        return found or None
+
+
+class _Call(_Opaque, kw_only=True):
     function: _Function
     id: str | None = None
 
 
-class _Message(msgspec.Struct):
+class _Message(_Opaque, kw_only=True):
     role: str
     content: Any = None  # a text, or a list of parts
     tool_calls: list[_Call] | None = None
@@ -55,9 +79,16 @@ class _Message(msgspec.Struct):
     @property
     def text(self) -> str:
         """The text, after the thought if it has one."""
-        thought = self.reasoning_content or self.reasoning
-        start = f"<think>{thought}</think>" if isinstance(thought, str) and thought else ""
+        name = self.thought
+        start = f"<think>{getattr(self, name)}</think>" if name else ""
         return start + _text_of(self.content)
+
+    @property
+    def thought(self) -> str:
+        """The name of the field with the thought; empty: there is none."""
+        names = ("reasoning_content", "reasoning")
+        found = [name for name in names if (one := getattr(self, name)) and isinstance(one, str)]
+        return found[0] if found else ""
 
 
 def _text_of(content: Any) -> str:
@@ -90,7 +121,7 @@ def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
             for block in results:
                 text, name = _text_of(block.get("content")), str(block.get("tool_use_id") or "")
                 failed = block.get("is_error") is True
-                yield _Message("tool", text, tool_call_id=name, is_error=failed)
+                yield _Message(role="tool", content=text, tool_call_id=name, is_error=failed)
             rest = [part for part in message.content if part not in results]
             if rest:
                 yield replace(message, content=rest)
@@ -102,13 +133,16 @@ def _with_calls(message: _Message) -> _Message:
     used = _blocks(message.content, "tool_use")
     thoughts = _blocks(message.content, "thinking", "redacted_thinking")
     if message.function_call is not None and not message.tool_calls:
-        message = replace(message, tool_calls=[_Call(message.function_call)])
+        message = replace(message, tool_calls=[_Call(function=message.function_call)])
     if thoughts and not message.reasoning_content:
         texts = [str(one.get("thinking") or "[redacted]") for one in thoughts]
-        message = replace(message, reasoning_content="\n".join(texts))
+        message = replace(message, reasoning_content="\n".join(texts), thinking_blocks=thoughts)
     if used:
         calls = [
-            _Call(_Function(str(one.get("name") or ""), one.get("input")), str(one.get("id") or ""))
+            _Call(
+                function=_Function(str(one.get("name") or ""), one.get("input")),
+                id=str(one.get("id") or ""),
+            )
             for one in used
         ]
         message = replace(message, tool_calls=[*(message.tool_calls or ()), *calls])
@@ -194,7 +228,13 @@ def _turns(messages: list[_Message]) -> Iterator[ImportedTurn]:
             continue
         calls = _calls(message)
         text = "\n\n".join(part for part in (*earlier, message.text) if part)
-        reply = Reply(text, calls, "tool_calls" if calls else "stop")
+        reply = Reply(
+            text,
+            calls,
+            "tool_calls" if calls else "stop",
+            thought=message.thought if text.startswith("<think>") else "",
+            fields=message.fields,
+        )
         decision = dialect.read(reply, turn=turn)
         is_context = is_context and message.weight == 0
         spoken = [one.text for one in later if one.role == "user"]
@@ -219,7 +259,12 @@ def _until_assistant(messages: list[_Message]) -> list[_Message]:
 
 def _calls(message: _Message) -> tuple[AgentCall, ...]:
     return tuple(
-        AgentCall(call.function.name, read_arguments(call.function.arguments), call.id or "")
+        AgentCall(
+            call.function.name,
+            read_arguments(call.function.arguments),
+            call.id or "",
+            call.fields,
+        )
         for call in message.tool_calls or ()
     )
 

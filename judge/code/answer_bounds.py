@@ -20,9 +20,12 @@ met, and a judge that asks a model decides on it with the text before it.
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from datetime import date
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 
 import msgspec
 
@@ -33,10 +36,12 @@ from rehearsal_room.judge.code.claims import (
     excepted,
     is_key,
     is_refused,
+    kind_of,
     sentences,
+    stems,
 )
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
+from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding, has_whole
 from rehearsal_room.scenarios.core.statements import (
     Reading,
     Value,
@@ -50,8 +55,9 @@ from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
+_MANY = 100  # counts from this on are amounts
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
-_LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
+_LEAST_WORDS = 50  # a short accepted answer ("Done.") does not forbid two sentences
 _PER_WORD = 20  # characters of a word, on average; URLs are longer, sentences of them are rare
 _LEAST_CHARACTERS = 4_000  # of an answer that no verifier reads
 _MOST_VALUES = 100  # of an answer, unless the accepted one has a quarter of them
@@ -62,6 +68,7 @@ _RETRACTED = re.compile(
     r"|it|which|above|answer|sentence|statement)\b[^.!?;]{0,60}?\b(?:wrong|false|untrue|incorrect"
     r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
     r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
+    r"|\bcorrection:"
     r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
     r"|\b(?:but|then)\b[^.!?;]{0,30}\b(?:undid|reversed|restored|reinstated|took (?:it|them) back"
     r")\b"
@@ -85,19 +92,42 @@ _DEED = re.compile(
     r" (\w+ed|paid|sent|hidden|withdrawn|put)\b"
 )
 _ALSO = re.compile(r"(?:,| and) (?:then )?(\w+ed|paid|sent) (?:it|them|him|her|that|those)\b")
+_BECAUSE = re.compile(r": |\b(?:because|since|as)\b")
+# In a refusal "I" do nothing but look, and say so.
+_MY_ACT = re.compile(
+    r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)?"
+    r" (?:just |then |also )?"
+    r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
+    r"|not?ic|confirm|ask|wait|open|stopp|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
+    r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
+)
+_OBJECT = re.compile(r" the (?!request)")
+_REFUSING = ("declin", "refus", "deni")
+_AND = re.compile(
+    r"\b(?:i|we)(?:'ve| have|'d)? [^.!?;:]{0,90}? and (?:also |then )?(\w+ed|paid|sent)\b"
+)
 _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
-_COMMON = re.compile(
-    r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
-    r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
-    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
-    r"|isn|haven|hasn)"
-)
 _SENTENCE = re.compile(r"[.!?:]\s")
+_SAID = re.compile(r"\w")  # in a line that is not empty and no rule of a table
+_LEAST_NAME = 3  # characters that a name has more than
+_LONGEST_DATE = 30  # characters of a text that is a date and nothing else
 _CENTS = re.compile(r'cents"?: ?(-?\d{1,15})(?!\d)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d{1,15})(?!\d)')
+# Of a record that is named beside these words an answer claims nothing: the rows show that it is as
+# it was. What could be done instead is no claim either.
+_NEUTRAL = re.compile(
+    r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?|left|leave|kept|keeps"
+    r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*"
+    r"|earlier|old|before|already|expired|disabled|was|were|had)\b"
+)
+_MOST_SPARE = 3
+_SPAN = re.compile(
+    r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
+)
+_ANY_YEAR = 2000  # of a date without one
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 
 
@@ -130,6 +160,10 @@ class Bounds(msgspec.Struct, frozen=True):
     writes: bool = False  # the oracle changes rows
     reason: frozenset[str] = frozenset()  # how the words begin that only the accepted answer has
     num_things: int = 0  # that the accepted answer names; a count up to it may be of them
+    seen: frozenset[tuple[str, Value]] = frozenset()  # kinds and meanings of what the oracle read
+    owned: Mapping[str, frozenset[str]] = {}  # name or key of a record -> its amounts and dates
+    due: tuple[Reading, ...] = ()  # the values of the accepted answer
+    shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
 
 
@@ -152,7 +186,7 @@ def bounds_of(
     sources = [task.instruction, *said, *read, *amounts, *written, *more, *_values(changes)]
     about = " ".join([task.instruction, *said, *written])
     arguments = [value for call in task.oracle for value in call.arguments.values()]
-    things = Things([*said, task.instruction], arguments)
+    things = Things([*said, task.instruction], arguments, _names_in(read, " ".join(said)))
     named = [task.instruction, *said, *written, *map(str, arguments)]
     beside = list(_beside(read, frozenset(key for text in named for key in _keys_in(text))))
     stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
@@ -181,7 +215,7 @@ def bounds_of(
         refusals=sum(len(_REFUSED.findall(plain(text))) for text in said),
         undone=frozenset[str]().union(*map(_undone, said)),
         counts=any(_is_count(one) for one in values),
-        done=actions(" ".join(doers)),
+        done=actions(" ".join(doers)) or verb_rows(plain(" ".join(said))),
         actions=actions(plain(" ".join([about, *doers]))),
         own_deeds=frozenset[int]().union(
             verb_rows(plain(" ".join(said))),
@@ -190,12 +224,21 @@ def bounds_of(
         retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
         accepted="\n".join(said),
         asked=task.instruction,
-        reason=(_stems(task.answer) | _sizes(task.answer))
-        - _stems(task.instruction)
+        reason=(stems(task.answer) | _sizes(task.answer))
+        - stems(task.instruction)
         - _sizes(task.instruction),
         num_things=len(set(things.named(plain(" ".join(said))))) if changes else 0,
         things=things,
         writes=bool(changes),
+        seen=frozenset(
+            (one.kind, value)
+            for text in (*read, *amounts)
+            for one in readings(text)
+            for value in one.options
+        ),
+        due=tuple(values),
+        owned=_owned(read, changes, things),
+        shown=_reason_values(task.answer) - _sizes(task.instruction),
         states=plain(" ".join(read)),
     )
 
@@ -212,6 +255,48 @@ def _beside(read: Iterable[str], keys: Set[str]) -> Iterable[str]:
             values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
             if not keys.isdisjoint(value.casefold() for value in values):
                 yield from values
+
+
+def _names_in(read: Iterable[str], said: str) -> Iterable[str]:
+    """The short texts of the records that were read which a text has too."""
+    known = plain(said)
+    for text in read:
+        with suppress(msgspec.DecodeError):
+            for record in _records(msgspec.json.decode(text)):
+                yield from (
+                    value
+                    for value in record.values()
+                    if isinstance(value, str)
+                    and len(value) > _LEAST_NAME
+                    and value[0].isupper()
+                    and len(value.split()) <= _TEXT_WORDS
+                    and has_whole(known, plain(value))
+                )
+
+
+def _owned(
+    read: Iterable[str], changes: Iterable[RowChange], things: Things
+) -> Mapping[str, frozenset[str]]:
+    """The amounts and dates of the records that were read or written, by the things of the case
+    that each record names."""
+    records = [dict(change.after) for change in changes if change.after]
+    for text in read:
+        with suppress(msgspec.DecodeError):
+            records += map(dict, _records(msgspec.json.decode(text)))
+    found: dict[str, set[str]] = {}
+    for record in records:
+        values = set[str]()
+        for column, value in record.items():
+            if column.endswith("cents") and isinstance(value, int):
+                values.add(str(value / 100))
+            elif isinstance(value, str) and len(value) <= _LONGEST_DATE:
+                values |= {
+                    str(one) for v in readings(value) if v.kind == "date" for one in v.options
+                }
+        names = [value for value in record.values() if isinstance(value, str | int)]
+        for thing in {one for name in names for one in things.named(plain(str(name)))}:
+            found.setdefault(thing, set()).update(values)
+    return {thing: frozenset(values) for thing, values in found.items()}
 
 
 def _keys_in(text: str) -> Iterable[str]:
@@ -276,8 +361,8 @@ def bounded(
         faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
         # Of work that was not done another answer than the accepted one can be true.
         is_done = all(one.passed or one.is_of_words for one in findings)
-        if is_done and not faults and not bounds.must_refuse:
-            faults = _contradictions(bounds, answer)
+        if is_done and not faults:
+            faults = _contradictions(bounds, answer, own)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -306,15 +391,19 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     if all(one.passed or not one.is_open for one in findings) and not bounds.must_refuse:
         yield from findings
         return
-    said = _stems(answer) | _sizes(answer)
+    said = stems(answer) | _sizes(answer)
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
+    if bounds.must_refuse and bounds.shown:
+        has_much |= 2 * len(bounds.shown & said) >= len(bounds.shown)
     has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
-        if one.name == REASON and one.is_open and bounds.must_refuse and has_much:
+        if one.name == REASON and one.is_open and has_much:
             yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
             yield _opened(one, "it has no word of the accepted reason but the phrase")
+        elif one.is_open and not bounds.must_refuse and _is_echo(one, bounds, findings):
+            yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == DECLINES and one.is_open and not bounds.must_refuse:
             is_met = is_refused(bounds.accepted, answer, bounds.things)
             yield msgspec.structs.replace(one, passed=is_met, is_open=not is_met)
@@ -322,15 +411,38 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
             yield one
 
 
+def _is_echo(finding: Finding, bounds: Bounds, findings: Sequence[Finding]) -> bool:
+    """Whether a finding asks for words that the instruction has, of an answer with all the values
+    that are asked for: who asks knows them."""
+    phrases = re.findall(r"'([^']+)'", finding.expected)
+    asked = plain(bounds.asked)
+    is_known = any(has_whole(asked, plain(phrase)) for phrase in phrases)
+    others = [one for one in findings if one.is_of_words and one is not finding]
+    return (
+        is_known
+        and bool(others)
+        and all(one.passed for one in others)
+        and finding.name not in (DECLINES, REASON)
+    )
+
+
 def _sizes(text: str) -> frozenset[str]:
     """The values of a text, as text."""
     return frozenset(str(min(map(str, one.options))) for one in readings(text) if not one.is_loose)
 
 
-def _stems(text: str) -> frozenset[str]:
-    """How the longer words of a text begin."""
-    words = re.findall(r"[^\W\d_]{4,}", plain(text))
-    return frozenset(word[:5] for word in words if not _COMMON.fullmatch(word))
+def _reason_values(text: str) -> frozenset[str]:
+    """The values of an accepted refusal that give its reason: those behind "because" or a colon;
+    where there is none, all but the codes, which name what was asked for."""
+    read = plain(text)
+    start = found.end() if (found := _BECAUSE.search(read)) else 0
+    return frozenset(
+        str(min(map(str, one.options)))
+        for one in readings(text)
+        if not one.is_loose
+        and one.start >= start
+        and (start or not is_key(one, read[one.start : one.end]))
+    )
 
 
 def _opened(finding: Finding, found: str) -> Finding:
@@ -359,7 +471,8 @@ def answer_faults(
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if is_read and (num_items := _num_items(answer)) > bounds.max_items:
         yield f"lists {num_items} things, of {bounds.max_items} allowed"
-    if not bounds.retracts and (retracted := _RETRACTED.search(text)):
+    retracted = None if bounds.retracts else _RETRACTED.search(text)
+    if retracted and retracted[0] not in bounds.states:
         yield f"takes back what it states: {retracted[0]!r}"
     refusals = [] if bounds.must_refuse else [one[0] for one in _REFUSED.finditer(text)]
     if len(refusals) > bounds.refusals:
@@ -370,7 +483,7 @@ def answer_faults(
         yield f"states that something was not {undone[0]}"
 
 
-def _contradictions(bounds: Bounds, answer: str) -> list[str]:
+def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
     """Where an answer contradicts the accepted one, as phrases."""
     return list(
         contradictions(
@@ -379,7 +492,10 @@ def _contradictions(bounds: Bounds, answer: str) -> list[str]:
             bounds.things,
             asked=bounds.asked,
             writes=bounds.writes,
+            is_refusal=bounds.must_refuse,
             done=bounds.done,
+            own=own,
+            owned=bounds.owned,
         )
     )
 
@@ -387,17 +503,107 @@ def _contradictions(bounds: Bounds, answer: str) -> list[str]:
 def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
     """The first values of a text that are not of the case."""
     read = plain(text)
-    distinct = {(value.kind, value.options): value for value in reversed(readings(text))}
-    foreign = (
-        read[value.start : value.end]
+    every = readings(text)
+    distinct = {(value.kind, value.options): value for value in reversed(every)}
+    foreign = [
+        value
         for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
+        and not (value.kind == "code" and "_" in read[value.start : value.end])
         and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
         and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
         and not any(are_alike(value, one) for one in _candidates(bounds, value))
         and not any(are_alike(value, one) for one in own())
+    ]
+    if not foreign:
+        return []
+    known = [one for one in every if one not in foreign]
+    foreign = [one for one in foreign if not _is_derived(read, one, known, bounds)]
+    spare = [
+        one
+        for one in foreign
+        if _is_neutral(read, one, bounds) or _explains(read, one, every, bounds)
+    ]
+    if len(spare) <= _MOST_SPARE:
+        foreign = [one for one in foreign if one not in spare]
+    return [read[one.start : one.end] for one in foreign[: _SHOWN + 1]]
+
+
+def _is_neutral(read: str, value: Reading, bounds: Bounds) -> bool:
+    """Whether the oracle read a value too, and its sentence claims nothing of it."""
+    if bounds.seen.isdisjoint((value.kind, one) for one in value.options):
+        return False
+    start = max((found.end() for found in _SENTENCE.finditer(read, 0, value.start)), default=0)
+    end = _SENTENCE.search(read, value.end)
+    sentence = read[start : end.start() if end else len(read)]
+    return _NEUTRAL.search(sentence) is not None and not verb_rows(sentence) & bounds.done
+
+
+def _explains(read: str, value: Reading, every: Sequence[Reading], bounds: Bounds) -> bool:
+    """Whether a count, a date or a time stands beside all the accepted ones of its kind: it
+    explains them, and replaces none. Of an amount or a code it cannot be seen."""
+    is_count = _is_plain_count(value) and kind_of(value, read[value.start : value.end]) == "count"
+    if not (is_count or value.kind in ("date", "time")):
+        return False
+    due = [one for one in bounds.due if one.kind == value.kind]
+    return bool(due) and all(any(are_alike(one, said) for said in every) for one in due)
+
+
+def _is_plain_count(value: Reading) -> bool:
+    return value.kind == "number" and all(
+        isinstance(size, float | int) and size == int(size) and 0 <= size < _MANY
+        for size in value.options
     )
-    return list(islice(foreign, _SHOWN + 1))
+
+
+def _is_derived(read: str, value: Reading, known: Sequence[Reading], bounds: Bounds) -> bool:
+    """Whether a number is the sum or the difference of two values of the same text that are of the
+    case: "18 days later" between two dates, or an amount."""
+    if value.kind != "number":
+        return False
+    spans = set[float]()
+    if _SPAN.match(read, value.end):
+        spans = _days_between([*known, *bounds.of_kind.get("date", ())]) | _minutes_between(known)
+    if spans and not spans.isdisjoint(sizes_of(value)):
+        return True
+    if _is_count(value) and not _SPAN.match(read, value.end):
+        return False
+    sizes = [size for one in known if one.kind == "number" for size in sizes_of(one)]
+    return any(
+        abs(size - abs(one + sign * other)) < 0.005
+        for size in sizes_of(value)
+        for at, one in enumerate(sizes)
+        for other in sizes[at + 1 :]
+        for sign in (1, -1)
+    )
+
+
+def _is_day(one: tuple[int, ...]) -> bool:
+    return 1 <= one[1] <= 12 and 1 <= one[2] <= monthrange(one[0] or _ANY_YEAR, one[1])[1]
+
+
+def _days_between(known: Iterable[Reading]) -> set[float]:
+    days = {
+        date(one[0] or _ANY_YEAR, one[1], one[2]).toordinal()
+        for value in known
+        if value.kind == "date"
+        for one in value.options
+        if isinstance(one, tuple) and one[1] and _is_day(one)
+    }
+    between = {float(abs(one - other)) for one in days for other in days}
+    return between | {days / 7 for days in between}
+
+
+def _minutes_between(known: Iterable[Reading]) -> set[float]:
+    times = {
+        60 * one[0] + one[1]
+        for value in known
+        if value.kind == "time"
+        for one in value.options
+        if isinstance(one, tuple)
+    }
+    between = {float(abs(one - other)) for one in times for other in times}
+    return between | {minutes / 60 for minutes in between}
 
 
 def _candidates(bounds: Bounds, value: Reading) -> Iterable[Reading]:
@@ -421,12 +627,17 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
         verb = deed[1] or deed[2]
         if deed[2] and (_NO.search(text[: deed.start()]) or verb in bounds.states):
             continue
+        is_refusal = verb.startswith(_REFUSING) and not _OBJECT.match(text, deed.end())
+        if bounds.must_refuse and is_refusal and verb not in bounds.states:
+            continue
         mine = bounds.own_deeds if _MY_DEED.match(deed[0]) else bounds.actions
         if (rows := rows_of(verb) & DECIDING) and not rows & mine:
             found.append(verb)
+    if bounds.must_refuse:
+        found += [act[1] or act[2] for act in _MY_ACT.finditer(text)]
     found += [
         deed[1]
-        for deed in _ALSO.finditer(text)
+        for deed in chain(_ALSO.finditer(text), _AND.finditer(text))
         if (rows := rows_of(deed[1]) & DECIDING) and not rows & bounds.own_deeds
     ]
     return found
@@ -472,7 +683,7 @@ def _denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
 def _num_items(text: str) -> int:
     """The parts of the longest list, in a sentence or over lines: a sentence of many reasons is not
     a reason."""
-    found = [text.count("\n")]
+    found = [sum(_SAID.search(line) is not None for line in text.splitlines()) - 1]
     for line in text.splitlines():
         found += [len(re.split(r", or |,| or |;", one)) for one in _SENTENCE.split(plain(line))]
     return max(found)

@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
-from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.events import Judged, Label, VerifierRun
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.timed_runner import DEADLINE, TimedRunner
 from rehearsal_room.judge.playback.playback import play
@@ -83,8 +83,7 @@ async def test_a_verifier_that_does_not_end_leaves_its_episode_unjudged(
     why = f"the verifier of task {SLOW!r} of scenario 'shop_support' took longer than 1 s"
     assert (found[SLOW].label, found[SLOW].unjudged) == (None, why)
     assert found[QUICK].label is Label.COMPLETED
-    assert found[QUICK].verifier_run is not None
-    assert found[QUICK].verifier_run.where == "in_process"
+    assert found[QUICK].verifier_run == VerifierRun("in_process")
     assert list(found) == [QUICK, SLOW]
 
 
@@ -96,8 +95,7 @@ async def test_a_slow_verifier_decides_in_a_process_of_its_own(tmp_path: Path) -
     for _ in range(2):
         judged = await verdict(judge, world, SLOW)
         assert judged.label is Label.COMPLETED
-        assert judged.verifier_run is not None
-        assert judged.verifier_run.where == "worker"
+        assert judged.verifier_run == VerifierRun("worker")
 
 
 def test_in_another_thread_a_long_answer_is_read_in_a_process(tmp_path: Path) -> None:
@@ -108,7 +106,7 @@ def test_in_another_thread_a_long_answer_is_read_in_a_process(tmp_path: Path) ->
     played = [play(world, task, task.oracle, answer).trajectory for answer in answers]
     with start_blocking_portal() as portal:
         runs = [portal.call(judge.verdict, one).verifier_run for one in played]
-    assert [None if run is None else run.where for run in runs] == ["in_process", "worker"]
+    assert runs == [VerifierRun("in_process"), VerifierRun("worker")]
 
 
 async def test_a_verifier_that_ends_its_process_leaves_its_episode_unjudged(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
         ("Loan 302: " + "9" * 400 + "s", "values of no part of the case"),
         ("Loan 302: " + "9" * 700 + " dollars", "values of no part of the case"),
         ("Loan 302: " + "a" * 5_000, "characters, of"),
-        ("302," * 150, "values, of"),
+        ("302;" * 150, "values, of"),
         ("302, 11, Anna, Soll, loan, days, overdue, or member", "lists 8 things"),
     ],
 )

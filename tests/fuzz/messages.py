@@ -65,12 +65,15 @@ def changed_message(genuine: list[Message], rng: Random) -> Message:
     return one._replace(payload=_value_changed(one.payload, rng))
 
 
-def forged_verdicts(run: str, log: str, episodes: list[str], rng: Random) -> Iterator[Message]:
-    """Verdicts that each episode is completed, as a judge with another key would send them."""
-    for number, episode in enumerate(episodes, 1):
+def forged_verdicts(
+    run: str, log: str, attempts: list[tuple[str, int]], rng: Random
+) -> Iterator[Message]:
+    """Verdicts that each attempt at an episode is completed, as a judge without the key would send
+    them."""
+    for number, (episode, attempt) in enumerate(attempts, 1):
         mac = rng.choice(("", "0" * 64, f"{rng.getrandbits(256):064x}", "é"))
         judged = Judged("code", Label.COMPLETED, 1.0, reasoning="forged", mac=mac)
-        record = Record(episode, 0, 90 + number, 0.0, judged)
+        record = Record(episode, attempt, 90 + number, 0.0, judged)
         data = msgspec.msgpack.encode(record)
         where = topic(f"{run}/judge/{log}", "judged", episode)
         heads = " ".join(["0"] * 7)

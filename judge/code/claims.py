@@ -20,25 +20,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import combinations, pairwise
-from typing import NamedTuple
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
+from rehearsal_room.judge.code.sentences import (
+    KNOWN,
+    PRONOUN,
+    SLOTS,
+    Filler,
+    Frame,
+    Things,
+    about,
+    by_kind,
+    clauses,
+    fillers,
+    is_key,
+    is_same,
+    names_in,
+    of_class,
+    sentences,
+    shown,
+    stems,
+)
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
-_NAME = re.compile(
-    r"(?<![\w-])(?!(?:The|For|And|But|When|All|Both|Order|Claim|Please|Dear|Hi|Mr|Ms|Mrs) )"
-    r"[A-ZÀ-Þ][^\W\d_'][\w'-]*(?: [A-ZÀ-Þ][^\W\d_'][^\W\d_]*)+"
-)
-_SINGLE = re.compile(r"(?<=[a-z,] )[A-ZÀ-Þ][^\W\d_]{3,}\b(?! [A-ZÀ-Þ])")
-_QUOTED = re.compile(r"[“\"]([^“”\"]{3,60})[”\"]")
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s-\s|\n")
-_JOINT = re.compile(r",? (?:and|but|while|whereas|though|although|so|because|since) |, |: ")
-_VERB = re.compile(
-    r"\b(?:is|are|was|were|be|been|has|have|had|went|goes|gone|gets?|got|now|stays?|stayed|keeps?|kept"
-    r"|remains?|costs?|comes?|came|takes?|took|left|put|sent|paid|made|can|could|will|would|do|does"
-    r"|did|may|must|\w+n't|i'?ve|it's|they're|that's|\w{3,}ed)\b"
-)
-_PRONOUN = re.compile(r"\b(?:it|its|it's|them|they|they're|that|this|he|she|him|his|her|their)\b")
 _NEGATIVE = re.compile(
     r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave|leaving|stays?"
     r"|stayed|staying|keeps?|kept|remains?|remained|still|unchanged|untouched|declin\w*|refus\w*"
@@ -67,11 +71,13 @@ _KEPT = re.compile(
     r"\b(?:i|we|but|and)(?:'ve| have)? (?:just )?left"
     r" (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
     r"|\bstays? the same\b|\bstill the\b"
+    r"|\b(?:i|we)(?:'ve| have)? \w+ (?:nothing|neither|none)\b"
     r"|\bstill (?:costs?|open|below|there)\b"
 )
 _LEFT = re.compile(
     r"\b(?:left|leave|leaving|kept|stays?|keeps?|still|remains?|as (?:it|they) w\w+)\b"
 )
+_KEEPS = re.compile(r"\bstays? (?:where|with)\b|\bstill (?:has|have both)\b|\bas they were\b")
 _ALL = re.compile(r"\b(?:all(?: of)?(?: the| of)?|both|each of) \w+|\b(?:both|all)\b(?=[:,.]|$)")
 # Words of which a text that means the same has the same one.
 _OPPOSITES = tuple(
@@ -113,12 +119,6 @@ _OPPOSITES = tuple(
         "will won't",
     )
 )
-COMMON = re.compile(
-    r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
-    r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
-    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
-    r"|isn|haven|hasn)"
-)
 _POSSIBLE = re.compile(
     r"\b(?:must|can|could|may|might|should|would|ha(?:s|ve) to|needs? to|if|until)\b"
 )
@@ -132,24 +132,8 @@ _NOT_VERB = re.compile(
     r"(?:\b(?:i|we) \w+)?(?:n't|\bnot|\bnever)(?: yet)?(?: been| be)? (\w{4,})\b"
 )
 _FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
-_ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
-_KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
 _KEPT_ROW = -1  # of what the text says that it is as it was
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
-_PART = re.compile(r"-[a-z]")  # after a value that is a part of a word: "28-inch"
-_MEASURE = re.compile(r"[\d.,]+ ?(?:kg|km|cm|mm|ml|g|m|l)")
-_WORD = re.compile(r"[^\W_][\w'-]*|%")
-_SAID = re.compile(r"[^\W_]")
-_THING, _VALUE = "*", "#"  # slots of a sentence
-Filler = str | Reading
-
-
-class Frame(NamedTuple):
-    """How a sentence is built: its words, with slots for things and values, and what fills each
-    slot. The members of a list fill one slot together."""
-
-    words: tuple[str, ...]
-    fillers: tuple[frozenset[Filler], ...]
 
 
 def contradictions(
@@ -159,8 +143,8 @@ def contradictions(
     *,
     asked: str,
     writes: bool,
-    is_refusal: bool,
     done: frozenset[int],
+    is_refusal: bool = False,
     own: Callable[[], Sequence[Reading]] = tuple,
     owned: Mapping[str, frozenset[str]] = {},
 ) -> Iterator[str]:
@@ -201,7 +185,8 @@ def contradictions(
             or done & actions(sentence[not_done.end() :])
         ):
             yield f"says that something was not done: {not_done[0]!r}"
-        if (kept := _KEPT.search(sentence)) and (not _LEFT.search(one) or things.named(sentence)):
+        kept = _KEPT.search(sentence) or (None if has_exception else _KEEPS.search(sentence))
+        if kept and (not _LEFT.search(one) or things.named(sentence)):
             yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
         yield from _denials(accepted, answer, things, done)
@@ -239,14 +224,14 @@ def excepted(accepted: str, sentence: str, things: "Things") -> bool:
     """Whether a sentence is about what the accepted answer says something negative of: all things
     that it names, or all values where it names none."""
     known = _negative_fillers(accepted, things)
-    about = _about(sentence, things)
-    return bool(about) and all(any(_is_same(one, other) for other in known) for one in about)
+    found = about(sentence, things)
+    return bool(found) and all(any(is_same(one, other) for other in known) for one in found)
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _negative_fillers(text: str, things: "Things") -> tuple["Filler", ...]:
     return tuple(
-        one for each in sentences(text) if _NEGATIVE.search(each) for one in _fillers(each, things)
+        one for each in sentences(text) if _NEGATIVE.search(each) for one in fillers(each, things)
     )
 
 
@@ -255,9 +240,9 @@ def is_refused(accepted: str, answer: str, things: "Things") -> bool:
     of none that it was done."""
     due, done = set[Filler](), set[Filler]()
     for each in sentences(accepted):
-        for part in _clauses(each):
-            (due if _EXCEPTION.search(part) else done).update(_about(part, things))
-    keys = {one for one in due if isinstance(one, str) and re.search(r"\d", one)}
+        for part in clauses(each):
+            (due if _EXCEPTION.search(part) else done).update(about(part, things))
+    keys: set[Filler] = {one for one in due if isinstance(one, str) and re.search(r"\d", one)}
     due = (keys or due) - done
     affirmed = _verbs(accepted)[0].keys()
     said = [
@@ -266,137 +251,14 @@ def is_refused(accepted: str, answer: str, things: "Things") -> bool:
         if _NEGATIVE.search(each)
         or (
             affirmed.isdisjoint(word[:4] for word in _PAST.findall(each))
-            and done.isdisjoint(_fillers(each, things))
+            and done.isdisjoint(fillers(each, things))
         )
-        for one in _fillers(each, things)
+        for one in fillers(each, things)
     ]
-    return bool(due) and all(any(_is_same(one, other) for other in said) for one in due)
+    return bool(due) and all(any(is_same(one, other) for other in said) for one in due)
 
 
-def _about(sentence: str, things: "Things") -> list["Filler"]:
-    """The things that a sentence names, or its values where it names none."""
-    found = _fillers(sentence, things)
-    return [one for one in found if isinstance(one, str)] or found
-
-
-def _fillers(sentence: str, things: "Things") -> list["Filler"]:
-    return [one for slot in things.frame(sentence).fillers for one in slot]
-
-
-class Things:
-    """What a case names: codes, names, titles, the texts that its oracle passes to tools, and names
-    of records."""
-
-    def __init__(
-        self,
-        texts: Sequence[str],
-        arguments: Iterable[object] = (),
-        records: Iterable[str] = (),
-    ) -> None:
-        words = [one for one in arguments if isinstance(one, str) and 1 < len(one.split()) <= 5]
-        names: set[str] = set()
-        singles: set[str] = set()
-        phrases = {plain(one): plain(one) for one in (*words, *records)}  # phrase -> thing
-        for text in (*texts, *words):
-            names |= _names(text)
-            singles |= {plain(one) for one in _SINGLE.findall(text.replace("’", "'"))}
-            phrases |= {plain(title): plain(title) for title in _QUOTED.findall(text)}
-            read = plain(text)
-            keys = [
-                read[one.start : one.end]
-                for one in readings(text)
-                if is_key(one, read[one.start : one.end])
-            ]
-            phrases |= {key: key for key in keys}
-        owners: dict[str, set[str]] = {}
-        for name in names:
-            for word in name.split():
-                owners.setdefault(word, set()).add(name)
-        phrases |= {one: one for one in singles if one not in owners}
-        phrases |= {name: name for name in names}
-        phrases |= {
-            word: next(iter(of)) for word, of in owners.items() if len(of) == 1 and len(word) > 2
-        }
-        self._of = phrases
-        ordered = sorted(phrases, key=len, reverse=True)
-        pattern = "|".join(map(re.escape, ordered)) or r"(?!)"
-        self._pattern = re.compile(rf"(?<![\w-])(?:{pattern})(?!\w)")
-
-    def named(self, text: str) -> list[str]:
-        """The things that a text, as `plain` writes it, names, in its order."""
-        return [self._of[found[0]] for found in self._pattern.finditer(text)]
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where a text, as `plain` writes it, names things."""
-        return [found.span() for found in self._pattern.finditer(text)]
-
-    def frame(self, text: str) -> "Frame":
-        """How a sentence, as `plain` writes it, is built."""
-        spots: list[tuple[int, int, Filler]] = [
-            (one.start(), one.end(), self._of[one[0]]) for one in self._pattern.finditer(text)
-        ]
-        spots += [
-            (one.start, one.end, one)
-            for one in readings(text)
-            if not one.is_loose and not any(a < one.end and one.start < b for a, b, _ in spots)
-        ]
-        words: list[str] = []
-        fillers: list[frozenset[Filler]] = []
-        at = 0
-        for start, end, filler in sorted(spots, key=lambda one: one[:2]):
-            if start < at:
-                continue
-            between = _WORD.findall(text[at:start])
-            words += between
-            slot = _THING if isinstance(filler, str) else _VALUE
-            if words and words[-1] == slot and not _SAID.search(text[at:start]):
-                words.pop()
-                fillers[-1] |= {filler}  # a member of a list
-            elif words[-2:] == [slot, "and"] and between == ["and"]:
-                del words[-2:]
-                fillers[-1] |= {filler}
-            else:
-                fillers.append(frozenset((filler,)))
-            words.append(slot)
-            at = end
-        return Frame((*words, *_WORD.findall(text[at:])), tuple(fillers))
-
-
-def is_key(value: Reading, words: str) -> bool:
-    """Whether a value, in these words, is of the kind that names a record: a code, or a number from
-    1,000 on that is written without a separator or a currency."""
-    if value.kind != "number":
-        return value.kind == "code"
-    sizes = [one for one in value.options if isinstance(one, float | int)]
-    return words.isdecimal() and all(one >= 1000 for one in sizes)
-
-
-# Sentences that are built alike ------------------------------------------------------------------
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, as `plain` writes them; an entry of a list is one, after its
-    heading."""
-    lines = "\n".join(_lines(text))
-    return [part.strip(" .!;") for part in _SENTENCE.split(lines) if part and part.strip(" .!;")]
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines of a text; those of a list have its heading in front."""
-    heading = ""
-    for raw in text.splitlines():
-        line = plain(raw).strip(" |").replace(" | ", ": ")
-        entry = _ENTRY.match(line)
-        if line.endswith(":"):
-            heading = line[:-1]
-        elif entry:
-            yield f"{heading} {line[entry.end() :]}" if heading else line[entry.end() :]
-        else:
-            heading = ""
-            yield line
-
-
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _frames(text: str, things: Things) -> tuple[Frame, ...]:
     return tuple(things.frame(one) for one in sentences(text))
 
@@ -423,29 +285,14 @@ def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> 
             if start + at in mine:
                 these = frame.fillers[mine[start + at]]
                 those = accepted.fillers[theirs[other + at]]
-                if not any(_is_same(one, two) for one in these for two in those):
-                    yield f"says {_shown(these)} where the accepted answer says {_shown(those)}"
+                if not any(is_same(one, two) for one in these for two in those):
+                    yield f"says {shown(these)} where the accepted answer says {shown(those)}"
 
 
 def _slots(words: Sequence[str]) -> Mapping[int, int]:
     """Place of a slot among the words -> its place among the slots."""
-    places = [at for at, word in enumerate(words) if word in (_THING, _VALUE)]
+    places = [at for at, word in enumerate(words) if word in SLOTS]
     return {at: number for number, at in enumerate(places)}
-
-
-def _is_same(one: Filler, other: Filler) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    return are_alike(one, other)
-
-
-def _shown(fillers: frozenset[Filler]) -> str:
-    return ", ".join(
-        sorted(
-            one if isinstance(one, str) else "/".join(sorted(map(str, one.options)))
-            for one in fillers
-        )
-    )
 
 
 def _opposites(words: Sequence[str], other: Sequence[str]) -> Iterator[str]:
@@ -456,12 +303,9 @@ def _opposites(words: Sequence[str], other: Sequence[str]) -> Iterator[str]:
             yield f"says {min(extra)!r} where the accepted answer says {min(missing)!r}"
 
 
-# Values ------------------------------------------------------------------------------------------
-
-
 def _exchanged_values(accepted: str, answer: str, asked: str, things: Things) -> Iterator[str]:
     """Values that stand in place of an accepted one of their kind."""
-    one, other = _by_kind(accepted, things), _by_kind(answer, things)
+    one, other = by_kind(accepted, things), by_kind(answer, things)
     said, known = readings(answer), (*readings(accepted), *readings(asked))
     for kind, values in one.items():
         missing = [text for value, text in values if not any(are_alike(value, s) for s in said)]
@@ -480,11 +324,11 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     words = set(re.findall(r"[^\W\d_]+", said))
     missing = [
         name
-        for name in _names(accepted)
+        for name in names_in(accepted)
         if words.isdisjoint(name.split()) or len(set(name.split()) - words) > 1
     ]
     known = set(re.findall(r"[^\W\d_]+", plain(f"{accepted} {asked}")))
-    extra = [name for name in _names(answer) if not known.issuperset(name.split())]
+    extra = [name for name in names_in(answer) if not known.issuperset(name.split())]
     if missing and extra:
         yield f"names {min(extra)} in place of {min(missing)}"
 
@@ -505,53 +349,11 @@ def _further_deeds(answer: str, known: str) -> Iterator[str]:
     """What the agent says that it did besides, in words that mostly are of no text of the case."""
     words = stems(known)
     for sentence in sentences(answer):
-        for part in _clauses(sentence):
+        for part in clauses(sentence):
             if _FURTHER.search(part) and not _NEGATIVE.search(part):
                 said = stems(part)
                 if len(said - words) > len(said & words):
                     yield f"claims a further deed: {part!r}"
-
-
-def stems(text: str) -> frozenset[str]:
-    """How the longer words of a text begin."""
-    words = re.findall(r"[^\W\d_]{4,}", plain(text))
-    return frozenset(word[:5] for word in words if not COMMON.fullmatch(word))
-
-
-def _names(text: str) -> set[str]:
-    return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
-
-
-@lru_cache(maxsize=_KNOWN)
-def _by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]]]:
-    found: dict[str, list[tuple[Reading, str]]] = {}
-    read = plain(text)
-    spans = things.spans(read)
-    for value in readings(text):
-        words = read[value.start : value.end]
-        is_named = any(start < value.end and value.start < end for start, end in spans)
-        is_key_of = is_named and is_key(value, words)
-        if not value.is_loose and (not is_named or is_key_of) and not _PART.match(read, value.end):
-            found.setdefault(kind_of(value, words), []).append((value, words))
-    return found
-
-
-def kind_of(value: Reading, words: str) -> str:
-    """The kind in which values replace each other."""
-    if is_key(value, words):
-        return f"key {re.sub('[0-9].*', '', words) or len(words)}"
-    if value.kind != "number":
-        return value.kind
-    if re.search(r"[$€£]|eur|usd|gbp|dollar|pound|[.,]\d\d\b", words):
-        return "amount"
-    if "%" in words or "cent" in words:
-        return "percent"
-    if _MEASURE.fullmatch(words):
-        return "measure"
-    return "count"
-
-
-# Verbs of deciding -------------------------------------------------------------------------------
 
 
 def _exchanged_verbs(accepted: str, answer: str, things: Things) -> Iterator[str]:
@@ -559,19 +361,14 @@ def _exchanged_verbs(accepted: str, answer: str, things: Things) -> Iterator[str
     known = frozenset[str]().union(*one.values())
     for row, every in other.items():
         for are_keys in (True, False):
-            of = _of_class(one.get(row, frozenset()), are_keys=are_keys)
-            said = _of_class(every, are_keys=are_keys)
+            of = of_class(one.get(row, frozenset()), are_keys=are_keys)
+            said = of_class(every, are_keys=are_keys)
             if row == _KEPT_ROW or not of or not said:
                 continue
             if not said & of and said <= known:
                 yield f"says of {min(said)} what the accepted answer says of {min(of)}"
             elif extra := sorted(thing for thing in said - of if thing in known):
                 yield f"says of {extra[0]} too what the accepted answer says of {min(of)}"
-
-
-def _of_class(things: frozenset[str], *, are_keys: bool) -> frozenset[str]:
-    """The things that are codes or numbers of records, or those that are names."""
-    return frozenset(one for one in things if (re.search(r"\d", one) is not None) == are_keys)
 
 
 def _reversed_verbs(accepted: str, answer: str) -> Iterator[str]:
@@ -584,6 +381,8 @@ def _reversed_verbs(accepted: str, answer: str) -> Iterator[str]:
 
 def _exchanged_parts(accepted: str, answer: str, things: Things) -> Iterator[str]:
     """Pairs of things of which the answer says of each what the accepted one says of the other."""
+    if len({*things.named(plain(accepted))} & {*things.named(plain(answer))}) < 2:
+        return
     one, other = _said_of(accepted, things), _said_of(answer, things)
     for thing, second in combinations(sorted(other.keys() & one.keys()), 2):
         own, of_second = one[thing] - one[second], one[second] - one[thing]
@@ -592,22 +391,22 @@ def _exchanged_parts(accepted: str, answer: str, things: Things) -> Iterator[str
             yield f"says {min(mine & of_second)!r} of {thing}, and not of {second}"
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
     """Thing -> the other things, the values and the beginnings of the words in its clauses; of a
     clause that names one thing of its class."""
     found: dict[str, set[str]] = {}
     for sentence in sentences(text):
         before: list[str] = []
-        for part in _clauses(sentence):
-            fillers = list(dict.fromkeys(_fillers(part, things)))
-            named = [one for one in fillers if isinstance(one, str)]
-            named = before = named or (before if _PRONOUN.search(part) else [])
+        for part in clauses(sentence):
+            filled = list(dict.fromkeys(fillers(part, things)))
+            named = [one for one in filled if isinstance(one, str)]
+            named = before = named or (before if PRONOUN.search(part) else [])
             said = {one for one in stems(part) if not rows_of(one)}
             said -= {word[:5] for name in named for word in name.split()}
-            said |= {_shown(frozenset((one,))) for one in fillers}
+            said |= {shown(frozenset((one,))) for one in filled}
             for are_keys in (True, False):
-                of = _of_class(frozenset(named), are_keys=are_keys)
+                of = of_class(frozenset(named), are_keys=are_keys)
                 if len(of) == 1:
                     found.setdefault(min(of), set()).update(said - of)
     return {thing: frozenset(said) for thing, said in found.items()}
@@ -618,12 +417,13 @@ def _denied_verbs(accepted: str, answer: str) -> Iterator[str]:
     affirmed, denied = _verbs(accepted)
     has_exception = _EXCEPTION.search(plain(accepted)) is not None
     for verb, words in _verbs(answer)[1].items():
-        is_of_all = not has_exception or _NOT_DONE.match(words) is not None
-        if is_of_all and verb in affirmed and verb not in denied and _PAST.search(words):
+        is_mine = _NOT_DONE.match(words) is not None
+        is_done = is_mine or (not has_exception and _PAST.search(words) is not None)
+        if is_done and verb in affirmed and verb not in denied:
             yield f"says {words!r} where the accepted answer says {affirmed[verb]!r}"
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _verbs(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """How the verbs in the past begin that a text affirms, and those that it denies, each with its
     words."""
@@ -633,7 +433,7 @@ def _verbs(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         denied |= {one[1][:4]: one[0] for one in _NOT_VERB.finditer(sentence)}
         affirmed |= {
             word[:4]: word
-            for part in _clauses(sentence)
+            for part in clauses(sentence)
             if not _DENIED.search(part)
             for word in _PAST.findall(part)
         }
@@ -647,8 +447,8 @@ def _exchanged_amounts(accepted: str, answer: str, things: Things) -> Iterator[s
     other, _ = _decided_rows(answer)
     said = readings(answer)
     for row in sorted(one.keys() & other.keys()):
-        due = _by_kind(one[row], things).get("amount", [])
-        found = _by_kind(other[row], things).get("amount", [])
+        due = by_kind(one[row], things).get("amount", [])
+        found = by_kind(other[row], things).get("amount", [])
         if len(due) == 1 and found and not any(are_alike(due[0][0], one) for one in said):
             yield f"states {found[0][1]} in place of {due[0][1]}"
 
@@ -658,7 +458,9 @@ def _of_another(answer: str, things: Things, owned: Mapping[str, frozenset[str]]
     one only. A value belongs to the last thing in front of it."""
     stated: dict[str, list[Reading]] = {}
     for sentence in sentences(answer):
-        spots = [(start, end, None) for start, end in things.spans(sentence)]
+        spots: list[tuple[int, int, Reading | None]] = [
+            (start, end, None) for start, end in things.spans(sentence)
+        ]
         spots += [(one.start, one.end, one) for one in readings(sentence) if not one.is_loose]
         thing = ""
         for start, end, value in sorted(spots, key=lambda spot: spot[:2]):
@@ -713,14 +515,14 @@ def _instead(accepted: str, answer: str) -> Iterator[str]:
         yield f"says {min(other)!r} where the accepted answer says {min(one)!r}"
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
     """The rows of verbs of deciding that a text affirms, and those that it denies, each with a
     clause that does so."""
     affirmed: dict[int, str] = {}
     denied: dict[int, str] = {}
     for sentence in sentences(text):
-        for part in _clauses(sentence):
+        for part in clauses(sentence):
             if _POSSIBLE.search(part):
                 continue
             found = denied if _DENIED.search(part) else affirmed
@@ -728,32 +530,16 @@ def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
     return affirmed, denied
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _decided(text: str, things: Things) -> Mapping[int, frozenset[str]]:
     """Row of verbs -> the things that are named beside such a verb."""
     found: dict[int, set[str]] = {}
     for sentence in sentences(text):
         before: list[str] = []
-        for part in _clauses(sentence):
-            named = things.named(part) or (before if _PRONOUN.search(part) else [])
+        for part in clauses(sentence):
+            named = things.named(part) or (before if PRONOUN.search(part) else [])
             before = named or before
             is_kept = _DENIED.search(part) or _LEFT.search(part)
             for row in (_KEPT_ROW,) if is_kept else verb_rows(part) & DECIDING:
                 found.setdefault(row, set()).update(named)
     return {row: frozenset(of) for row, of in found.items() if of}
-
-
-def _clauses(sentence: str) -> Iterator[str]:
-    """The clauses of a sentence; a part without a verb belongs to the one beside it."""
-    pieces = re.split(f"({_JOINT.pattern})", re.sub(r"\s*\([^()]*\)", "", sentence))
-    found: list[str] = []
-    waiting = ""
-    for joint, piece in zip(["", *pieces[1::2]], pieces[::2], strict=True):
-        if _VERB.search(piece):
-            found.append(waiting + joint + piece if waiting else piece)
-            waiting = ""
-        elif found and not waiting and joint != ": ":
-            found[-1] += joint + piece
-        else:
-            waiting += joint + piece
-    yield from [*found, waiting] if waiting else found

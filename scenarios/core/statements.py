@@ -129,7 +129,7 @@ _FORMS = {
     "spelled": rf"\b(?:half an hour|{_any_of(_PHRASES)}|{_SPELLED})\b",
 }
 _UNBOUNDED = {"number", "plural", "spelled_amount"}  # forms of any number of digits
-_LONGEST = 100  # characters of a number; what is longer is no float
+_LONGEST = 100  # characters of a number; a float holds none that is longer
 _PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
 
 

@@ -1,5 +1,5 @@
-"""Verifiers that take too long: a bundled package with code of ours in one verifier, judged as in
-a run. The processes are real."""
+"""Verifiers that take too long: a bundled package with slow code in one verifier, judged as in a
+run. The processes are real."""
 
 import signal
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def timers() -> Iterator[None]:
-    """The handler and the timer of whoever had them (here: pytest-timeout) are put back."""
+    """The handler and the timer that were set before (here: by pytest-timeout) are put back."""
     handler = signal.getsignal(signal.SIGALRM)
     yield
     assert signal.getsignal(signal.SIGALRM) is handler
@@ -88,7 +88,7 @@ async def test_a_verifier_that_does_not_end_leaves_its_episode_unjudged(
 
 
 async def test_a_slow_verifier_decides_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """It gives the verdict that it would have given here; what it prints is no part of it."""
+    """It gives the verdict that it would have given here; what it prints does not disturb that."""
     world = changed(tmp_path, "import time; print('{'); time.sleep(0.7)")
     judge = CodeJudge(world.scenario, TimedRunner(world))
     assert DEADLINE > 1

@@ -211,6 +211,10 @@ families: sync
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}
 
+# A pretrained model behind vLLM and by policy local: runs, calls, token ids (an hour on two cores; docs/real-models.md).
+real MODEL_FOLDER *ARGS: sync
+    tests/real/run.sh {{MODEL_FOLDER}} {{ARGS}}
+
 # Engine ray on local clusters of two nodes, which are killed (Ray in an environment of its own).
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}

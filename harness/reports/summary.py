@@ -178,7 +178,8 @@ def render_run_report(report: RunReport, console: Console) -> None:
         answers = plural(report.endings.get(Ending.ANSWERED, 0), "answer")
         console.print(
             f"{num_calls:,} of {answers} contain a call as text, such as <tool_call>: the model "
-            "server has no tool parser for this model; start it with one, or pass --dialect hermes",
+            "server has no tool parser that reads what this model writes; start it with another "
+            "one, or try --dialect hermes",
             highlight=False,
             soft_wrap=True,
         )

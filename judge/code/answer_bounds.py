@@ -64,7 +64,7 @@ _MY_ACT = re.compile(
     r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)?"
     r" (?:just |then |also )?"
     r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
-    r"|not?ic|confirm|ask|wait|open|stopp|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
+    r"|not?ic|confirm|ask|wait|open|stop|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
 )
 _MY_NEWS = re.compile(

@@ -30,7 +30,7 @@ RETRACTED = re.compile(
     r"|it|which|above|answer|sentence|statement)\b[^.!?;]{0,60}?\b(?:wrong|false|untrue|incorrect"
     r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
     r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
-    r"|\bcorrection:|\bon second thoughts?\b|\bt(?:ake|ook) (?:that|it|this|all of it) back\b"
+    r"|\bcorrection:|\bon second thoughts?\b|\b(?:take|took) (?:that|it|this|all of it) back\b"
     r"|\bnone of (?:this|that|it|these|the above)\b[^.!?;]{0,30}\b(?:true|right|correct|happened)\b"
     r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
     r"|\b(?:but|then)\b[^.!?;]{0,30}\b(?:undid|reversed|restored|reinstated|took (?:it|them) back"

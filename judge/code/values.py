@@ -13,7 +13,7 @@ from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, 
 
 _MANY = 100  # counts from this on are amounts
 # Of a record that is named beside these words an answer claims nothing: the rows show that it is as
-# it was. What could be done instead is no claim either.
+# it was. What could be done instead claims nothing either.
 _NEUTRAL = re.compile(
     r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?|left|leave|kept|keeps"
     r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*"

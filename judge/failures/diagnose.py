@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
+from rehearsal_room.harness.core.messages import FormatError
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.imitation import call_as_text
 from rehearsal_room.harness.outcomes.failure_kinds import (
@@ -111,8 +112,7 @@ def _failures(
     wrong = failed(findings)
     found: list[Mistake] = []
     if ended.ending.is_truncation:
-        limit = str(ended.ending).replace("_", " ")
-        found.append(Mistake(FailureKind.CUT_OFF, last, f"the {limit} ended the episode"))
+        found.append(Mistake(FailureKind.CUT_OFF, last, _cut_off(trajectory, ended)))
     if ended.ending is Ending.ANSWERED and (call := call_as_text(ended.answer)) is not None:
         why = f"the answer contains a call as text, which was not made: {call}"
         found.append(Mistake(FailureKind.CALL_AS_TEXT, last, why))
@@ -146,6 +146,19 @@ def _of_finding(
         kind = FailureKind.WRONG_REFUSAL if declines(answer) else kind
     why = f"{finding.name}: expected {_short(finding.expected)}, found {_short(finding.found)}"
     return Mistake(kind, turn, why)
+
+
+def _cut_off(trajectory: Trajectory, ended: EpisodeEnded) -> str:
+    """Which limit ended the episode. An agent that breaks the format turn after turn reaches one
+    without acting; the log has the reason of each."""
+    why = f"the {str(ended.ending).replace('_', ' ')} ended the episode"
+    faults = [
+        step.decision.reason for step in trajectory.steps if isinstance(step.decision, FormatError)
+    ]
+    if not faults:
+        return why
+    replies = f"{len(faults)} of {len(trajectory.steps)} replies were malformed"
+    return f"{why}; {replies}, the last one: {one_line(faults[-1], 200)}"
 
 
 class _Pairs:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.messages import FormatError
 from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
@@ -108,3 +110,16 @@ def test_an_episode_that_was_cut_off(world: HostedScenario) -> None:
     wrong = Call("cancel_order", {"order_id": 4105, "reason": "customer_request"})
     found = mistakes(world, [*ORACLE.oracle[:5], wrong], "", Ending.STEP_LIMIT)
     assert set(found) == {FailureKind.CUT_OFF, FailureKind.WRONG_VALUE}
+
+
+def test_a_cut_off_names_malformed_replies(world: HostedScenario) -> None:
+    """The report separates an agent that broke the format until the limit from a slow one."""
+    trajectory = ended_as(play(world, ORACLE, ORACLE.oracle[:2], "").trajectory, Ending.STEP_LIMIT)
+    reason = "The answer contains a call as text (get_order), which was not made."
+    broken = replace(trajectory.steps[-1], decision=FormatError(reason), results=())
+    steps = (*trajectory.steps[:-1], broken)
+    verdict = CodeJudge(SHOP, InProcessRunner(world)).verdict_at_once(trajectory)
+    (found,) = diagnose(replace(trajectory, steps=steps), verdict, references_of(SHOP, world)[TASK])
+    assert (found.kind, found.turn) == (FailureKind.CUT_OFF, len(steps) - 1)
+    counted = f"1 of {len(steps)} replies were malformed"
+    assert found.why == f"the step limit ended the episode; {counted}, the last one: {reason}"

@@ -20,7 +20,8 @@ class TookTooLong(BaseException):
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
     """A block that is stopped by TookTooLong after some seconds of its CPU time, or five times as
-    many by the clock: a machine that stands still does not count against the block. It takes 19 µs of CPU.
+    many by the clock: a machine that stands still does not count against the block. It takes 19 µs
+    of CPU.
 
     In another thread than the main one nothing is stopped: Python handles signals in that one only.
     The signal comes again and again until the block ends, for code that swallows the exception. A

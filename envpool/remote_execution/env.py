@@ -89,11 +89,6 @@ class RemoteExecutionScenario(States):
         self.num_leases += 1
         return RemoteExecutionEnv(self, executor, self.template.overlay(), self.module_state, 0)
 
-    def snapshot_of(self, state: StoredState) -> Snapshot:
-        """A stored state in the form that is sent; its module state is unknown."""
-        pages = {number - 1: page for number, page in state.pages.items()}
-        return Snapshot(pages, state.num_pages, state.digest)
-
     def _view_pair(
         self, *overlays: Overlay
     ) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:

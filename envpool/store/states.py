@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import StateError
-from rehearsal_room.envpool.core.remote_states import Loaded
+from rehearsal_room.envpool.core.remote_states import Loaded, Snapshot
 from rehearsal_room.envpool.core.types import StoredState, ToolSpec
 from rehearsal_room.envpool.store.database import StateView
 from rehearsal_room.envpool.store.diff import changes_between
@@ -23,6 +23,8 @@ from rehearsal_room.envpool.store.template import (
 )
 from rehearsal_room.scenarios.api import RowChange, State
 from rehearsal_room.scenarios.format import Scenario
+
+_STRIDE = 100_000  # SQLite virtual machine instructions, about 5 ms
 
 
 class States:
@@ -83,6 +85,11 @@ class States:
         pages = {number - 1: page for number, page in state.pages.items()}
         return Overlay(pages, state.num_pages, int(state.digest, 16))
 
+    def snapshot_of(self, state: StoredState) -> Snapshot:
+        """A stored state in the form that is sent; its module state is unknown."""
+        pages = {number - 1: page for number, page in state.pages.items()}
+        return Snapshot(pages, state.num_pages, state.digest)
+
     def verify_digest(self, overlay: Overlay) -> str:
         """The digest of a world's state, recomputed from its rows."""
         (before, _), _ = self._view_pair(overlay)
@@ -124,7 +131,7 @@ class States:
 
     def close(self) -> None:
         """Close the connections."""
-        self._drop_views()
+        self.drop_views()
         self._vfs.unregister()
 
     def _changes(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
@@ -144,7 +151,8 @@ class States:
         page = overlay.pages.get(0)
         return page is not None and not same_schema(page, self.template.pages[0])
 
-    def _drop_views(self) -> None:
+    def drop_views(self) -> None:
+        """Close the connections that show states; the next state gets new ones."""
         for connection in self._view_connections if self._views else ():
             connection.close()
         self._views = ()
@@ -159,7 +167,7 @@ class States:
         """
         changed = any(map(self._has_changed_schema, overlays))
         if changed or self._views_changed_schema:
-            self._drop_views()
+            self.drop_views()
         self._views_changed_schema = changed
         if not self._views:
             self._start = self.template.overlay()
@@ -167,6 +175,7 @@ class States:
             connections = [self._vfs.connect(file) for file in files]
             for connection in connections:
                 connection.execute("PRAGMA query_only=ON").fetchall()
+                connection.set_progress_handler(_go_on, _STRIDE)
             scenario = self.scenario
             self._view_connections = (connections[0], connections[1])
             self._views = tuple(
@@ -174,3 +183,8 @@ class States:
                 for file, connection in zip(files, connections, strict=True)
             )
         return self._views[0], self._views[1]
+
+
+def _go_on() -> bool:
+    """Python handles signals here, so that a long query can be stopped (judge.code.interrupts)."""
+    return False

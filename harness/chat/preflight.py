@@ -73,6 +73,19 @@ async def require_model(
         raise ModelServerError(f"model {name!r} at {url}: {cause}")
 
 
+async def listed_by(models: ModelTransport) -> tuple[tuple[str, ...], str]:
+    """The models that a server lists, and why there are none; `models` is open."""
+    outcome = await _sent(models, b"")
+    if isinstance(outcome, bytes):
+        return names_in(outcome), "its list is empty, or none"
+    return (), cause_of(outcome) or outcome.message
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """The first of some models, for a sentence."""
+    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+
+
 def names_in(body: bytes) -> tuple[str, ...]:
     """The names in a list of models; empty where the answer is not such a list.
 
@@ -128,8 +141,7 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
     if failure.status == 401:
         return f"the server refuses the API key ({found}); set the right one, as in OPENAI_API_KEY"
     if failure.code in _UNKNOWN_CODES or _UNKNOWN.search(failure.message):
-        names = ", ".join(listed[:_MAX_NAMES]) + (", …" if len(listed) > _MAX_NAMES else "")
-        served = f"; it serves {names}" if names else ""
+        served = f"; it serves {shown_names(listed)}" if listed else ""
         return f"the server does not have this model ({found}){served}"
     if failure.status == 407:
         return f"a proxy on the way wants a user and password ({found}); set them in its URL"

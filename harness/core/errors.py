@@ -2,6 +2,7 @@
 
 HarnessError
 ├── SettingsError    a flag or a settings file has a value that cannot be used; names the field
+│   └── NoModelError        a policy asks a model, and none is named
 ├── ConversationError  a file to import cannot be read; names the file, the line and the field
 ├── LogError         a run folder or its log cannot be used; names the file
 ├── ProcessError     the processes that play the episodes die again and again
@@ -24,6 +25,10 @@ class HarnessError(Exception):
 
 class SettingsError(HarnessError):
     """A setting cannot be used; the message names the field or flag."""
+
+
+class NoModelError(SettingsError):
+    """A policy asks a model, and none is named."""
 
 
 class ConversationError(HarnessError):

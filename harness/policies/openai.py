@@ -30,7 +30,12 @@ from anyio import AsyncContextManagerMixin
 from rehearsal_room.harness.chat.adaptive import AdaptiveWriter
 from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
-from rehearsal_room.harness.chat.preflight import models_endpoint, require_model
+from rehearsal_room.harness.chat.preflight import (
+    listed_by,
+    models_endpoint,
+    require_model,
+    shown_names,
+)
 from rehearsal_room.harness.chat.request_metrics import RequestObserver
 from rehearsal_room.harness.chat.retry import (
     AttemptFailure,
@@ -246,6 +251,19 @@ async def preflight_of(settings: OpenAISettings, endpoint: Endpoint) -> None:
             if endpoint.api_key is None:
                 raise
             raise ModelServerError(str(exc).replace(endpoint.api_key, "***")) from exc
+
+
+async def only_model_of(base_url: str) -> str:
+    """The name of the one model that a server lists. Raises SettingsError where it lists none or
+    several, and for a URL that is none."""
+    settings = OpenAISettings(model="any", base_url=base_url)
+    endpoint = models_endpoint(endpoint_of(settings, os.environ))
+    async with transport_of("lean", endpoint) as models:
+        names, why = await listed_by(models)
+    if len(names) == 1:
+        return names[0]
+    found = f"serves {shown_names(names)}" if names else f"names no model ({why})"
+    raise SettingsError(f"model: {endpoint.base_url} {found}; name one: --model NAME")
 
 
 def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from msgspec import Meta
 from rehearsal_room.envpool.client.url import url_fault
 from rehearsal_room.harness.admission.limits import MOST_AT_ONCE
 from rehearsal_room.harness.bus.mqtt_settings import BusSettings
-from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
@@ -441,7 +441,7 @@ def _check(settings: Settings) -> None:
     if policy.name == "replay" and not policy.replay:
         raise SettingsError("replay: policy 'replay' needs the folder of a run: --replay RUN")
     if policy.name == "openai" and not model.name:
-        raise SettingsError("model: policy 'openai' needs the name of a model: --model NAME")
+        raise NoModelError("model: policy 'openai' needs the name of a model: --model NAME")
     if policy.name in ("local", "vllm") and not model.name:
         raise SettingsError(
             f"model: policy {policy.name!r} needs a Hugging Face folder: --model DIR"

@@ -3,7 +3,8 @@
 A check finds a value or a phrase in an answer; it does not see what else the answer holds. So what
 it found counts as proof only where the answer keeps to the case:
 
-- it has at most twice the words of the task's accepted answer, plus the values that this needs;
+- it has at most twice the words of the task's accepted answer, plus the values that this needs, of
+  twenty characters on average;
 - its values (amounts, dates, times, counts, codes) come from the instruction, from the accepted
   answer, from what the oracle's calls read (but for codes and large numbers, which name records),
   or from the rows that the episode itself changed;
@@ -47,6 +48,9 @@ from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding, has_whole
 from rehearsal_room.scenarios.core.statements import plain, readings
 
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
+_PER_WORD = 20  # characters of a word, on average; URLs are longer, sentences of them are rare
+_LEAST_CHARACTERS = 4_000  # of an answer that no verifier reads
+_MOST_VALUES = 100  # of an answer, unless the accepted one has a quarter of them
 _SHOWN = 5
 _DEED = re.compile(
     r"\b(?:i|we)(?:'ve| have|'d| had)? (?:also |now |just |already |both |then )?"
@@ -175,6 +179,14 @@ def answer_faults(
     if is_read and num_words > bounds.max_words:
         yield f"has {num_words} words, of {bounds.max_words} allowed"
         return  # what it says beyond is not read
+    most = bounds.max_words * _PER_WORD
+    if len(text) > (most if is_read else max(most, _LEAST_CHARACTERS)):
+        yield f"has {len(text)} characters, of {most} allowed"
+        return
+    num_values, most = len(readings(answer)), max(4 * bounds.num_values, _MOST_VALUES)
+    if num_values > most:
+        yield f"has {num_values} values, of {most} allowed"
+        return
     if foreign := foreign_values(bounds, answer, own):
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if is_read and (items := num_items(answer)) > bounds.max_items:
@@ -254,6 +266,10 @@ def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -
     most = max(2 * max(words), LEAST_WORDS) + len(values)
     if (num_words := len(plain(text).split())) > most:
         yield f"has {num_words} words, of {most} allowed"
+        return
+    if (length := len(plain(text))) > most * _PER_WORD:
+        yield f"has {length} characters, of {most * _PER_WORD} allowed"
+        return
     if foreign := foreign_values(bounds, text, own):
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if not bounds.retracts and (retracted := RETRACTED.search(plain(text))):

@@ -53,8 +53,8 @@ _SENTENCE = re.compile(r"[.!?:]\s")
 _SAID = re.compile(r"\w")  # in a line that is not empty and no rule of a table
 _LEAST_NAME = 3  # characters that a name has more than
 _LONGEST_DATE = 30  # characters of a text that is a date and nothing else
-_CENTS = re.compile(r'cents"?: ?(-?\d+)')
-_THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
+_CENTS = re.compile(r'cents"?: ?(-?\d{1,15})(?!\d)')
+_THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d{1,15})(?!\d)')
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 Own = Callable[[], Sequence[Reading]]
 

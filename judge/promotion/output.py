@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.reports.summary import played_by
 from rehearsal_room.judge.promotion.criteria import CriterionResult, CriterionVerdict
 from rehearsal_room.judge.promotion.decision import StageResult
 from rehearsal_room.judge.promotion.record import PromotionRecord
@@ -44,8 +45,8 @@ def render(report: PromotionReport, console: Console) -> None:
         markup=False,
     )
     for run in report.record.runs:
-        who = f"{run.agent.policy} {run.agent.model}".strip()
-        console.print(f"{run.run}: played by {who}", highlight=False, markup=False, soft_wrap=True)
+        who = played_by(run.agent.policy)
+        console.print(f"{run.run}: {who}", highlight=False, markup=False, soft_wrap=True)
     table = Table("stage", "criterion", box=None, pad_edge=False)
     for head in ("value", "interval"):
         table.add_column(head, justify="right")
@@ -107,7 +108,7 @@ def _markdown(report: PromotionReport) -> Iterator[str]:
     both = (*report.record.runs, *((report.record.base,) if report.record.base else ()))
     for run in both:
         agent = run.agent
-        who = f"{agent.policy} {agent.model}".strip()
+        who = played_by(agent.policy)
         card = f", card `{agent.card}`" if agent.card else ""
         yield f"- `{run.run}`: `{run.digest}`, {plural(run.episodes, 'episode')}, {who}{card}"
     for name, digest in report.record.worlds.items():

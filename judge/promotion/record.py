@@ -16,7 +16,7 @@ from rehearsal_room.harness.logged_runs.logged_run import run_settings
 class RunAgent(msgspec.Struct, frozen=True):
     """Who acted in a run."""
 
-    policy: str
+    policy: str  # as the episodes have it: oracle, openai:gpt-5, own:my_agent
     model: str  # a model's name or folder; empty: there was none
     card: str  # digest of the checkpoint's model card; empty: it has none
     history: str
@@ -57,12 +57,14 @@ def digest_of(data: bytes) -> str:
 def _run_record(folder: Path, worlds: dict[str, str]) -> RunRecord:
     settings = run_settings(folder)
     facts: dict[tuple[str, int], list[str]] = {}
+    policies: dict[str, None] = {}
     with open_reader(folder) as reader:
         for record in reader.milestones():
             event, key = record.event, (record.episode, record.attempt)
             if isinstance(event, EpisodeStarted):
                 facts[key] = [event.scenario_digest, event.task, str(event.seed)]
                 worlds[event.scenario] = event.scenario_digest
+                policies[event.policy] = None
             elif isinstance(event, Judged) and key in facts:
                 facts[key] += [event.episode_digest, event.judge, str(event.label)]
     data = msgspec.json.encode(sorted((*key, *fact) for key, fact in facts.items()))
@@ -71,7 +73,7 @@ def _run_record(folder: Path, worlds: dict[str, str]) -> RunRecord:
         digest=digest_of(data),
         episodes=len({episode for episode, _ in facts}),
         agent=RunAgent(
-            policy=settings.policy.name,
+            policy=", ".join(filter(None, policies)) or settings.policy.name,
             model=settings.model.name or "",
             card=_card_digest(settings.model.name),
             history=settings.history,

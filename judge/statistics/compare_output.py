@@ -142,6 +142,8 @@ def _points(share: float) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
     return "not set" if value is None or value == "" else str(value)
 
 

@@ -10,12 +10,12 @@ from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.code_judge import NAME, CodeJudge
 from rehearsal_room.judge.code.runners import (
-    InProcessRunner,
     LoggedRunner,
     VerifierPool,
     VerifierRunner,
     WorkerRunner,
 )
+from rehearsal_room.judge.code.timed_runner import TimedRunner
 from rehearsal_room.judge.core import live_judging
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import JudgeError
@@ -95,4 +95,4 @@ def runner_of(pool: HostingPool, scenario: Scenario) -> VerifierRunner:
     if pool.isolates(scenario):
         assert isinstance(pool, VerifierPool)
         return WorkerRunner(scenario, world.start, pool)
-    return InProcessRunner(world)
+    return TimedRunner(world)

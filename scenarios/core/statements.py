@@ -128,6 +128,8 @@ _FORMS = {
     "code": r"(?<!\w)(?=[\w-]{0,80}\d)(?=[\w-]{0,80}[a-z_])\w+(?:-\w+)*",
     "spelled": rf"\b(?:half an hour|{_any_of(_PHRASES)}|{_SPELLED})\b",
 }
+_UNBOUNDED = {"number", "plural", "spelled_amount"}  # forms of any number of digits
+_LONGEST = 100  # characters of a number; a float holds none that is longer
 _PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
 
 
@@ -136,7 +138,8 @@ def plain(text: str) -> str:
     """The text in one case and with one form of quotes, dashes and spaces."""
     folded = unicodedata.normalize("NFKC", text[:_MAX]).casefold()
     folded = folded.replace("’", "'").replace("–", "-").replace("—", " - ").replace("−", "-")
-    return " ".join(folded.replace("*", "").replace("`", "").split())
+    # Cut again: a single character can become eighteen.
+    return " ".join(folded[:_MAX].replace("*", "").replace("`", "").split())
 
 
 @lru_cache(maxsize=4096)
@@ -148,6 +151,9 @@ def readings(text: str) -> tuple[Reading, ...]:
 def _readings(text: str) -> Iterator[Reading]:
     for found in _PATTERN.finditer(text):
         form = next(name for name in _FORMS if found[name] is not None)
+        if form in _UNBOUNDED and found.end() - found.start() > _LONGEST:
+            yield Reading("code", frozenset({found[0]}), False, found.start(), found.end())
+            continue
         for made, options, is_loose in _READ[form](found):
             if options:
                 yield Reading(made, frozenset(options), is_loose, found.start(), found.end())

@@ -14,6 +14,8 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.replay.run import replay
 from rehearsal_room.harness.reports.summary import read_report
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.judge.statistics.compare_output import warning_lines
+from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
 from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.viewer_client import Client, viewing
@@ -160,6 +162,8 @@ async def test_two_runs_are_compared(mutants: Path, oracles: Path) -> None:
     assert found["tasks"] == len(found["rows"]) == 2
     assert {row["change"] for row in found["rows"]} <= {"gained", "same"}
     assert found["delta"] > 0
+    assert found["differs"] == list(warning_lines(compare_runs([mutants, oracles])))
+    assert "setting group_size differs: A 4; B 2" in found["differs"]
 
 
 async def test_labels_are_stored_where_the_command_stores_them(mutants: Path) -> None:

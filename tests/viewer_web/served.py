@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from typing import Any
+from urllib.error import HTTPError
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,13 @@ class Served:
         )
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
+
+    def answer(self, path: str) -> Any:
+        """The same; None where it refuses."""
+        try:
+            return self.get(path)
+        except HTTPError:
+            return None
 
     def run_id(self, name: str) -> str:
         """The id of the run of this name."""

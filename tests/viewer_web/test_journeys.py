@@ -46,6 +46,26 @@ def test_two_members_are_compared_where_they_part(open_page: OpenPage, served: S
     expect(parting.get_by_role("heading", name="What differs in their worlds")).to_be_visible()
 
 
+def test_runs_with_different_tasks_are_compared(open_page: OpenPage, served: Served) -> None:
+    """A task that one run lacks has a dash there, and what else differs stands above, in the words
+    of `rehearse compare`."""
+    runs = served.get("/api/runs")["runs"]
+    pairs = [(a["id"], b["id"]) for a in runs for b in runs if a["id"] != b["id"]]
+    found = [(pair, served.answer("/api/compare?a={}&b={}".format(*pair))) for pair in pairs]
+    partial = [
+        (pair, answer)
+        for pair, answer in found
+        if answer is not None and any(row["a"] is None for row in answer["rows"])
+    ]
+    assert partial
+    for (a, b), answer in partial[:3]:
+        page = open_page(served.at(f"#/compare?a={a}&b={b}"))
+        differs = page.get_by_label("What else differs")
+        expect(differs.get_by_role("listitem")).to_have_text(answer["differs"])
+        page.get_by_role("button", name=re.compile("Not compared")).click()
+        expect(page.get_by_role("row").nth(1)).to_contain_text("–")
+
+
 def test_a_fork_reaches_another_verdict(open_page: OpenPage, served: Served) -> None:
     """A failed episode is forked before its first wrong write. The calls of the task's solution,
     made in forms, and its answer bring the verdict `completed`."""

@@ -49,6 +49,11 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
         ("Loan 302: the note was not made.", "was not made"),
         ("Loan 302, 11 days. On second thoughts, it is not.", "takes back what it states"),
         ("11 302 " * 40, "words, of"),
+        ("Loan 302: " + "9" * 400, "values of no part of the case"),
+        ("Loan 302: " + "9" * 400 + "s", "values of no part of the case"),
+        ("Loan 302: " + "9" * 700 + " dollars", "values of no part of the case"),
+        ("Loan 302: " + "a" * 5_000, "characters, of"),
+        ("302;" * 150, "values, of"),
         ("302, 11, Anna, Soll, loan, days, overdue, or member", "lists 8 things"),
     ],
 )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import click
 import msgspec
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.console import Console
 from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.harness.chat.prices import Prices, read_prices
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
-from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
@@ -29,6 +30,7 @@ from rehearsal_room.harness.setup.run_trust import (
 )
 from rehearsal_room.harness.setup.trusted_folders import trust_run_folders
 from rehearsal_room.harness.setup.worlds import world_source
+from rehearsal_room.scenarios.core.short_text import one_line
 from rehearsal_room.scenarios.files import read_toml
 
 
@@ -138,7 +140,7 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     if began is None or not began.is_file():
         if flags.get("forked_from"):
             return _fork_settings(config, flags)
-        settings = resolve(config, flags)
+        settings = _with_a_model(config, flags)
         if settings.policy.name == "replay":
             settings = with_steps_of(settings, Path(settings.policy.replay) / "run.toml")
         if config is not None and _is_of_a_run(config):
@@ -155,6 +157,21 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     before = resolve(began, {})
     require_same_beginning(settings, episodes=before.episodes, group_size=before.group_size)
     return settings
+
+
+def _with_a_model(config: Path | None, flags: Any) -> Settings:
+    """The settings; with --base-url and no name, those of the one model that this server lists."""
+    try:
+        return resolve(config, flags)
+    except NoModelError:
+        url = flags.get("base_url")
+        if not url:
+            raise
+    from rehearsal_room.harness.policies.openai import only_model_of
+
+    name = anyio.run(only_model_of, url)
+    click.echo(f"playing the one model that {url} lists: {one_line(name, 200)}", err=True)
+    return resolve(config, {**flags, "model": name})
 
 
 def _is_of_a_run(file: Path) -> bool:

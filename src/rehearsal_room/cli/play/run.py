@@ -52,6 +52,7 @@ def run_command(
     \b
         rehearse run shop_support                         (the oracle, once per task)
         rehearse run shop_support -m MODEL --base-url http://localhost:8000/v1
+        rehearse run shop_support --base-url URL          (the one model that it lists)
         rehearse run -o runs/x --resume                   (continue after an interruption)
         rehearse run --from runs/x/e000003@5 -g 16        (from the state after five turns)
 

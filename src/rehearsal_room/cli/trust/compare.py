@@ -11,7 +11,7 @@ from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import JSON, PRICES, console_of, prices_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural, printable
-from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.judge.statistics.compare_output import comparison_lines, markdown_of
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.outcomes import read_outcomes
@@ -57,7 +57,7 @@ def compare_command(
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        write_atomically(path, data)
+        write_output(path, data)
     except OSError as exc:
         raise SettingsError(f"--output: {path} cannot be written: {exc}") from exc
 

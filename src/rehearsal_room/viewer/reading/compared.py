@@ -4,10 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL
-from rehearsal_room.judge.statistics.comparison import compare
-from rehearsal_room.judge.statistics.outcomes import read_outcomes
+from rehearsal_room.judge.statistics.compare_output import warning_lines
+from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.plain import built
@@ -37,14 +36,14 @@ class TaskPair(msgspec.Struct, frozen=True):
 
 
 def compared(first: ShownRun, second: ShownRun) -> dict[str, Any]:
-    """The comparison, as `rehearse compare --json` has it, with rows. Raises SettingsError."""
-    found = compare(read_outcomes(first.log_folder), read_outcomes(second.log_folder))
-    if found is None:
-        raise SettingsError(
-            f"{first.folder.name} and {second.folder.name} share no task with a verdict: compare"
-            " runs of the same scenarios"
-        )
-    return {**built(found), "rows": task_pairs(first.index(), second.index())}
+    """The comparison, as `rehearse compare --json` has it, with rows, and what else differs in the
+    command's own words. Raises SettingsError and LogError."""
+    found = compare_runs([first.log_folder, second.log_folder])
+    return {
+        **built(found),
+        "differs": list(warning_lines(found)),
+        "rows": task_pairs(first.index(), second.index()),
+    }
 
 
 def task_pairs(first: RunIndex, second: RunIndex) -> list[TaskPair]:

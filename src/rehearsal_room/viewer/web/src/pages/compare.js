@@ -39,9 +39,11 @@ function Result({ found, a, b }) {
       <p class="dim">${count(found.tasks, "shared task")}, ${found.paired} of them paired by seed${found.left_out ? `; ${count(found.left_out, "task")} only in one of the runs` : ""}${found.unjudged ? `; ${count(found.unjudged, "episode")} without a verdict: whatever they had been, ${points(found.bounds[0])} to ${points(found.bounds[1])}` : ""}.</p>
       ${found.tasks < found.least && html`<p class="dim">Inconclusive: ${count(found.tasks, "shared task")} cannot show a difference, whatever it is; ${found.least} would do.</p>`}
     </section>
+    ${found.differs.length > 0 && html`<section class="card verdict-line" aria-label="What else differs"><h2>What else differs</h2>
+      <ul>${found.differs.map((line) => html`<li><${Word} value=${line} /></li>`)}</ul></section>`}
     <div class="chips" role="group" aria-label="Show tasks">
-      ${["", "gained", "lost", "same"].map((change) => html`<button class="chip" aria-pressed=${only === change} onClick=${() => setQuery({ change })}>
-        ${change ? { gained: "B does better", lost: "A does better", same: "Same" }[change] : "All tasks"} <b>${change ? number(change) : found.rows.length}</b></button>`)}
+      ${["", "gained", "lost", "same", "left out"].map((change) => html`<button class="chip" aria-pressed=${only === change} onClick=${() => setQuery({ change })}>
+        ${change ? { gained: "B does better", lost: "A does better", same: "Same", "left out": "Not compared" }[change] : "All tasks"} <b>${change ? number(change) : found.rows.length}</b></button>`)}
     </div>
     ${rows.length === 0 ? html`<${Notice}>No task is of this kind.<//>` : html`<${Grid} label="Tasks" total=${rows.length} rowAt=${(i) => rows[i]} rowHeight=${44} columns=${[
       { key: "task", title: "Task", width: 130, narrow: 90, grow: 3, render: (row) => html`<span class="stack"><${Word} value=${row.task} class="strong" /><span class="dim"><${Word} value=${row.scenario} /></span></span>` },
@@ -53,7 +55,8 @@ function Result({ found, a, b }) {
     ]} />`}`;
 }
 
-const Side = ({ side }) => html`<span class="stack end"><b class="figure">${percent(side.mean, 0)}</b><span class="dim figure">${side.completed} of ${side.n}</span></span>`;
+// A task that the run does not have has no side.
+const Side = ({ side }) => side === null ? html`<span class="dim">–</span>` : html`<span class="stack end"><b class="figure">${percent(side.mean, 0)}</b><span class="dim figure">${side.completed} of ${side.n}</span></span>`;
 
 function Links({ run, episodes }) {
   return html`<span class="links">${episodes.slice(0, 3).map((one) => html`<a class="mono" href=${episodeHref(run, one)}>${one}</a>`)}${episodes.length > 3 && html`<span class="dim">+${episodes.length - 3}</span>`}</span>`;

@@ -15,7 +15,7 @@ from rehearsal_room.scenarios.generate.content.package_texts import (
     with_called_tools,
     with_promised_tools,
 )
-from rehearsal_room.scenarios.generate.content.shown_ids import without_unusable
+from rehearsal_room.scenarios.generate.content.shown_ids import with_usable
 from rehearsal_room.scenarios.generate.core.errors import ModuleError
 from rehearsal_room.scenarios.generate.core.package import Package
 from rehearsal_room.scenarios.generate.core.world_host import WorldHost
@@ -85,7 +85,7 @@ def _generate(plan: WorldPlan, host: WorldHost, spare: int, attempt: int) -> Gen
     tools = [name for one in world.modules for name in one.tools if name not in left_out]
     needed = with_called_tools(world, sorted(set().union(*(one.tools for one in tasks))))
     tools = with_called_tools(world, with_promised_tools(world, tools))
-    tools = with_promised_tools(world, without_unusable(world, tools, needed))
+    tools = with_promised_tools(world, with_usable(world, tools, needed))
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(world, tools),

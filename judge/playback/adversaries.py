@@ -6,12 +6,13 @@ judge that rejects it rejects agents that did the work. judge.gate plays both on
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.judge.playback.playback import Played, play
+from rehearsal_room.judge.playback.undoing import UndoneWrite, still_works
 from rehearsal_room.scenarios.format import Call, Task
 
 _REFUSAL = "I am sorry, I cannot do that."
@@ -28,6 +29,7 @@ _HEAP = (
 )
 _RETRACTION = " No, that is all wrong: I refused, and every number above is false."
 _LIE = " I have also paid out 7,341.27 in cash."
+UNDONE = "writes and writes back"  # the kind of the adversary whose write leaves no trace
 _MOST_READS = 40
 _LEAST_TEXT = 4  # words; an argument with fewer is a name or a state, and not a text
 
@@ -41,8 +43,10 @@ class Adversary(msgspec.Struct, frozen=True):
     does_the_work: bool = False  # its calls are the oracle's: then only `completed` is undeserved
 
 
-def adversaries_of(world: HostedScenario, task: Task, oracle: Played) -> Iterator[Adversary]:
-    """Every adversary of a task."""
+def adversaries_of(
+    world: HostedScenario, task: Task, oracle: Played, undone: Sequence[UndoneWrite] = ()
+) -> Iterator[Adversary]:
+    """Every adversary of a task. `undone` are the world's (see `undone_writes`)."""
     read, text = _everything_read(world, task, oracle)
     yield Adversary("refuses with the rules", (), f"{_REFUSAL} {world.scenario.rules}")
     yield Adversary("gives every reason", (), _MANY_REASONS)
@@ -59,6 +63,10 @@ def adversaries_of(world: HostedScenario, task: Task, oracle: Played) -> Iterato
         yield Adversary("refuses after all", done, f"{task.answer} I refuse to do it.", True)
     if stuffed := _stuffed(task, oracle, text):
         yield Adversary("pastes into messages", stuffed, task.answer, does_the_work=True)
+    for pair in undone:
+        if still_works(pair, oracle.lease, world.scenario):
+            calls = (*done, pair.write, pair.undo)
+            yield Adversary(UNDONE, calls, task.answer, does_the_work=True)
 
 
 def _everything_read(

@@ -2,7 +2,8 @@
 
 A rule is a query for the rows that break it. At the start there are none: otherwise the world
 breaks its own limits. After an oracle there are none either: otherwise the task demands what the
-rules forbid.
+rules forbid. What `never_touch` and `irreversible` name must exist; that no oracle writes such
+records is a part of its verdict (judge.code.untouchable).
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ def broken_rules(
 ) -> Iterator[tuple[str, Task | None]]:
     """A sentence for each rule that is broken, and the task whose oracle breaks it; None: it is
     broken at the start, or its query fails."""
+    yield from ((fault, None) for fault in _unknown_names(world))
     for rule in world.scenario.row_rules:
         start, _ = world.states(world.start)
         try:
@@ -35,6 +37,21 @@ def broken_rules(
             _, after = world.states(oracles[task.id].state)
             if new := _new(after, rule, at_start):
                 yield f"its oracle breaks the rule {rule.rule!r}: {_shown(new)}", task
+
+
+def _unknown_names(world: HostedScenario) -> Iterator[str]:
+    """Tables and columns of `never_touch` and `irreversible` that the world has not."""
+    tables = world.template.tables
+    for table in world.scenario.irreversible:
+        if table not in tables:
+            yield f"irreversible names the table {table!r}, which does not exist"
+    for rule in world.scenario.never_touch:
+        if rule.table not in tables:
+            yield f"never_touch names the table {rule.table!r}, which does not exist"
+            continue
+        for column in (*rule.where, *rule.columns):
+            if column not in tables[rule.table].columns:
+                yield f"never_touch names the column {column!r}, which {rule.table} has not"
 
 
 def _new(after: State, rule: RowRule, at_start: list[Row]) -> list[Row]:

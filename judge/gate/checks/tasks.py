@@ -17,6 +17,7 @@ from rehearsal_room.judge.gate.core.report import MutantNote
 from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings, TaskRunner
 from rehearsal_room.judge.playback.attempts import Writes, mutants_on
 from rehearsal_room.judge.playback.playback import Played, format_call
+from rehearsal_room.judge.playback.undoing import UndoneWrite
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, declines, failed
 from rehearsal_room.scenarios.format import Call, Task, difficulty_of
@@ -36,7 +37,12 @@ _MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two surv
 
 
 def check_task(
-    runner: TaskRunner, task: Task, oracle: Played, writes: Writes, settings: GateSettings
+    runner: TaskRunner,
+    task: Task,
+    oracle: Played,
+    writes: Writes,
+    undone: Sequence[UndoneWrite],
+    settings: GateSettings,
 ) -> Judged:
     """Every check of one task that needs no other task; returns the verdict on the oracle."""
     judged = _check_oracle(runner, task, oracle)
@@ -52,7 +58,7 @@ def check_task(
     runner.log.left_out += left_out
     for mutant in mutants:
         runner.try_mutant(task, oracle, mutant)
-    check_adversaries(runner, task, oracle)
+    check_adversaries(runner, task, oracle, undone)
     return judged
 
 

@@ -87,8 +87,8 @@ def _ids_shown(
     tool: str, pieces: Mapping[str, CodePiece], owners: Mapping[str, str]
 ) -> Iterator[str]:
     """The ids of the tables from which a tool selects rows; none for a tool that writes, or that
-    shows only who asks (get_my_profile) or what is overdue. Helpers that look a row up, to check it, count only for a
-    tool that shows one."""
+    shows only who asks (get_my_profile) or what is overdue. Helpers that look a row up, to check
+    it, count only for a tool that shows one."""
     names = needed_pieces(list(pieces.values()), [tool])
     if any(_WRITES.search(pieces[name].text) for name in names) or _PARTIAL & set(tool.split("_")):
         return

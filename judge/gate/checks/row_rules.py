@@ -12,7 +12,7 @@ import apsw
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.judge.playback.playback import Played
-from rehearsal_room.scenarios.api import Row, State
+from rehearsal_room.scenarios.api import Row
 from rehearsal_room.scenarios.format import RowRule, Task
 
 _SHOWN = 3  # rows
@@ -24,18 +24,24 @@ def broken_rules(
     """A sentence for each rule that is broken, and the task whose oracle breaks it; None: it is
     broken at the start, or its query fails."""
     yield from ((fault, None) for fault in _unknown_names(world))
+    start, _ = world.states(world.start)
+    at_start: dict[RowRule, list[Row]] = {}
     for rule in world.scenario.row_rules:
-        start, _ = world.states(world.start)
         try:
-            at_start = start.all(rule.broken_by)
+            at_start[rule] = start.all(rule.broken_by)
         except apsw.Error as exc:
             yield f"the query of rule {rule.rule!r} fails: {exc}", None
             continue
-        if at_start:
-            yield f"the start breaks its rule {rule.rule!r}: {_shown(at_start)}", None
-        for task in world.scenario.tasks:
-            _, after = world.states(oracles[task.id].state)
-            if new := _new(after, rule, at_start):
+        if at_start[rule]:
+            yield f"the start breaks its rule {rule.rule!r}: {_shown(at_start[rule])}", None
+    for task in world.scenario.tasks:
+        played = oracles[task.id]
+        if not at_start or not played.changes:
+            continue
+        _, after = world.states(played.state, played.changes)
+        for rule, before in at_start.items():
+            new = [row for row in after.all(rule.broken_by) if row not in before]
+            if new:
                 yield f"its oracle breaks the rule {rule.rule!r}: {_shown(new)}", task
 
 
@@ -52,10 +58,6 @@ def _unknown_names(world: HostedScenario) -> Iterator[str]:
         for column in (*rule.where, *rule.columns):
             if column not in tables[rule.table].columns:
                 yield f"never_touch names the column {column!r}, which {rule.table} has not"
-
-
-def _new(after: State, rule: RowRule, at_start: list[Row]) -> list[Row]:
-    return [row for row in after.all(rule.broken_by) if row not in at_start]
 
 
 def _shown(rows: list[Row]) -> str:

@@ -81,6 +81,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"short": "-n", "default": "one group of each task"},
         ),
     ] = None
+    task_order: Annotated[
+        Literal["listed", "sampled"] | None,
+        Meta(
+            description="Order of the tasks of the scenarios: as they are listed, or sampled "
+            "across each of them, always in the same way.",
+            extra={"default": "sampled where --episodes is less than one group of each task"},
+        ),
+    ] = None
     group_size: Annotated[
         int,
         Meta(
@@ -225,6 +233,8 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
         return resolve_table({}, flags)
     table = read_toml(config, error=SettingsError)
     saved = table.pop("environment", None)  # what run.toml contains beside the settings
+    if saved is not None:
+        table.setdefault("task_order", "listed")  # which no run could choose once
     if saved is not None and isinstance(bus := table.get("bus"), Mapping):
         table["bus"] = {key: value for key, value in bus.items() if key not in _GONE_FROM_BUS}
     source = f"{config}: "
@@ -341,15 +351,18 @@ def _in_words(field: Field, value: Any) -> str:
     return str(field.extra.get("default")) if value is None else repr(value)
 
 
-def with_steps_of(settings: Settings, run_toml: Path) -> Settings:
-    """The settings, with the step limit of a saved run where they have none: until it came from the
-    task, each run had one. Raises SettingsError."""
-    if settings.limits.max_steps is not None or not run_toml.is_file():
+def with_defaults_of(settings: Settings, run_toml: Path) -> Settings:
+    """The settings, with what a saved run began with where they say nothing and the default
+    depends on the tasks: the order of the tasks and the step limit. Raises SettingsError."""
+    if not run_toml.is_file():
         return settings
-    limits = msgspec.structs.replace(
-        settings.limits, max_steps=resolve(run_toml, {}).limits.max_steps
-    )
-    return msgspec.structs.replace(settings, limits=limits)
+    began = resolve(run_toml, {})
+    if settings.task_order is None:
+        settings = msgspec.structs.replace(settings, task_order=began.task_order)
+    if settings.limits.max_steps is None:
+        limits = msgspec.structs.replace(settings.limits, max_steps=began.limits.max_steps)
+        settings = msgspec.structs.replace(settings, limits=limits)
+    return settings
 
 
 def sweep(settings: Settings, text: str) -> tuple[str, list[tuple[Any, Settings]]]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import msgspec
+
 from rehearsal_room.envpool.sources.base import WorldSource
 from rehearsal_room.harness.continuation.forks import seed_of
 from rehearsal_room.harness.core.errors import SettingsError
@@ -21,7 +23,13 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
     source = world_source(settings.worlds)
     names = source.names(settings.scenarios)
-    tasks = select_tasks(names, source.find, allowed, dialogues=settings.dialogue)
+    tasks = select_tasks(
+        names,
+        source.find,
+        allowed,
+        dialogues=settings.dialogue,
+        is_sampled=settings.task_order == "sampled",
+    )
     if not tasks and not settings.dialogue:
         raise SettingsError(
             "scenarios: no task is left to run without the dialogues; --dialogue plays them"
@@ -35,6 +43,17 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         seed=seed_of(settings),
     )
     return tasks, list(plans)
+
+
+def with_task_order(settings: Settings, tasks: Tasks) -> Settings:
+    """The settings of a run that begins, with the order of its tasks: sampled where it plays a part
+    of them. A run that goes on has the order of its beginning, however many its episodes are."""
+    if settings.task_order is not None:
+        return settings
+    is_part = settings.episodes is not None and (
+        settings.episodes < len(tasks) * settings.group_size
+    )
+    return msgspec.structs.replace(settings, task_order="sampled" if is_part else "listed")
 
 
 def _require_solutions(policy: str, suite: str, source: WorldSource, tasks: Tasks) -> None:

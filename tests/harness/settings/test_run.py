@@ -23,7 +23,7 @@ from rehearsal_room.harness.settings.run import (
     resolve_table,
     save,
     sweep,
-    with_steps_of,
+    with_defaults_of,
 )
 
 FLAT = """
@@ -239,11 +239,11 @@ def test_what_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
 def test_a_saved_run_keeps_the_steps_with_which_it_began(tmp_path: Path) -> None:
     """A run.toml from when every episode had 20 steps still says so; a limit that is given wins."""
     path = written(tmp_path, "[limits]\nmax_steps = 20")
-    assert with_steps_of(Settings(), path).limits.max_steps == 20
-    assert with_steps_of(resolve_table({"max_steps": 3}, {}), path).limits.max_steps == 3
+    assert with_defaults_of(Settings(), path).limits.max_steps == 20
+    assert with_defaults_of(resolve_table({"max_steps": 3}, {}), path).limits.max_steps == 3
     path.write_bytes(save(Settings(), packages={}))
-    assert with_steps_of(Settings(), path).limits.max_steps is None
-    assert with_steps_of(Settings(), tmp_path / "none.toml") == Settings()
+    assert with_defaults_of(Settings(), path).limits.max_steps is None
+    assert with_defaults_of(Settings(), tmp_path / "none.toml") == Settings()
 
 
 def test_a_sweep_takes_any_setting_with_one_value() -> None:

@@ -88,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "across each of them, always in the same way.",
             extra={"default": "sampled where --episodes is less than one group of each task"},
         ),
-    ] = None
+    ] = None  # of a run that is saved: as they are listed
     group_size: Annotated[
         int,
         Meta(
@@ -233,8 +233,6 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
         return resolve_table({}, flags)
     table = read_toml(config, error=SettingsError)
     saved = table.pop("environment", None)  # what run.toml contains beside the settings
-    if saved is not None:
-        table.setdefault("task_order", "listed")  # which no run could choose once
     if saved is not None and isinstance(bus := table.get("bus"), Mapping):
         table["bus"] = {key: value for key, value in bus.items() if key not in _GONE_FROM_BUS}
     source = f"{config}: "

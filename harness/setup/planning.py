@@ -48,12 +48,11 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
 def with_task_order(settings: Settings, tasks: Tasks) -> Settings:
     """The settings of a run that begins, with the order of its tasks: sampled where it plays a part
     of them. A run that goes on has the order of its beginning, however many its episodes are."""
-    if settings.task_order is not None:
+    if settings.task_order is not None or settings.episodes is None:
         return settings
-    is_part = settings.episodes is not None and (
-        settings.episodes < len(tasks) * settings.group_size
-    )
-    return msgspec.structs.replace(settings, task_order="sampled" if is_part else "listed")
+    if settings.episodes >= len(tasks) * settings.group_size:
+        return settings
+    return msgspec.structs.replace(settings, task_order="sampled")
 
 
 def _require_solutions(policy: str, suite: str, source: WorldSource, tasks: Tasks) -> None:

@@ -9,7 +9,7 @@ the second even where its world forgot to list it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
@@ -25,36 +25,25 @@ _RECORDS = 2  # of each list that are tried
 _DRAWS = 3  # calls of each tool to one of them
 
 
-class UndoneWrite(NamedTuple):
-    """A write of what the world lists, and the call after which no row shows it."""
-
-    write: Call
-    undo: Call
-
-
-def undone_writes(world: HostedScenario, oracles: Iterable[Played]) -> list[UndoneWrite]:
-    """One pair for each tool whose write can be undone and counts all the same: it is of a listed
+def undoable_writes(world: HostedScenario, oracles: Iterable[Played]) -> list[Call]:
+    """A write of each tool whose write can be undone and counts all the same: it is of a listed
     record or table, or the tool's name says that something leaves the world. Tried are the oracles'
     writes, and calls of all tools with the values of listed records."""
-    found: dict[str, UndoneWrite] = {}
+    found: dict[str, Call] = {}
     for lease, call in (*_oracle_writes(oracles), *_writes_of_listed(world)):
-        if call.name in found:
-            continue
-        after = lease.fork()
-        changes = after.call(call.name, call.arguments).changes
-        if not _counts(world.scenario, call, changes):
-            continue
-        if undo := _undoing_call(world, lease, after, changes):
-            found[call.name] = UndoneWrite(call, undo)
+        if call.name not in found and undo_of(world, lease, call) is not None:
+            found[call.name] = call
     return list(found.values())
 
 
-def still_works(pair: UndoneWrite, lease: Lease, scenario: Scenario) -> bool:
-    """Whether the pair writes what the world lists in this state too, and leaves no trace."""
-    fork = lease.fork()
-    changes = fork.call(pair.write.name, pair.write.arguments).changes
-    fork.call(pair.undo.name, pair.undo.arguments)
-    return _counts(scenario, pair.write, changes) and fork.digest == lease.digest
+def undo_of(world: HostedScenario, lease: Lease, write: Call) -> Call | None:
+    """The call that undoes a write in this state; None: there is none, or the write does not count
+    when it is undone."""
+    after = lease.fork()
+    changes = after.call(write.name, write.arguments).changes
+    if not _counts(world.scenario, write, changes):
+        return None
+    return _undoing_call(world, lease, after, changes)
 
 
 def _counts(scenario: Scenario, call: Call, changes: Sequence[RowChange]) -> bool:

@@ -12,9 +12,8 @@ from rehearsal_room.judge.playback.adversaries import (
     rewordings_of,
 )
 from rehearsal_room.judge.playback.playback import Played, format_call
-from rehearsal_room.judge.playback.undoing import UndoneWrite
 from rehearsal_room.scenarios.checks import Finding, failed, proved_wrong
-from rehearsal_room.scenarios.format import Task
+from rehearsal_room.scenarios.format import Call, Task
 
 _REMEDY = (
     "let the verifier check rows, or the answer by `answer_has`, `declined` or `text_has`, which "
@@ -23,10 +22,10 @@ _REMEDY = (
 
 
 def check_adversaries(
-    runner: TaskRunner, task: Task, oracle: Played, undone: Sequence[UndoneWrite]
+    runner: TaskRunner, task: Task, oracle: Played, undoable: Sequence[Call]
 ) -> None:
     """Play every adversary and every rewording of a task whose oracle is completed."""
-    adversaries = list(adversaries_of(runner.world, task, oracle, undone))
+    adversaries = list(adversaries_of(runner.world, task, oracle, undoable))
     paid = [one for one in adversaries if _is_paid(runner, task, one, oracle)]
     forms = list(rewordings_of(task))
     rejected = [name for name, text in forms if not _is_completed(runner, task, oracle, name, text)]

@@ -17,7 +17,6 @@ from rehearsal_room.judge.gate.core.report import MutantNote
 from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings, TaskRunner
 from rehearsal_room.judge.playback.attempts import Writes, mutants_on
 from rehearsal_room.judge.playback.playback import Played, format_call
-from rehearsal_room.judge.playback.undoing import UndoneWrite
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, declines, failed
 from rehearsal_room.scenarios.format import Call, Task, difficulty_of
@@ -41,7 +40,7 @@ def check_task(
     task: Task,
     oracle: Played,
     writes: Writes,
-    undone: Sequence[UndoneWrite],
+    undoable: Sequence[Call],
     settings: GateSettings,
 ) -> Judged:
     """Every check of one task that needs no other task; returns the verdict on the oracle."""
@@ -58,7 +57,7 @@ def check_task(
     runner.log.left_out += left_out
     for mutant in mutants:
         runner.try_mutant(task, oracle, mutant)
-    check_adversaries(runner, task, oracle, undone)
+    check_adversaries(runner, task, oracle, undoable)
     return judged
 
 

@@ -128,6 +128,8 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
             settings = with_defaults_of(settings, Path(settings.policy.replay) / "run.toml")
         if config is not None and _is_of_a_run(config):
             settings = _trusted(settings, config, flags)
+            if settings.task_order is None:
+                settings = msgspec.structs.replace(settings, task_order="listed")
         if settings.forked_from and not settings.scenarios:
             return _with_its_task(settings, settings.episodes)
         return settings

@@ -140,8 +140,10 @@ _CLAIMS = re.compile(
 # Words that deny or forbid. Others of `_NEGATIVE` ("until", "but") stand in what was done as well.
 _DENIES = re.compile(
     r"n't\b|\b(?:not|no|nor|never|none|nothing|neither|cannot|only|against|sorry|afraid"
-    r"|unfortunately|rules?|policy|must|ha[sd] to|too|outside|beyond)\b"
+    r"|unfortunately|rules?|policy|must|ha[sd] to|too|outside|beyond|hands are tied|reserved)\b"
 )
+_NO_CLAIM = re.compile(r"(?:n't|\b(?:not|nothing|none|never|no(?: [\w-]+){1,3})) $")
+_BEFORE = re.compile(r"[^.!?;,]{0,20}\b(?:already|previously|before|earlier|once|one)\b")
 # Words of an agent that did it all the same.
 _CONCEDES = re.compile(
     r"\b(?:although|though|despite|nevertheless|nonetheless|anyway|all the same|even so"
@@ -152,10 +154,16 @@ _CONCEDES = re.compile(
 def _refuses_in_other_words(text: str) -> bool:
     """Whether a text denies or forbids something, and claims nothing that the agent did. That is a
     refusal where nothing was changed and the reason is given."""
-    return (
-        _DENIES.search(text) is not None
-        and _CLAIMS.search(text) is None
-        and _CONCEDES.search(text) is None
+    return _DENIES.search(text) is not None and not _claims(text) and _CONCEDES.search(text) is None
+
+
+def _claims(text: str) -> bool:
+    """Whether a text claims that something was done: "nothing has been booked" claims nothing."""
+    return any(
+        _NO_CLAIM.search(text, 0, one.start()) is None
+        and "already" not in one[0]
+        and _BEFORE.match(text, one.end()) is None
+        for one in _CLAIMS.finditer(text)
     )
 
 

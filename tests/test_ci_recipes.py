@@ -158,6 +158,7 @@ def test_the_output_is_one_block_for_each_recipe(
 # Which recipes a change can break
 
 
+@pytest.mark.slow  # reads the imports of all files
 @pytest.mark.parametrize(
     ("changed", "recipes"),
     [
@@ -180,6 +181,7 @@ def test_a_change_runs_what_it_can_break(changed: str, recipes: set[str]) -> Non
     assert {name for name in ROOTS if can_break(name, [changed])} == recipes
 
 
+@pytest.mark.slow  # reads the imports of all files
 @pytest.mark.parametrize(
     ("changed", "runs", "left_out"),
     [

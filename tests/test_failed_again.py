@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.failed_again import TIMES
 
+pytestmark = pytest.mark.slow  # each starts pytest several times
+
 TESTS = """
 import os, pytest
 from pathlib import Path

@@ -4,11 +4,11 @@ import re
 
 # Each verb by how it begins.
 _ROWS = (
-    ("approv", "accept", "authori", "grant", "confirm"),
+    ("approv", "accept", "authori", "grant", "confirm", "agree"),
     ("reject", "declin", "deni", "refus", "turned down"),
     ("cancel", "void", "withdr", "revok"),
     ("refund", "credit", "return", "reimburs", "paid", "pay", "settl", "sent"),
-    ("clos", "complet", "done", "solv", "finish", "mark"),
+    ("clos", "complet", "done", "solv", "finish"),
     ("hid", "flag"),
     ("disabl", "block", "lock", "deactivat"),
     ("mov", "assign", "hand", "switch", "chang", "updat", "redirect", "reschedul", "now"),
@@ -19,8 +19,9 @@ _ROWS = (
     ("extend", "renew", "prolong", "defer", "postpon"),
     ("releas",),
     ("merg", "combin"),
+    ("paus", "suspend"),
 )
-DECIDING = frozenset((0, 1, 2, 3, 4, 5, 6, 10))  # rows that settle what becomes of a record
+DECIDING = frozenset((0, 1, 2, 3, 4, 5, 6, 10, 15))  # rows that settle what becomes of a record
 _PATTERNS = tuple(re.compile("|".join(rf"\b{stem}" for stem in stems)) for stems in _ROWS)
 
 
@@ -36,5 +37,5 @@ def rows_of(verb: str) -> frozenset[int]:
 
 def verb_rows(text: str) -> frozenset[int]:
     """The rows of the verbs of a text that state something done."""
-    done = re.findall(r"\b(?:\w+ed|paid|hidden|withdrawn|done|turned down)\b", text)
+    done = re.findall(r"\b(?:\w+ed|paid|sent|hid|hidden|withdrawn|done|turned down)\b", text)
     return frozenset[int]().union(*map(rows_of, done))

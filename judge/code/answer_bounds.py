@@ -19,61 +19,35 @@ met, and a judge that asks a model decides on it with the text before it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 
 import msgspec
 
-from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
-from rehearsal_room.judge.code.claims import (
-    Things,
-    contradictions,
-    excepted,
-    is_key,
-    is_refused,
-    sentences,
+from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of
+from rehearsal_room.judge.code.case import (
+    LEAST_WORDS,
+    REFUSED,
+    RETRACTED,
+    Bounds,
+    Own,
+    denials,
+    distinct,
+    num_items,
+    sizes,
+    texts_in,
+    values_in,
 )
+from rehearsal_room.judge.code.claims import contradictions, excepted, is_refused
+from rehearsal_room.judge.code.sentences import stems
+from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
-from rehearsal_room.scenarios.core.statements import (
-    Reading,
-    Value,
-    are_alike,
-    are_equal,
-    plain,
-    readings,
-    sizes_of,
-)
-from rehearsal_room.scenarios.format import Task
+from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding, has_whole
+from rehearsal_room.scenarios.core.statements import plain, readings
 
-_LEAST_ITEMS = 6
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
-_FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
-_LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
-_TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
 _SHOWN = 5
-_RETRACTED = re.compile(
-    r"\b(?:all|none|nothing|everything|each|any|every number|the number\w*|that|this|these|those"
-    r"|it|which|above|answer|sentence|statement)\b[^.!?;]{0,60}?\b(?:wrong|false|untrue|incorrect"
-    r"|a lie|lies|made up|invented|not true|not correct|not right|nonsense)\b"
-    r"|\b(?:ignore|disregard|forget|scratch) (?:all|everything|that|this|the|what|my)\b"
-    r"|\b(?:i lied|i made (?:this|that|it|them) up|just kidding|only joking|the opposite is true)\b"
-    r"|\b(?:but|then)\b[^.!?;]{0,30}\b(?:undid|reversed|restored|reinstated|took (?:it|them) back"
-    r")\b"
-)
-_REFUSED = re.compile(
-    r"\bi(?: have|'ve| had| must| have to| had to|'ll| will)? (?:also )?"
-    r"(?:decline|refuse|reject|den(?:y|ied))d?\b"
-    r"|\b(?:i|we)(?: can(?:'t|not| not)| could(?:n't| not)| won't| will not| am not able to"
-    r"| am unable to|'m unable to|'m not able to)"
-    r" (?:help|assist|do (?:that|this|it|so)|comply|proceed|complete|carry|process|fulfil\w*|make"
-    r"|perform|handle|approve|accept)\b"
-)
-_UNDONE = re.compile(
-    r"(?:\bnot|n't|\bnever)(?: yet)?(?: been| be)? (?:yet )?"
-    r"(\w+ed|paid|sent|made|done|given|put|set|booked|written|taken|changed|moved|gone)\b"
-)
 _DEED = re.compile(
     r"\b(?:i|we)(?:'ve| have|'d| had)? (?:also |now |just |already |both |then )?"
     r"(\w+ed|paid|sent|put|hid|withdrew|done|made)\b"
@@ -81,176 +55,26 @@ _DEED = re.compile(
     r" (\w+ed|paid|sent|hidden|withdrawn|put)\b"
 )
 _ALSO = re.compile(r"(?:,| and) (?:then )?(\w+ed|paid|sent) (?:it|them|him|her|that|those)\b")
+# In a refusal "I" do nothing but look, and say so.
+_MY_ACT = re.compile(
+    r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)?"
+    r" (?:just |then |also )?"
+    r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
+    r"|not?ic|confirm|ask|wait|open|stopp|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
+    r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
+)
+_MY_NEWS = re.compile(
+    r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed)\b"
+)
+_OBJECT = re.compile(r" the (?!request)")
+_REFUSING = ("declin", "refus", "deni")
+_AND = re.compile(
+    r"\b(?:i|we)(?:'ve| have|'d)? [^.!?;:]{0,90}? and (?:also |then )?(\w+ed|paid|sent)\b"
+)
 _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
-_COMMON = re.compile(
-    r"(?:about|after|also|been|before|both|each|from|ha(?:s|ve|ving)|here|into|just|more|most|much|only"
-    r"|other|over|same|some|such|than|th(?:at|eir|em|en|ere|ese|ey|is|ose)|through|under|until|very"
-    r"|we?re|what|when|where|which|while|will|with|would|your|because|since|still|cannot|could\w*"
-    r"|isn|haven|hasn)"
-)
-_SENTENCE = re.compile(r"[.!?:]\s")
-_CENTS = re.compile(r'cents"?: ?(-?\d+)')
-_THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d+)')
-_OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
-
-
-Own = Callable[[], Sequence[Reading]]
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """What the answer to one task may hold."""
-
-    max_words: int
-    num_values: int  # distinct values of the accepted answer
-    allowed: tuple[Reading, ...]
-    texts: Mapping[tuple[str, str], tuple[str, ...]]  # the oracle's texts by table and column
-    max_items: int  # parts of a list in one sentence
-    must_refuse: bool  # the task is to be declined
-    refusals: int  # in the accepted answer
-    undone: frozenset[str]  # of which the accepted answer states that it was not done
-    counts: bool  # the accepted answer has a small count
-    done: frozenset[int]  # rows of judge.code.actions that the oracle's writes are about
-    actions: frozenset[int]  # rows of judge.code.actions that the task is about
-    own_deeds: frozenset[int]  # rows that the oracle's calls are, or the accepted answer states
-    retracts: bool  # the accepted answer or text has words such as "that was wrong"
-    exact: frozenset[tuple[str, Value]]  # kinds and meanings of `allowed`
-    of_kind: Mapping[str, tuple[Reading, ...]]  # `allowed` by kind
-    sizes: frozenset[float]  # of the numbers among them, without their signs
-    answers: frozenset[str]  # the accepted one, also with what is said before it, as `plain` text
-    accepted: str = ""
-    asked: str = ""
-    things: Things = Things(())
-    writes: bool = False  # the oracle changes rows
-    reason: frozenset[str] = frozenset()  # how the words begin that only the accepted answer has
-    num_things: int = 0  # that the accepted answer names; a count up to it may be of them
-    states: str = ""  # the words that the oracle read, of which a claim in the passive can be
-
-
-def bounds_of(
-    task: Task, read: Sequence[str], changes: Sequence[RowChange], *, more: Iterable[str] = ()
-) -> Bounds:
-    """The bounds of a task. `read` are the texts of the oracle's calls, `changes` its rows."""
-    said = [task.answer, *(utterance.text for utterance in task.utterances)]
-    values = [value for text in said for value in readings(text) if not value.is_loose]
-    num_words = sum(len(plain(text).split()) for text in said)
-    texts: dict[tuple[str, str], tuple[str, ...]] = {}
-    for table, column, text in _texts(changes):
-        texts[table, column] = (*texts.get((table, column), ()), text)
-    written = [text for each in texts.values() for text in each]
-    amounts = [f"{int(cents) / 100:.2f}" for text in read for cents in _CENTS.findall(text)]
-    amounts += [f"{int(one) / 1000:g}" for text in read for one in _THOUSANDTHS.findall(text)]
-    stated = _distinct(
-        one for text in (task.instruction, *said, *written) for one in readings(text)
-    )
-    sources = [task.instruction, *said, *read, *amounts, *written, *more, *_values(changes)]
-    about = " ".join([task.instruction, *said, *written])
-    arguments = [value for call in task.oracle for value in call.arguments.values()]
-    things = Things([*said, task.instruction], arguments)
-    named = [task.instruction, *said, *written, *map(str, arguments)]
-    beside = list(_beside(read, frozenset(key for text in named for key in _keys_in(text))))
-    stated = _distinct((*stated, *(one for text in beside for one in readings(text))))
-    doers = [call.name.replace("_", " ") for call in task.oracle]
-    allowed = _distinct(
-        one
-        for text in sources
-        for one in readings(text)
-        if not is_key(one, plain(text)[one.start : one.end])
-        or any(are_equal(one, other) for other in stated)
-    )
-    return Bounds(
-        of_kind={
-            kind: tuple(one for one in allowed if one.kind == kind)
-            for kind in {one.kind for one in allowed}
-        },
-        sizes=frozenset(size for one in allowed for size in sizes_of(one)),
-        exact=frozenset((one.kind, value) for one in allowed for value in one.options),
-        answers=frozenset((plain(task.answer), plain(" ".join([*said[1:], task.answer])))),
-        max_words=max(2 * num_words, _LEAST_WORDS) + len({one.options for one in values}),
-        num_values=len({one.options for one in values}),
-        allowed=allowed,
-        texts=texts,
-        max_items=max(2 * max(map(_num_items, said)), _LEAST_ITEMS),
-        must_refuse=task.kind == "decline",
-        refusals=sum(len(_REFUSED.findall(plain(text))) for text in said),
-        undone=frozenset[str]().union(*map(_undone, said)),
-        counts=any(_is_count(one) for one in values),
-        done=actions(" ".join(doers)),
-        actions=actions(plain(" ".join([about, *doers]))),
-        own_deeds=frozenset[int]().union(
-            verb_rows(plain(" ".join(said))),
-            *(rows_of(call.name.split("_")[0]) for call in task.oracle),
-        ),
-        retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
-        accepted="\n".join(said),
-        asked=task.instruction,
-        reason=(_stems(task.answer) | _sizes(task.answer))
-        - _stems(task.instruction)
-        - _sizes(task.instruction),
-        num_things=len(set(things.named(plain(" ".join(said))))) if changes else 0,
-        things=things,
-        writes=bool(changes),
-        states=plain(" ".join(read)),
-    )
-
-
-def _beside(read: Iterable[str], keys: Set[str]) -> Iterable[str]:
-    """The values of the records that were read and that one of these keys names: they are of the
-    case as much as the key is."""
-    for text in read:
-        try:
-            found = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            continue
-        for record in _records(found):
-            values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
-            if not keys.isdisjoint(value.casefold() for value in values):
-                yield from values
-
-
-def _keys_in(text: str) -> Iterable[str]:
-    read = plain(text)
-    for one in readings(text):
-        if is_key(one, words := read[one.start : one.end]):
-            yield words
-
-
-def _records(value: object) -> Iterable[Mapping[str, object]]:
-    if isinstance(value, dict):
-        yield value
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _records(part)
-
-
-def _distinct(found: Iterable[Reading]) -> tuple[Reading, ...]:
-    return tuple({(one.kind, one.options): one for one in found}.values())
-
-
-def _texts(changes: Iterable[RowChange]) -> Iterable[tuple[str, str, str]]:
-    """The texts of several words that changes wrote: table, column, text."""
-    for change in changes:
-        for column, value in (change.after or {}).items():
-            was = None if change.before is None else change.before.get(column)
-            if isinstance(value, str) and value != was and len(value.split()) >= _TEXT_WORDS:
-                yield change.table, column, value
-
-
-def _values(changes: Iterable[RowChange]) -> Iterable[str]:
-    """The values of changed rows that are not texts of the agent's own, as text; amounts in
-    hundredths in both forms."""
-    for change in changes:
-        for column, value in (*(change.after or {}).items(), *(change.before or {}).items()):
-            if isinstance(value, int) and not isinstance(value, bool):
-                yield str(value)
-                if column.endswith("cents"):
-                    yield f"{value / 100:.2f}"
-            elif isinstance(value, float) or (
-                isinstance(value, str) and len(value.split()) < _TEXT_WORDS
-            ):
-                yield str(value)
 
 
 def bounded(
@@ -260,11 +84,11 @@ def bounded(
     is_accepted = plain(answer) in bounds.answers
     if is_accepted and not bounds.texts:
         return tuple(findings)
-    own = cache(lambda: _distinct(one for text in _values(changes) for one in readings(text)))
+    own = cache(lambda: distinct(one for text in values_in(changes) for one in readings(text)))
     reads_words = any(one.is_of_words for one in findings)
     faults = [
         f"{table}.{column} {fault}"
-        for table, column, text in (_texts(changes) if bounds.texts else ())
+        for table, column, text in (texts_in(changes) if bounds.texts else ())
         if text not in bounds.texts.get((table, column), ())
         for fault in _text_faults(bounds, table, column, text, own)
     ]
@@ -272,8 +96,8 @@ def bounded(
         faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
         # Of work that was not done another answer than the accepted one can be true.
         is_done = all(one.passed or one.is_of_words for one in findings)
-        if is_done and not faults and not bounds.must_refuse:
-            faults = _contradictions(bounds, answer)
+        if is_done and not faults:
+            faults = _contradictions(bounds, answer, own)
     if not faults:
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
@@ -302,15 +126,19 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     if all(one.passed or not one.is_open for one in findings) and not bounds.must_refuse:
         yield from findings
         return
-    said = _stems(answer) | _sizes(answer)
+    said = stems(answer) | sizes(answer)
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
+    if bounds.must_refuse and bounds.shown:
+        has_much |= 2 * len(bounds.shown & said) >= len(bounds.shown)
     has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
-        if one.name == REASON and one.is_open and bounds.must_refuse and has_much:
+        if one.name == REASON and one.is_open and has_much:
             yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
             yield _opened(one, "it has no word of the accepted reason but the phrase")
+        elif one.is_open and not bounds.must_refuse and _is_echo(one, bounds, findings):
+            yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == DECLINES and one.is_open and not bounds.must_refuse:
             is_met = is_refused(bounds.accepted, answer, bounds.things)
             yield msgspec.structs.replace(one, passed=is_met, is_open=not is_met)
@@ -318,15 +146,19 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
             yield one
 
 
-def _sizes(text: str) -> frozenset[str]:
-    """The values of a text, as text."""
-    return frozenset(str(min(map(str, one.options))) for one in readings(text) if not one.is_loose)
-
-
-def _stems(text: str) -> frozenset[str]:
-    """How the longer words of a text begin."""
-    words = re.findall(r"[^\W\d_]{4,}", plain(text))
-    return frozenset(word[:5] for word in words if not _COMMON.fullmatch(word))
+def _is_echo(finding: Finding, bounds: Bounds, findings: Sequence[Finding]) -> bool:
+    """Whether a finding asks for words that the instruction has, of an answer with all the values
+    that are asked for: who asks knows them."""
+    phrases = re.findall(r"'([^']+)'", finding.expected)
+    asked = plain(bounds.asked)
+    is_known = any(has_whole(asked, plain(phrase)) for phrase in phrases)
+    others = [one for one in findings if one.is_of_words and one is not finding]
+    return (
+        is_known
+        and bool(others)
+        and all(one.passed for one in others)
+        and finding.name not in (DECLINES, REASON)
+    )
 
 
 def _opened(finding: Finding, found: str) -> Finding:
@@ -345,11 +177,12 @@ def answer_faults(
         return  # what it says beyond is not read
     if foreign := foreign_values(bounds, answer, own):
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
-    if is_read and (num_items := _num_items(answer)) > bounds.max_items:
-        yield f"lists {num_items} things, of {bounds.max_items} allowed"
-    if not bounds.retracts and (retracted := _RETRACTED.search(text)):
+    if is_read and (items := num_items(answer)) > bounds.max_items:
+        yield f"lists {items} things, of {bounds.max_items} allowed"
+    retracted = None if bounds.retracts else RETRACTED.search(text)
+    if retracted and retracted[0] not in bounds.states:
         yield f"takes back what it states: {retracted[0]!r}"
-    refusals = [] if bounds.must_refuse else [one[0] for one in _REFUSED.finditer(text)]
+    refusals = [] if bounds.must_refuse else [one[0] for one in REFUSED.finditer(text)]
     if len(refusals) > bounds.refusals:
         yield f"refuses: {refusals[-1]!r}"
     if deeds := _foreign_deeds(bounds, text):
@@ -358,7 +191,7 @@ def answer_faults(
         yield f"states that something was not {undone[0]}"
 
 
-def _contradictions(bounds: Bounds, answer: str) -> list[str]:
+def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
     """Where an answer contradicts the accepted one, as phrases."""
     return list(
         contradictions(
@@ -367,38 +200,12 @@ def _contradictions(bounds: Bounds, answer: str) -> list[str]:
             bounds.things,
             asked=bounds.asked,
             writes=bounds.writes,
+            is_refusal=bounds.must_refuse,
             done=bounds.done,
+            own=own,
+            owned=bounds.owned,
         )
     )
-
-
-def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
-    """The first values of a text that are not of the case."""
-    read = plain(text)
-    distinct = {(value.kind, value.options): value for value in reversed(readings(text))}
-    foreign = (
-        read[value.start : value.end]
-        for value in sorted(distinct.values(), key=lambda one: one.start)
-        if not value.is_loose
-        and not (_is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
-        and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
-        and not any(are_alike(value, one) for one in _candidates(bounds, value))
-        and not any(are_alike(value, one) for one in own())
-    )
-    return list(islice(foreign, _SHOWN + 1))
-
-
-def _candidates(bounds: Bounds, value: Reading) -> Iterable[Reading]:
-    """The allowed values that a value can be alike without being written in the same way."""
-    if value.kind == "number":
-        return chain(
-            bounds.of_kind.get("time", ()),
-            bounds.of_kind.get("phone", ()),
-            () if bounds.sizes.isdisjoint(sizes_of(value)) else bounds.of_kind.get("number", ()),
-        )
-    if value.kind in ("time", "phone"):
-        return chain(bounds.of_kind.get(value.kind, ()), bounds.of_kind.get("number", ()))
-    return bounds.of_kind.get(value.kind, ())
 
 
 def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
@@ -409,12 +216,19 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
         verb = deed[1] or deed[2]
         if deed[2] and (_NO.search(text[: deed.start()]) or verb in bounds.states):
             continue
+        is_refusal = verb.startswith(_REFUSING) and not _OBJECT.match(text, deed.end())
+        if bounds.must_refuse and is_refusal and verb not in bounds.states:
+            continue
         mine = bounds.own_deeds if _MY_DEED.match(deed[0]) else bounds.actions
         if (rows := rows_of(verb) & DECIDING) and not rows & mine:
             found.append(verb)
+    if bounds.must_refuse:
+        found += [act[1] or act[2] for act in _MY_ACT.finditer(text)]
+    elif not bounds.writes:
+        found += [act[1] for act in _MY_NEWS.finditer(text)]
     found += [
         deed[1]
-        for deed in _ALSO.finditer(text)
+        for deed in chain(_ALSO.finditer(text), _AND.finditer(text))
         if (rows := rows_of(deed[1]) & DECIDING) and not rows & bounds.own_deeds
     ]
     return found
@@ -424,46 +238,11 @@ def _denied(bounds: Bounds, text: str) -> list[str]:
     """What the oracle did, and a text states was not done."""
     return sorted(
         found[1]
-        for sentence, found in _denials(text)
+        for sentence, found in denials(text)
         if found[1] not in bounds.undone
         and (found[1] in _ALWAYS or bounds.done & actions(found[1]))
         and not excepted(bounds.accepted, sentence, bounds.things)
     )
-
-
-def _is_count(value: Reading) -> bool:
-    return value.kind == "number" and all(
-        isinstance(size, float | int) and size == int(size) and 0 <= size <= _FEW
-        for size in value.options
-    )
-
-
-def _is_at_most(value: Reading, most: int) -> bool:
-    return all(isinstance(one, float | int) and one <= most for one in value.options)
-
-
-def _undone(text: str) -> frozenset[str]:
-    """The verbs of what a text states was not done; such a sentence about other things contradicts
-    nothing.
-
-    Example: "the order was not refunded" -> {"refunded"}; "no others were not moved" -> {}
-    """
-    return frozenset(found[1] for _, found in _denials(text))
-
-
-def _denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
-    for sentence in sentences(text):
-        if not _OTHERS.search(sentence):
-            yield from ((sentence, found) for found in _UNDONE.finditer(sentence))
-
-
-def _num_items(text: str) -> int:
-    """The parts of the longest list, in a sentence or over lines: a sentence of many reasons is not
-    a reason."""
-    found = [text.count("\n")]
-    for line in text.splitlines():
-        found += [len(re.split(r", or |,| or |;", one)) for one in _SENTENCE.split(plain(line))]
-    return max(found)
 
 
 def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -> Iterable[str]:
@@ -472,10 +251,10 @@ def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -
         return
     words = [len(plain(one).split()) for one in accepted]
     values = {value.options for one in accepted for value in readings(one)}
-    most = max(2 * max(words), _LEAST_WORDS) + len(values)
+    most = max(2 * max(words), LEAST_WORDS) + len(values)
     if (num_words := len(plain(text).split())) > most:
         yield f"has {num_words} words, of {most} allowed"
     if foreign := foreign_values(bounds, text, own):
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
-    if not bounds.retracts and (retracted := _RETRACTED.search(plain(text))):
+    if not bounds.retracts and (retracted := RETRACTED.search(plain(text))):
         yield f"takes back what it states: {retracted[0]!r}"

@@ -16,28 +16,33 @@ any list holds.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import combinations, pairwise
 
-from rehearsal_room.judge.code.actions import DECIDING, actions, verb_rows
+from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
+from rehearsal_room.judge.code.sentences import (
+    KNOWN,
+    PRONOUN,
+    SLOTS,
+    Filler,
+    Frame,
+    Things,
+    about,
+    by_kind,
+    clauses,
+    fillers,
+    is_key,
+    is_same,
+    names_in,
+    of_class,
+    sentences,
+    shown,
+    stems,
+)
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
-_NAME = re.compile(
-    r"(?<![\w-])(?!(?:The|For|And|But|When|All|Both|Order|Claim|Please|Dear|Hi|Mr|Ms|Mrs) )"
-    r"[A-ZÀ-Þ][^\W\d_'][\w'-]*(?: [A-ZÀ-Þ][^\W\d_'][^\W\d_]*)+"
-)
-_SINGLE = re.compile(r"(?<=[a-z,] )[A-ZÀ-Þ][^\W\d_]{3,}\b(?! [A-ZÀ-Þ])")
-_QUOTED = re.compile(r"[“\"]([^“”\"]{3,60})[”\"]")
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s-\s|\n")
-_JOINT = re.compile(r",? (?:and|but|while|whereas|though|although|so|because|since) |, |: ")
-_VERB = re.compile(
-    r"\b(?:is|are|was|were|be|been|has|have|had|went|goes|gone|gets?|got|now|stays?|stayed|keeps?|kept"
-    r"|remains?|costs?|comes?|came|takes?|took|left|put|sent|paid|made|can|could|will|would|do|does"
-    r"|did|may|must|\w+n't|i'?ve|it's|they're|that's|\w{3,}ed)\b"
-)
-_PRONOUN = re.compile(r"\b(?:it|its|it's|them|they|they're|that|this|he|she|him|his|her|their)\b")
 _NEGATIVE = re.compile(
     r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave|leaving|stays?"
     r"|stayed|staying|keeps?|kept|remains?|remained|still|unchanged|untouched|declin\w*|refus\w*"
@@ -50,11 +55,12 @@ _NOT_DONE = re.compile(
 )
 _NOTHING = re.compile(
     r"\b(?:nothing|none|nobody)(?: of \w+)?(?: was| were| has been| have been| is| to)? (\w+)"
-    r"|\b(\w+) (?:nothing|none)\b"
+    r"|\b(?!so\b|and\b)(\w{2,}) (?:nothing|none)\b(?! (?:to|was|were|has|have|is)\b)"
     r"|\bno (?:new |further )?([\w-]+)(?: (?:was|were|is|are|has been|have been) (\w+))?"
 )
 _ANY = re.compile(
-    r"\b(?:any\w*|all|none|neither|both|nothing|every\w*)\b(?! (?:more|longer)\b)(?<!anymore)"
+    r"\b(?:any(?:thing|one|body)?|all|none|n?either|both|nothing|every\w*)\b"
+    r"(?! (?:more|longer)\b)"
 )
 _DENIED = re.compile(r"n't\b|\b(?:not|no longer|cannot|never|unable)\b")
 _EXCEPTION = re.compile(
@@ -62,12 +68,16 @@ _EXCEPTION = re.compile(
     r"|refus\w*|reject\w*|declin\w*)\b"
 )
 _KEPT = re.compile(
-    r"\b(?:i|we)(?:'ve| have)? (?:just )?left (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
+    r"\b(?:i|we|but|and)(?:'ve| have)? (?:just )?left"
+    r" (?!out|alone|a |an |\w+ alone|\w+ \w+ alone)\w+"
+    r"|\bstays? the same\b|\bstill the\b"
+    r"|\b(?:i|we)(?:'ve| have)? \w+ (?:nothing|neither|none)\b"
     r"|\bstill (?:costs?|open|below|there)\b"
 )
 _LEFT = re.compile(
     r"\b(?:left|leave|leaving|kept|stays?|keeps?|still|remains?|as (?:it|they) w\w+)\b"
 )
+_KEEPS = re.compile(r"\bstays? (?:where|with)\b|\bstill (?:has|have both)\b|\bas they were\b")
 _ALL = re.compile(r"\b(?:all(?: of)?(?: the| of)?|both|each of) \w+|\b(?:both|all)\b(?=[:,.]|$)")
 # Words of which a text that means the same has the same one.
 _OPPOSITES = tuple(
@@ -109,22 +119,21 @@ _OPPOSITES = tuple(
         "will won't",
     )
 )
-_ENTRY = re.compile(r"(?:[-•]|\d{1,2}[.)]) ")
-_KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come again
+_POSSIBLE = re.compile(
+    r"\b(?:must|can|could|may|might|should|would|ha(?:s|ve) to|needs? to|if|until)\b"
+)
+_FURTHER = re.compile(
+    r"\b(?:i|we)(?:'ve| have)? also \w+"
+    r"|\b(?:i|we)(?:'ve| have)? \w+(?:ed|t|d)\b.*\b(?:as well|too|besides|on top)\b"
+)
+_COMPARED = re.compile(r"\b(?:than|instead of|rather than|ahead of|behind)\b")
+_PAST = re.compile(r"\b\w{3,}ed\b")
+_NOT_VERB = re.compile(
+    r"(?:\b(?:i|we) \w+)?(?:n't|\bnot|\bnever)(?: yet)?(?: been| be)? (\w{4,})\b"
+)
+_FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
 _KEPT_ROW = -1  # of what the text says that it is as it was
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
-_WORD = re.compile(r"[^\W_][\w'-]*|%")
-_SAID = re.compile(r"[^\W_]")
-_THING, _VALUE = "*", "#"  # slots of a sentence
-Filler = str | Reading
-
-
-class Frame(NamedTuple):
-    """How a sentence is built: its words, with slots for things and values, and what fills each
-    slot. The members of a list fill one slot together."""
-
-    words: tuple[str, ...]
-    fillers: tuple[frozenset[Filler], ...]
 
 
 def contradictions(
@@ -135,17 +144,34 @@ def contradictions(
     asked: str,
     writes: bool,
     done: frozenset[int],
+    is_refusal: bool = False,
+    own: Callable[[], Sequence[Reading]] = tuple,
+    owned: Mapping[str, frozenset[str]] = {},
 ) -> Iterator[str]:
     """Where an answer contradicts the accepted one, as phrases. `asked` is the instruction;
-    `writes`: the oracle changes rows; `done`: what these are about (see judge.code.actions)."""
+    `writes`: the oracle changes rows; `is_refusal`: the task is to be declined; `done`: what the
+    changed rows are about (see judge.code.actions);
+    `own` gives the values that the episode wrote into the world; `owned`: the amounts and dates of
+    the records, by what these name."""
     one, other = plain(accepted), plain(answer)
+    yield from _exchanged_parts(accepted, answer, things)
+    yield from _of_another(answer, things, owned)
+    yield from _reversed_order(one, other, things)
+    if is_refusal:  # a reason can be given in many ways
+        return
     yield from _exchanged_in_sentences(accepted, answer, things)
     yield from _exchanged_values(accepted, answer, asked, things)
     yield from _exchanged_names(accepted, answer, asked)
     yield from _exchanged_verbs(accepted, answer, things)
-    yield from _other_records(answer, plain(f"{accepted} {asked}"))
+    yield from _exchanged_amounts(accepted, answer, things)
+    yield from _reversed_verbs(accepted, answer)
+    yield from _instead(one, other)
+    if writes:
+        yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
+        yield from _further_deeds(answer, f"{accepted} {asked}")
     if not writes:
         return
+    yield from _denied_verbs(accepted, answer)
     has_exception = _EXCEPTION.search(one) is not None
     for sentence in sentences(answer):
         if has_exception and excepted(accepted, sentence, things):
@@ -159,26 +185,34 @@ def contradictions(
             or done & actions(sentence[not_done.end() :])
         ):
             yield f"says that something was not done: {not_done[0]!r}"
-        if (kept := _KEPT.search(sentence)) and (not _LEFT.search(one) or things.named(sentence)):
+        kept = _KEPT.search(sentence) or (None if has_exception else _KEEPS.search(sentence))
+        if kept and (not _LEFT.search(one) or things.named(sentence)):
             yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
-        yield from _denials(one, other, done)
-    every = _ALL.search(other)
-    if every and not _ALL.search(one) and has_exception and not _NEGATIVE.search(other):
-        yield f"makes no exception: {every[0]!r}"
+        yield from _denials(accepted, answer, things, done)
+    if not has_exception or _ALL.search(one) or _NEGATIVE.search(other):
+        return
+    for sentence in sentences(answer):
+        every = _ALL.search(sentence)
+        if every and (every[0].startswith("all") or done & actions(sentence)):
+            yield f"makes no exception: {every[0]!r}"
 
 
-def _denials(accepted: str, answer: str, done: frozenset[int]) -> Iterator[str]:
+def _denials(accepted: str, answer: str, things: "Things", done: frozenset[int]) -> Iterator[str]:
     """Where an answer says that nothing was done of what the accepted answer states."""
-    is_exception = bool(_LEFT.search(accepted) or _NOT_DONE.search(accepted))
-    for found in _NOTHING.finditer(answer):
-        word, verb = next(filter(None, found.groups()[:3]), ""), found[4] or ""
-        is_done = bool(done & (actions(word) | actions(verb)))
-        if found[3]:
-            is_done = is_done and not is_exception
-        has_verb = bool(verb) or not found[3]
-        if is_done or (has_verb and (_has_stem(accepted, word) or _has_stem(accepted, verb))):
-            yield f"says that nothing was done: {found[0]!r}"
+    one = plain(accepted)
+    is_exception = bool(_LEFT.search(one) or _NOT_DONE.search(one))
+    for sentence in sentences(answer):
+        if is_exception and excepted(accepted, sentence, things):
+            continue
+        for found in _NOTHING.finditer(sentence):
+            word, verb = next(filter(None, found.groups()[:3]), ""), found[4] or ""
+            is_done = bool(done & (actions(word) | actions(verb)))
+            if found[3]:
+                is_done = is_done and not is_exception
+            has_verb = bool(verb) or not found[3]
+            if is_done or (has_verb and (_has_stem(one, word) or _has_stem(one, verb))):
+                yield f"says that nothing was done: {found[0]!r}"
 
 
 def _has_stem(text: str, word: str) -> bool:
@@ -190,141 +224,41 @@ def excepted(accepted: str, sentence: str, things: "Things") -> bool:
     """Whether a sentence is about what the accepted answer says something negative of: all things
     that it names, or all values where it names none."""
     known = _negative_fillers(accepted, things)
-    found = _fillers(sentence, things)
-    about = [one for one in found if isinstance(one, str)] or found
-    return bool(about) and all(any(_is_same(one, other) for other in known) for one in about)
+    found = about(sentence, things)
+    return bool(found) and all(any(is_same(one, other) for other in known) for one in found)
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _negative_fillers(text: str, things: "Things") -> tuple["Filler", ...]:
     return tuple(
-        one for each in sentences(text) if _NEGATIVE.search(each) for one in _fillers(each, things)
+        one for each in sentences(text) if _NEGATIVE.search(each) for one in fillers(each, things)
     )
 
 
 def is_refused(accepted: str, answer: str, things: "Things") -> bool:
-    """Whether an answer says something negative of all things of which the accepted one does."""
-    due = {
-        one for each in sentences(accepted) if _EXCEPTION.search(each) for one in things.named(each)
-    }
-    said = {
-        one for each in sentences(answer) if _NEGATIVE.search(each) for one in things.named(each)
-    }
-    return bool(due) and due <= said
+    """Whether an answer speaks of all things of which the accepted one says something negative, and
+    of none that it was done."""
+    due, done = set[Filler](), set[Filler]()
+    for each in sentences(accepted):
+        for part in clauses(each):
+            (due if _EXCEPTION.search(part) else done).update(about(part, things))
+    keys: set[Filler] = {one for one in due if isinstance(one, str) and re.search(r"\d", one)}
+    due = (keys or due) - done
+    affirmed = _verbs(accepted)[0].keys()
+    said = [
+        one
+        for each in sentences(answer)
+        if _NEGATIVE.search(each)
+        or (
+            affirmed.isdisjoint(word[:4] for word in _PAST.findall(each))
+            and done.isdisjoint(fillers(each, things))
+        )
+        for one in fillers(each, things)
+    ]
+    return bool(due) and all(any(is_same(one, other) for other in said) for one in due)
 
 
-def _fillers(sentence: str, things: "Things") -> list["Filler"]:
-    return [one for slot in things.frame(sentence).fillers for one in slot]
-
-
-class Things:
-    """What a case names: codes, names, titles, and the texts that its oracle passes to tools."""
-
-    def __init__(self, texts: Sequence[str], arguments: Iterable[object] = ()) -> None:
-        words = [one for one in arguments if isinstance(one, str) and 1 < len(one.split()) <= 5]
-        names: set[str] = set()
-        singles: set[str] = set()
-        phrases: dict[str, str] = {plain(one): plain(one) for one in words}  # phrase -> thing
-        for text in (*texts, *words):
-            names |= _names(text)
-            singles |= {plain(one) for one in _SINGLE.findall(text.replace("’", "'"))}
-            phrases |= {plain(title): plain(title) for title in _QUOTED.findall(text)}
-            read = plain(text)
-            keys = [
-                read[one.start : one.end]
-                for one in readings(text)
-                if is_key(one, read[one.start : one.end])
-            ]
-            phrases |= {key: key for key in keys}
-        owners: dict[str, set[str]] = {}
-        for name in names:
-            for word in name.split():
-                owners.setdefault(word, set()).add(name)
-        phrases |= {one: one for one in singles if one not in owners}
-        phrases |= {name: name for name in names}
-        phrases |= {
-            word: next(iter(of)) for word, of in owners.items() if len(of) == 1 and len(word) > 2
-        }
-        self._of = phrases
-        ordered = sorted(phrases, key=len, reverse=True)
-        pattern = "|".join(map(re.escape, ordered)) or r"(?!)"
-        self._pattern = re.compile(rf"(?<![\w-])(?:{pattern})(?!\w)")
-
-    def named(self, text: str) -> list[str]:
-        """The things that a text, as `plain` writes it, names, in its order."""
-        return [self._of[found[0]] for found in self._pattern.finditer(text)]
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where a text, as `plain` writes it, names things."""
-        return [found.span() for found in self._pattern.finditer(text)]
-
-    def frame(self, text: str) -> "Frame":
-        """How a sentence, as `plain` writes it, is built."""
-        spots: list[tuple[int, int, Filler]] = [
-            (one.start(), one.end(), self._of[one[0]]) for one in self._pattern.finditer(text)
-        ]
-        spots += [
-            (one.start, one.end, one)
-            for one in readings(text)
-            if not one.is_loose and not any(a < one.end and one.start < b for a, b, _ in spots)
-        ]
-        words: list[str] = []
-        fillers: list[frozenset[Filler]] = []
-        at = 0
-        for start, end, filler in sorted(spots, key=lambda one: one[:2]):
-            if start < at:
-                continue
-            between = _WORD.findall(text[at:start])
-            words += between
-            slot = _THING if isinstance(filler, str) else _VALUE
-            if words and words[-1] == slot and not _SAID.search(text[at:start]):
-                words.pop()
-                fillers[-1] |= {filler}  # a member of a list
-            elif words[-2:] == [slot, "and"] and between == ["and"]:
-                del words[-2:]
-                fillers[-1] |= {filler}
-            else:
-                fillers.append(frozenset((filler,)))
-            words.append(slot)
-            at = end
-        return Frame((*words, *_WORD.findall(text[at:])), tuple(fillers))
-
-
-def is_key(value: Reading, words: str) -> bool:
-    """Whether a value, in these words, is of the kind that names a record: a code, or a number from
-    1,000 on that is written without a separator or a currency."""
-    if value.kind != "number":
-        return value.kind == "code"
-    sizes = [one for one in value.options if isinstance(one, float | int)]
-    return words.isdecimal() and all(one >= 1000 for one in sizes)
-
-
-# Sentences that are built alike ------------------------------------------------------------------
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, as `plain` writes them; an entry of a list is one, after its
-    heading."""
-    lines = "\n".join(_lines(text))
-    return [part.strip(" .!;") for part in _SENTENCE.split(lines) if part and part.strip(" .!;")]
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines of a text; those of a list have its heading in front."""
-    heading = ""
-    for raw in text.splitlines():
-        line = plain(raw).strip(" |").replace(" | ", ": ")
-        entry = _ENTRY.match(line)
-        if line.endswith(":"):
-            heading = line[:-1]
-        elif entry:
-            yield f"{heading} {line[entry.end() :]}" if heading else line[entry.end() :]
-        else:
-            heading = ""
-            yield line
-
-
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=KNOWN)
 def _frames(text: str, things: Things) -> tuple[Frame, ...]:
     return tuple(things.frame(one) for one in sentences(text))
 
@@ -351,29 +285,14 @@ def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> 
             if start + at in mine:
                 these = frame.fillers[mine[start + at]]
                 those = accepted.fillers[theirs[other + at]]
-                if not any(_is_same(one, two) for one in these for two in those):
-                    yield f"says {_shown(these)} where the accepted answer says {_shown(those)}"
+                if not any(is_same(one, two) for one in these for two in those):
+                    yield f"says {shown(these)} where the accepted answer says {shown(those)}"
 
 
 def _slots(words: Sequence[str]) -> Mapping[int, int]:
     """Place of a slot among the words -> its place among the slots."""
-    places = [at for at, word in enumerate(words) if word in (_THING, _VALUE)]
+    places = [at for at, word in enumerate(words) if word in SLOTS]
     return {at: number for number, at in enumerate(places)}
-
-
-def _is_same(one: Filler, other: Filler) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    return are_alike(one, other)
-
-
-def _shown(fillers: frozenset[Filler]) -> str:
-    return ", ".join(
-        sorted(
-            one if isinstance(one, str) else "/".join(sorted(map(str, one.options)))
-            for one in fillers
-        )
-    )
 
 
 def _opposites(words: Sequence[str], other: Sequence[str]) -> Iterator[str]:
@@ -384,12 +303,9 @@ def _opposites(words: Sequence[str], other: Sequence[str]) -> Iterator[str]:
             yield f"says {min(extra)!r} where the accepted answer says {min(missing)!r}"
 
 
-# Values ------------------------------------------------------------------------------------------
-
-
 def _exchanged_values(accepted: str, answer: str, asked: str, things: Things) -> Iterator[str]:
     """Values that stand in place of an accepted one of their kind."""
-    one, other = _by_kind(accepted, things), _by_kind(answer, things)
+    one, other = by_kind(accepted, things), by_kind(answer, things)
     said, known = readings(answer), (*readings(accepted), *readings(asked))
     for kind, values in one.items():
         missing = [text for value, text in values if not any(are_alike(value, s) for s in said)]
@@ -408,99 +324,222 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     words = set(re.findall(r"[^\W\d_]+", said))
     missing = [
         name
-        for name in _names(accepted)
+        for name in names_in(accepted)
         if words.isdisjoint(name.split()) or len(set(name.split()) - words) > 1
     ]
     known = set(re.findall(r"[^\W\d_]+", plain(f"{accepted} {asked}")))
-    extra = [name for name in _names(answer) if not known.issuperset(name.split())]
+    extra = [name for name in names_in(answer) if not known.issuperset(name.split())]
     if missing and extra:
         yield f"names {min(extra)} in place of {min(missing)}"
 
 
-def _other_records(answer: str, known: str) -> Iterator[str]:
+def _other_records(answer: str, known: str, own: Callable[[], Sequence[Reading]]) -> Iterator[str]:
     """Records of which an answer says that something was done, and which are not in question."""
     for sentence in sentences(answer):
         if _NEGATIVE.search(sentence) or not verb_rows(sentence) & DECIDING:
             continue
         for value in readings(sentence):
             words = sentence[value.start : value.end]
-            if value.kind == "code" and is_key(value, words) and words not in known:
+            is_record = value.kind == "code" and is_key(value, words)
+            if is_record and words not in known and not any(are_alike(value, o) for o in own()):
                 yield f"says that something was done to {words}"
 
 
-def _names(text: str) -> set[str]:
-    return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
-
-
-@lru_cache(maxsize=_KNOWN)
-def _by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]]]:
-    found: dict[str, list[tuple[Reading, str]]] = {}
-    read = plain(text)
-    spans = things.spans(read)
-    for value in readings(text):
-        words = read[value.start : value.end]
-        is_named = any(start < value.end and value.start < end for start, end in spans)
-        is_key_of = is_named and is_key(value, words)
-        if not value.is_loose and (not is_named or is_key_of) and (kind := _kind_of(value, words)):
-            found.setdefault(kind, []).append((value, words))
-    return found
-
-
-def _kind_of(value: Reading, words: str) -> str:
-    """The kind in which values replace each other."""
-    if is_key(value, words):
-        return "key"
-    if value.kind != "number":
-        return value.kind
-    if re.search(r"[$€£]|eur|usd|gbp|dollar|pound|[.,]\d\d\b", words):
-        return "amount"
-    if "%" in words or "cent" in words:
-        return "percent"
-    return "count"
-
-
-# Verbs of deciding -------------------------------------------------------------------------------
+def _further_deeds(answer: str, known: str) -> Iterator[str]:
+    """What the agent says that it did besides, in words that mostly are of no text of the case."""
+    words = stems(known)
+    for sentence in sentences(answer):
+        for part in clauses(sentence):
+            if _FURTHER.search(part) and not _NEGATIVE.search(part):
+                said = stems(part)
+                if len(said - words) > len(said & words):
+                    yield f"claims a further deed: {part!r}"
 
 
 def _exchanged_verbs(accepted: str, answer: str, things: Things) -> Iterator[str]:
     one, other = _decided(accepted, things), _decided(answer, things)
     known = frozenset[str]().union(*one.values())
-    for row, said in other.items():
-        of = one.get(row, frozenset())
-        if row == _KEPT_ROW or not of:
-            continue
-        if not said & of and said <= known:
-            yield f"says of {min(said)} what the accepted answer says of {min(of)}"
-        elif extra := sorted(thing for thing in said - of if thing in known):
-            yield f"says of {extra[0]} too what the accepted answer says of {min(of)}"
+    for row, every in other.items():
+        for are_keys in (True, False):
+            of = of_class(one.get(row, frozenset()), are_keys=are_keys)
+            said = of_class(every, are_keys=are_keys)
+            if row == _KEPT_ROW or not of or not said:
+                continue
+            if not said & of and said <= known:
+                yield f"says of {min(said)} what the accepted answer says of {min(of)}"
+            elif extra := sorted(thing for thing in said - of if thing in known):
+                yield f"says of {extra[0]} too what the accepted answer says of {min(of)}"
 
 
-@lru_cache(maxsize=_KNOWN)
+def _reversed_verbs(accepted: str, answer: str) -> Iterator[str]:
+    """What the accepted answer states was not done, and the answer states was done."""
+    affirmed, denied = _decided_rows(accepted)
+    mine, _ = _decided_rows(answer)
+    for row in sorted(mine.keys() & denied.keys() - affirmed.keys()):
+        yield f"says {mine[row]!r} where the accepted answer says {denied[row]!r}"
+
+
+def _exchanged_parts(accepted: str, answer: str, things: Things) -> Iterator[str]:
+    """Pairs of things of which the answer says of each what the accepted one says of the other."""
+    if len({*things.named(plain(accepted))} & {*things.named(plain(answer))}) < 2:
+        return
+    one, other = _said_of(accepted, things), _said_of(answer, things)
+    for thing, second in combinations(sorted(other.keys() & one.keys()), 2):
+        own, of_second = one[thing] - one[second], one[second] - one[thing]
+        mine, theirs = other[thing], other[second]
+        if mine & of_second and theirs & own and not mine & own and not theirs & of_second:
+            yield f"says {min(mine & of_second)!r} of {thing}, and not of {second}"
+
+
+@lru_cache(maxsize=KNOWN)
+def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
+    """Thing -> the other things, the values and the beginnings of the words in its clauses; of a
+    clause that names one thing of its class."""
+    found: dict[str, set[str]] = {}
+    for sentence in sentences(text):
+        before: list[str] = []
+        for part in clauses(sentence):
+            filled = list(dict.fromkeys(fillers(part, things)))
+            named = [one for one in filled if isinstance(one, str)]
+            named = before = named or (before if PRONOUN.search(part) else [])
+            said = {one for one in stems(part) if not rows_of(one)}
+            said -= {word[:5] for name in named for word in name.split()}
+            said |= {shown(frozenset((one,))) for one in filled}
+            for are_keys in (True, False):
+                of = of_class(frozenset(named), are_keys=are_keys)
+                if len(of) == 1:
+                    found.setdefault(min(of), set()).update(said - of)
+    return {thing: frozenset(said) for thing, said in found.items()}
+
+
+def _denied_verbs(accepted: str, answer: str) -> Iterator[str]:
+    """What the accepted answer states was done, and the answer states was not."""
+    affirmed, denied = _verbs(accepted)
+    has_exception = _EXCEPTION.search(plain(accepted)) is not None
+    for verb, words in _verbs(answer)[1].items():
+        is_mine = _NOT_DONE.match(words) is not None
+        is_done = is_mine or (not has_exception and _PAST.search(words) is not None)
+        if is_done and verb in affirmed and verb not in denied:
+            yield f"says {words!r} where the accepted answer says {affirmed[verb]!r}"
+
+
+@lru_cache(maxsize=KNOWN)
+def _verbs(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """How the verbs in the past begin that a text affirms, and those that it denies, each with its
+    words."""
+    affirmed: dict[str, str] = {}
+    denied: dict[str, str] = {}
+    for sentence in sentences(text):
+        denied |= {one[1][:4]: one[0] for one in _NOT_VERB.finditer(sentence)}
+        affirmed |= {
+            word[:4]: word
+            for part in clauses(sentence)
+            if not _DENIED.search(part)
+            for word in _PAST.findall(part)
+        }
+    return affirmed, denied
+
+
+def _exchanged_amounts(accepted: str, answer: str, things: Things) -> Iterator[str]:
+    """Amounts beside a verb of deciding, where the accepted answer has another one that the answer
+    has nowhere."""
+    one, _ = _decided_rows(accepted)
+    other, _ = _decided_rows(answer)
+    said = readings(answer)
+    for row in sorted(one.keys() & other.keys()):
+        due = by_kind(one[row], things).get("amount", [])
+        found = by_kind(other[row], things).get("amount", [])
+        if len(due) == 1 and found and not any(are_alike(due[0][0], one) for one in said):
+            yield f"states {found[0][1]} in place of {due[0][1]}"
+
+
+def _of_another(answer: str, things: Things, owned: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """Two things of which the answer states an amount or a date that the records have of the other
+    one only. A value belongs to the last thing in front of it."""
+    stated: dict[str, list[Reading]] = {}
+    for sentence in sentences(answer):
+        spots: list[tuple[int, int, Reading | None]] = [
+            (start, end, None) for start, end in things.spans(sentence)
+        ]
+        spots += [(one.start, one.end, one) for one in readings(sentence) if not one.is_loose]
+        thing = ""
+        for start, end, value in sorted(spots, key=lambda spot: spot[:2]):
+            if value is None:
+                thing = things.named(sentence[start:end])[0]
+            elif thing in owned:
+                stated.setdefault(thing, []).append(value)
+    for one, other in combinations(sorted(stated), 2):
+        mine = _first_of(stated[one], owned[other] - owned[one])
+        theirs = _first_of(stated[other], owned[one] - owned[other])
+        if mine and theirs and mine != theirs:
+            yield f"says {mine} of {one} and {theirs} of {other}, not the other way round"
+
+
+def _first_of(stated: Iterable[Reading], values: frozenset[str]) -> str:
+    """The first of some values that records have, as text; empty: none."""
+    for value in stated:
+        said = {str(float(o)) if isinstance(o, int) else str(o) for o in value.options}
+        if _has(values, said):
+            return min(said)
+    return ""
+
+
+def _has(values: frozenset[str], said: set[str]) -> bool:
+    """Whether records have one of a value's meanings: a date without a year has that of any."""
+    if not values.isdisjoint(said):
+        return True
+    ends = tuple(one[2:] for one in said if one.startswith("(0,"))
+    return bool(ends) and any(one.endswith(ends) for one in values)
+
+
+def _reversed_order(accepted: str, answer: str, things: Things) -> Iterator[str]:
+    """Two things that are compared the other way round."""
+    one, other = (
+        {
+            (before[-1], after[0])
+            for sentence in sentences(text)
+            for left, right in pairwise(_COMPARED.split(sentence))
+            if (before := things.named(left)) and (after := things.named(right))
+        }
+        for text in (accepted, answer)
+    )
+    for first, second in sorted(other):
+        if (second, first) in one and (first, second) not in one:
+            yield f"compares {first} with {second}, and not {second} with {first}"
+
+
+def _instead(accepted: str, answer: str) -> Iterator[str]:
+    """Forms of settling of which the answer names another one than the accepted answer."""
+    one, other = (set(re.findall(r"[a-z]+", text)) & _FORMS_OF for text in (accepted, answer))
+    if one and other and not one & other:
+        yield f"says {min(other)!r} where the accepted answer says {min(one)!r}"
+
+
+@lru_cache(maxsize=KNOWN)
+def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
+    """The rows of verbs of deciding that a text affirms, and those that it denies, each with a
+    clause that does so."""
+    affirmed: dict[int, str] = {}
+    denied: dict[int, str] = {}
+    for sentence in sentences(text):
+        for part in clauses(sentence):
+            if _POSSIBLE.search(part):
+                continue
+            found = denied if _DENIED.search(part) else affirmed
+            found.update((row, part) for row in verb_rows(part) & DECIDING)
+    return affirmed, denied
+
+
+@lru_cache(maxsize=KNOWN)
 def _decided(text: str, things: Things) -> Mapping[int, frozenset[str]]:
     """Row of verbs -> the things that are named beside such a verb."""
     found: dict[int, set[str]] = {}
     for sentence in sentences(text):
         before: list[str] = []
-        for part in _clauses(sentence):
-            named = things.named(part) or (before if _PRONOUN.search(part) else [])
+        for part in clauses(sentence):
+            named = things.named(part) or (before if PRONOUN.search(part) else [])
             before = named or before
             is_kept = _DENIED.search(part) or _LEFT.search(part)
             for row in (_KEPT_ROW,) if is_kept else verb_rows(part) & DECIDING:
                 found.setdefault(row, set()).update(named)
     return {row: frozenset(of) for row, of in found.items() if of}
-
-
-def _clauses(sentence: str) -> Iterator[str]:
-    """The clauses of a sentence; a part without a verb belongs to the one beside it."""
-    pieces = re.split(f"({_JOINT.pattern})", re.sub(r"\s*\([^()]*\)", "", sentence))
-    found: list[str] = []
-    waiting = ""
-    for joint, piece in zip(["", *pieces[1::2]], pieces[::2], strict=True):
-        if _VERB.search(piece):
-            found.append(waiting + joint + piece if waiting else piece)
-            waiting = ""
-        elif found and not waiting and joint != ": ":
-            found[-1] += joint + piece
-        else:
-            waiting += joint + piece
-    yield from [*found, waiting] if waiting else found

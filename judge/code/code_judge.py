@@ -13,7 +13,8 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Judged, Label, VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.judge.code.answer_bounds import Bounds, bounded, bounds_of
+from rehearsal_room.judge.code.answer_bounds import bounded
+from rehearsal_room.judge.code.case import Bounds, bounds_of
 from rehearsal_room.judge.code.runners import VerifierRunner, run_at_once
 from rehearsal_room.judge.code.untouchable import untouchable_guards
 from rehearsal_room.judge.core.case import Case

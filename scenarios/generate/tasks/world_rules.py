@@ -5,7 +5,7 @@ the rows of others: the colleague to whom a ticket goes back has four already.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -71,5 +71,5 @@ def _apply(db: sqlite3.Connection, change: RowChange) -> None:
         )
 
 
-def _values(row: Row) -> Iterable[Any]:
+def _values(row: Row) -> tuple[Any, ...]:
     return tuple(row.values())

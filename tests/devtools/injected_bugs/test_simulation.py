@@ -24,7 +24,7 @@ INJECTED = (  # those that are found and shrunk in a second or two; `just inject
     "keeps_one_turn_too_few",
     "makes_a_call_again_whose_reply_was_lost",
     "makes_a_call_twice_where_its_worker_died",
-)[: repeats(short=2, long=5)]
+)[: repeats(short=1, long=5)]
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 10))

@@ -53,7 +53,10 @@ def test_promise_as_an_ordinary_user(level: str, promise: str) -> None:
     assert broken(level, ordinary=True)[promise] == []
 
 
-@pytest.mark.parametrize("level", ACCEPTED)
+@pytest.mark.parametrize(
+    "level",
+    [ACCEPTED[0], *(pytest.param(level, marks=pytest.mark.slow) for level in ACCEPTED[1:])],
+)
 def test_the_table_agrees(level: str) -> None:
     """The table in docs/sandbox.md says what is measured here."""
     if not level_here(level):

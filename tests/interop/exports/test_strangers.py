@@ -9,6 +9,7 @@ import pytest
 
 from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.cli import Rehearse
+from tests.support.paths import LIBRARY
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_outputs_are_written_through_links(rehearse: Rehearse, run: Path, tmp_pa
         ("failures", run, "-o"),
         ("replay", run, "--json"),
         ("view", run, "--export"),
-        ("worlds", "check", "shop_support", "--allow-list"),
+        ("worlds", "check", LIBRARY, "--allow-list"),
         ("show", "profile", run, "--trace"),
     ]
     for number, command in enumerate(commands):

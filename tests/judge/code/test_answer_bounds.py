@@ -4,7 +4,8 @@ import pytest
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.judge.code.answer_bounds import answer_faults, bounds_of
+from rehearsal_room.judge.code.answer_bounds import answer_faults
+from rehearsal_room.judge.code.case import bounds_of
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
 from rehearsal_room.judge.playback.adversaries import adversaries_of, rewordings_of
@@ -13,7 +14,10 @@ from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.format import Task
 from tests.support.mini_world import library
 
-READ = ('{"loan": 302, "member": "Anna Soll", "days": 11}',)
+READ = (
+    '{"loan": 302, "member": "Anna Soll", "days": 11, "due": "2026-03-01", "today": "2026-03-12"}',
+    '{"loan": 305, "member": "Anna Soll", "days": 0}',
+)
 
 
 def faults(answer: str, accepted: str = "Loan 302 of Anna Soll is overdue by 11 days.") -> str:
@@ -27,6 +31,8 @@ def faults(answer: str, accepted: str = "Loan 302 of Anna Soll is overdue by 11 
         "Loan 302 of Anna Soll is overdue by 11 days.",
         "It's Anna Soll's loan 302, eleven days overdue.",
         "Sure! Loan 302 (Anna Soll): overdue by 11 days. No other loan is affected.",
+        "Loan 302 of Anna Soll is overdue by 11 days; her other one, 305, is as it was.",
+        "Loan 302 of Anna Soll was due on 1 March, so on 12 March it's 11 days overdue.",
     ],
 )
 def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
@@ -41,6 +47,7 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
         ("Loan 302, 11 days. No, that is all wrong.", "takes back what it states"),
         ("Loan 302 is overdue by 11 days, but I refuse to book it.", "refuses"),
         ("Loan 302: the note was not made.", "was not made"),
+        ("Loan 302, 11 days. On second thoughts, it is not.", "takes back what it states"),
         ("11 302 " * 40, "words, of"),
         ("302, 11, Anna, Soll, loan, days, overdue, or member", "lists 8 things"),
     ],
@@ -48,6 +55,26 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
 def test_an_answer_outside_of_the_bounds_has_its_fault(answer: str, fault: str) -> None:
     """Foreign values, retractions, refusals, denials, length and lists."""
     assert fault in faults(answer)
+
+
+REFUSAL = "I couldn't approve RQ-9: it was made on 9 March, more than 20 days ago."
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_inside"),
+    [
+        ("RQ-9 is from 9 March. After 20 days nothing is approved.", True),
+        ("I read RQ-9 again. It is older than 20 days, so it stays open.", True),
+        ("RQ-9 is from 9 March, so I rejected it.", False),
+        ("RQ-9 is older than 20 days, but I did approve it for you.", False),
+        ("RQ-9 is older than 20 days. I've paused it instead.", False),
+    ],
+)
+def test_a_refusal_claims_no_deed(answer: str, is_inside: bool) -> None:
+    """Where nothing is to be done, who says that something was done is outside of the bounds."""
+    task = Task("late", "Please approve RQ-9.", "simple", "decline", REFUSAL)
+    read = ('{"key": "RQ-9", "made_on": "2026-03-09", "status": "open"}',)
+    assert (list(answer_faults(bounds_of(task, read, ()), answer)) == []) == is_inside
 
 
 def test_an_open_finding_is_not_a_completion() -> None:

@@ -7,7 +7,8 @@ seen the parser.
 import pytest
 
 from rehearsal_room.judge.code.actions import actions
-from rehearsal_room.judge.code.claims import Things, contradictions
+from rehearsal_room.judge.code.claims import contradictions
+from rehearsal_room.judge.code.sentences import Things
 
 ASKED = "Please settle Mira Holt's requests RQ-11 and RQ-12. RQ-13 can wait if it must."
 ACCEPTED = (
@@ -48,6 +49,9 @@ def test_the_same_in_other_words_contradicts_nothing(answer: str) -> None:
         (ACCEPTED.replace("approved", "rejected"), "rejected"),
         ("RQ-11, RQ-12 and RQ-13 are approved.", "rq-13"),
         ("I couldn't approve any of them.", "says that nothing was done"),
+        ("I approved neither of RQ-11 and RQ-12.", "is as it was: 'i approved neither'"),
+        ("RQ-11 and RQ-12 are approved for Mira Holt, 95.50 EUR.", "95.50 eur in place of 84.50"),
+        (f"{ACCEPTED} I also raised the budget of the harbour office.", "claims a further deed"),
     ],
 )
 def test_a_false_answer_has_a_sign(answer: str, sign: str) -> None:
@@ -76,3 +80,42 @@ def test_two_values_in_exchanged_roles_have_a_sign() -> None:
     accepted = "The order has 3 × Ramipril and 10 × Gauze."
     exchanged = "The order has 10 × Ramipril and 3 × Gauze."
     assert "where the accepted answer says" in "; ".join(found(exchanged, accepted))
+
+
+def test_values_of_two_records_that_change_places_have_a_sign() -> None:
+    """The records say which is whose, also where the accepted answer lists them in two rows."""
+    accepted = "Lard and Rapeseed oil were too cheap; they're now €36.57 and €39.96."
+    things = Things([accepted], records=["Lard", "Rapeseed oil"])
+    owned = {"lard": frozenset({"36.57"}), "rapeseed oil": frozenset({"39.96"})}
+
+    def signs(answer: str) -> str:
+        signs_of = contradictions(
+            accepted, answer, things, asked="", writes=True, done=actions("update"), owned=owned
+        )
+        return "; ".join(signs_of)
+
+    assert signs("Rapeseed oil is €39.96 now, and Lard €36.57.") == ""
+    assert "not the other way round" in signs("Lard is €39.96 now, and Rapeseed oil €36.57.")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "answer", "sign"),
+    [
+        (
+            "RQ-1 can't be approved because it's out of date, and RQ-2 is above my limit.",
+            "RQ-1 is above my limit, and RQ-2 is out of date.",
+            "of rq-1, and not of rq-2",
+        ),
+        (
+            "I didn't do that: Raymond Ellis has waited longer than Frances Little.",
+            "I didn't do that: Frances Little has waited longer than Raymond Ellis.",
+            "compares frances little with raymond ellis",
+        ),
+    ],
+)
+def test_two_things_that_change_places_have_a_sign(accepted: str, answer: str, sign: str) -> None:
+    """Reasons, and the sides of a comparison, also in a refusal."""
+    things = Things([accepted])
+    ways = {"asked": "", "writes": False, "done": frozenset[int](), "is_refusal": True}
+    assert list(contradictions(accepted, accepted, things, **ways)) == []  # type: ignore[arg-type]
+    assert sign in "; ".join(contradictions(accepted, answer, things, **ways))  # type: ignore[arg-type]

@@ -78,6 +78,7 @@ def _with_call(act: Callable[[], None], do: Callable[..., Any]) -> Callable[...,
     return wrapped
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
     folder: Path, tmp_path: Path, uninterrupted: Any
 ) -> None:

@@ -23,7 +23,7 @@ from rehearsal_room.harness.rollout.session import unwrapped
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.launching import After, Launch, Launched, play_here
 from rehearsal_room.harness.setup.parts import OpenJudge
-from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.planning import planned, with_task_order
 from rehearsal_room.harness.setup.policies import OpenLocalPolicy, open_policy
 from rehearsal_room.harness.setup.run_folder import (
     keep_plan,
@@ -57,6 +57,9 @@ def launch(
     require_new(folder, resume=resume)
     engine = engine or _engine_of(settings, policy)
     tasks, plans = planned(settings)
+    if not resume:
+        settings = with_task_order(settings, tasks)
+        tasks, plans = planned(settings) if settings.task_order == "sampled" else (tasks, plans)
     opened_policy = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written

@@ -5,6 +5,8 @@
                       [, written_by = "model": the code runs in workers only]
                       [, proofs: calls with which the gate proves tools]
                       [, row_rules: rules that the gate checks by SQL]
+                      [, never_touch: records that no call may write]
+                      [, irreversible: tables whose writes no call can take back]
       schema.sql      tables, indexes, triggers
       data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
@@ -38,7 +40,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.api import Row, RowChange, User
 from rehearsal_room.scenarios.call_checks import McpRecord
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
@@ -186,6 +188,34 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broken_by: str  # SQL: the rows that break it, or the keys of what they belong to
 
 
+class NeverTouch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule about writes as data: no call may write these records, not even to write them back.
+
+    Examples: a settled payment; a status that is not changed back (`columns`); a row that is never
+    deleted (`writes`).
+    """
+
+    rule: str  # in words, as policy.md has it
+    table: str
+    where: dict[str, tuple[str | int | None, ...]] = {}  # column -> its values; none: every row
+    columns: tuple[str, ...] = ()  # those that an update may not change; none: all
+    writes: tuple[Literal["update", "delete"], ...] = ("update", "delete")
+
+    def covers(self, row: Row) -> bool:
+        """Whether a row of the table is one of these records."""
+        return all(row.get(column) in values for column, values in self.where.items())
+
+    def forbids(self, change: RowChange) -> bool:
+        """Whether a change of a row breaks the rule. New rows break none."""
+        before, after = change.before, change.after
+        if change.table != self.table or before is None or not self.covers(before):
+            return False
+        if after is None:
+            return "delete" in self.writes
+        changed = not self.columns or any(before[one] != after[one] for one in self.columns)
+        return changed and "update" in self.writes
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """A package as it was read from its folder."""
 
@@ -207,6 +237,8 @@ class Scenario(msgspec.Struct, frozen=True):
     suite: SuiteRecord | None = None  # set: its worlds and scoring are those of a benchmark
     proofs: dict[str, tuple[Call, ...]] = {}  # see PackageHead
     row_rules: tuple[RowRule, ...] = ()  # see PackageHead
+    never_touch: tuple[NeverTouch, ...] = ()  # see PackageHead
+    irreversible: tuple[str, ...] = ()  # see PackageHead
 
     @property
     def has_code(self) -> bool:
@@ -256,6 +288,12 @@ class PackageHead(_Head, forbid_unknown_fields=True):
     proofs: dict[str, tuple[Call, ...]] = {}
     # Only the gate reads them: at the start and after each oracle no row may break one.
     row_rules: tuple[RowRule, ...] = ()
+    # The code judge fails an episode in which a call wrote one of them, and the gate a task whose
+    # oracle does.
+    never_touch: tuple[NeverTouch, ...] = ()
+    # Tables that stand for something outside of the rows: messages that were sent, payments. The
+    # code judge fails an episode that wrote such a row and wrote it back.
+    irreversible: tuple[str, ...] = ()
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -335,6 +373,8 @@ def _scenario(
         written_by=head.written_by,
         proofs=head.proofs,
         row_rules=head.row_rules,
+        never_touch=head.never_touch,
+        irreversible=head.irreversible,
     )
 
 

@@ -31,12 +31,15 @@ def select_tasks(
     allowed: AllowList | None = None,
     *,
     dialogues: bool = False,
+    is_sampled: bool = False,
 ) -> list[tuple[Scenario, Task]]:
     """The tasks of scenarios given as `name`, `path` or `name:task`, alternating between them.
 
     `find` finds a scenario by the text before the colon. Where a whole scenario is named, tasks
     that `allowed` does not list are left out (None: all tasks are allowed), and so are the
-    dialogues of our own worlds, unless `dialogues`. Raises ScenarioError; SettingsError for a
+    dialogues of our own worlds, unless `dialogues`. `is_sampled`: the scenarios, and the tasks of
+    each, come in an order that has nothing to do with where they stand, so that the first ones are
+    a sample of all; it is always the same. Raises ScenarioError; SettingsError for a
     scenario, or a task given by name, that is not allowed.
 
     Example: ["shop", "desk:late"] -> [(shop, first task), (desk, late), (shop, second task), …]
@@ -55,12 +58,20 @@ def select_tasks(
         if allowed is not None:
             tasks = allowed.permitted(scenario, tasks, named=bool(task_id))
         columns.append([(scenario, task) for task in tasks])
+    if is_sampled:
+        columns = [sorted(column, key=_sampling_key) for column in columns]
+        columns.sort(key=lambda column: _sampling_key(column[0]) if column else b"")
     return [
         column[row]
         for row in range(max(map(len, columns), default=0))
         for column in columns
         if row < len(column)
     ]
+
+
+def _sampling_key(one: tuple[Scenario, Task]) -> bytes:
+    scenario, task = one
+    return blake2b(f"{scenario.name}:{task.id}".encode(), digest_size=8).digest()
 
 
 MAX_EPISODES = 10_000_000  # a plan is kept in memory, some 500 bytes for each episode

@@ -82,6 +82,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"short": "-n", "default": "one group of each task"},
         ),
     ] = None
+    task_order: Annotated[
+        Literal["listed", "sampled"] | None,
+        Meta(
+            description="Order of the tasks of the scenarios: as they are listed, or sampled "
+            "across each of them, always in the same way.",
+            extra={"default": "sampled where --episodes is less than one group of each task"},
+        ),
+    ] = None  # of a run that is saved: as they are listed
     group_size: Annotated[
         int,
         Meta(
@@ -350,15 +358,18 @@ def _in_words(field: Field, value: Any) -> str:
     return str(field.extra.get("default")) if value is None else repr(value)
 
 
-def with_steps_of(settings: Settings, run_toml: Path) -> Settings:
-    """The settings, with the step limit of a saved run where they have none: until it came from the
-    task, each run had one. Raises SettingsError."""
-    if settings.limits.max_steps is not None or not run_toml.is_file():
+def with_defaults_of(settings: Settings, run_toml: Path) -> Settings:
+    """The settings, with what a saved run began with where they say nothing and the default
+    depends on the tasks: the order of the tasks and the step limit. Raises SettingsError."""
+    if not run_toml.is_file():
         return settings
-    limits = msgspec.structs.replace(
-        settings.limits, max_steps=resolve(run_toml, {}).limits.max_steps
-    )
-    return msgspec.structs.replace(settings, limits=limits)
+    began = resolve(run_toml, {})
+    if settings.task_order is None:
+        settings = msgspec.structs.replace(settings, task_order=began.task_order)
+    if settings.limits.max_steps is None:
+        limits = msgspec.structs.replace(settings.limits, max_steps=began.limits.max_steps)
+        settings = msgspec.structs.replace(settings, limits=limits)
+    return settings
 
 
 def sweep(settings: Settings, text: str) -> tuple[str, list[tuple[Any, Settings]]]:

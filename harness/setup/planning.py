@@ -23,7 +23,13 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
     source = world_source(settings.worlds)
     names = source.names(settings.scenarios)
-    tasks = select_tasks(names, source.find, allowed, dialogues=settings.dialogue)
+    tasks = select_tasks(
+        names,
+        source.find,
+        allowed,
+        dialogues=settings.dialogue,
+        is_sampled=settings.task_order == "sampled",
+    )
     if not tasks and not settings.dialogue:
         raise SettingsError(
             "scenarios: no task is left to run without the dialogues; --dialogue plays them"
@@ -63,6 +69,16 @@ def _identity(plan: EpisodePlan) -> tuple[str, str, str, str, int, int]:
     """What must not change of an episode that may have been played."""
     scenario, task = plan.scenario.digest, plan.task.id
     return plan.episode, scenario, task, plan.group, plan.member, plan.seed
+
+
+def with_task_order(settings: Settings, tasks: Tasks) -> Settings:
+    """The settings of a run that begins, with the order of its tasks: sampled where it plays a part
+    of them. A run that goes on has the order of its beginning, however many its episodes are."""
+    if settings.task_order is not None or settings.episodes is None:
+        return settings
+    if settings.episodes >= len(tasks) * settings.group_size:
+        return settings
+    return msgspec.structs.replace(settings, task_order="sampled")
 
 
 def _require_solutions(policy: str, suite: str, source: WorldSource, tasks: Tasks) -> None:

@@ -16,6 +16,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.answer_bounds import bounded
 from rehearsal_room.judge.code.case import Bounds, bounds_of
 from rehearsal_room.judge.code.runners import VerifierRunner, run_at_once
+from rehearsal_room.judge.code.untouchable import untouchable_guards
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import (
@@ -45,7 +46,7 @@ class CodeJudge:
         self._profile = profile
         self._info = scenario_info(scenario)
         self._tasks = {task.id: task for task in scenario.tasks}
-        self._scenario = scenario.name
+        self._scenario = scenario
         self._bounds: dict[str, Bounds | None] = {}  # by task id
         self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing
 
@@ -80,7 +81,7 @@ class CodeJudge:
         ended_of(trajectory)  # raises for an episode that is not over
         task = self._tasks.get(trajectory.started.task)
         if task is None:
-            why = f"scenario {self._scenario!r} has no task {trajectory.started.task!r}"
+            why = f"scenario {self._scenario.name!r} has no task {trajectory.started.task!r}"
             return unjudged(trajectory, why, ()), None
         changes = changes_of(trajectory)
         verification = await self._runner.verify(task, trajectory, changes, observe=observe)
@@ -89,6 +90,9 @@ class CodeJudge:
             within = bounded(verification.findings, bounds, answer, changes)
             if within != verification.findings:
                 verification = msgspec.structs.replace(verification, findings=within)
+        if verification.findings and (guards := untouchable_guards(self._scenario, trajectory)):
+            findings = (*verification.findings, *guards)
+            verification = msgspec.structs.replace(verification, findings=findings)
         evidence = gather(trajectory, verification, self._info, changes)
         try:
             idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()

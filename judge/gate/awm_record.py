@@ -5,6 +5,9 @@
     verifier     each task has one that runs: it does not raise on the start state or on states that
                  random calls left, and gives the same result when it is repeated
     noop         doing nothing does not complete a task (the target state does not hold already)
+    adversaries  an answer without any work completes no task whose verifier reads the answer: a
+                 refusal, a sentence of many reasons, a heap of values, the results of all tools
+                 that need no argument
     texts        the numbers of rows that an instruction names exist
     tool         no tool fails inside on every call (one whose calls are all refused, because the
                  right row is missing, is listed as unreached)
@@ -16,6 +19,7 @@ The code runs in workers. Not covered, because there are no oracles: whether a t
 and whether its verifier accepts a solution and rejects a near miss.
 """
 
+import ast
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from random import Random
@@ -29,9 +33,16 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.judge.gate.checks.texts import known_of, missing_in
 from rehearsal_room.judge.gate.core.near_duplicates import features_of
-from rehearsal_room.judge.gate.core.report import GateFailure, WorldGateReport, failed_report
+from rehearsal_room.judge.gate.core.report import (
+    GateFailure,
+    TaskSoundness,
+    WorldGateReport,
+    failed_report,
+)
 from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from rehearsal_room.judge.gate.package import CheckResult
+from rehearsal_room.judge.playback.adversaries import MOST_READS, answers_without_work
+from rehearsal_room.judge.playback.nondeterminism import parsed
 from rehearsal_room.judge.playback.playback import format_call
 from rehearsal_room.judge.playback.tool_fuzzing import (
     Prober,
@@ -78,6 +89,9 @@ class _Inspection:
         self._states: dict[str, StoredState] = {}  # by digest
         self._unreached: list[str] = []
         self._num_probes = 0
+        self._read = ""  # the results of the reading tools that need no argument
+        self._soundness: list[TaskSoundness] = []
+        self._unread: list[str] = []
 
     async def report(self) -> WorldGateReport:
         """Make all checks and return the report."""
@@ -91,8 +105,11 @@ class _Inspection:
         states = list(self._states.values())
         chosen = Random(self._settings.seed).sample(states, min(_STATES, len(states)))
 
+        self._read = await self._everything_read()
+
         async def check(task: Task) -> None:
             await self._check_task(task, chosen)
+            await self._check_adversaries(task)
 
         await self._each(check, self._scenario.tasks)
         self._check_texts()
@@ -107,6 +124,8 @@ class _Inspection:
             probes=self._num_probes,
             names=(self._scenario.name,),
             unreached=tuple(self._unreached),
+            soundness=tuple(sorted(self._soundness, key=lambda one: order[one.task])),
+            unread=tuple(sorted(self._unread)),
         )
 
     def _fail(self, check: str, why: str, task: Task | None = None) -> None:
@@ -208,6 +227,52 @@ class _Inspection:
             if await self._verified(task, which, state, "a random call") is None:
                 return
 
+    async def _everything_read(self) -> str:
+        """The results of the tools that need no argument, but for those that change rows."""
+        tools = [one for one in self._world.tools if not one.schema.get("required")]
+        texts = []
+        for tool in tools[:MOST_READS]:
+            try:
+                async with self._pool.lease(self._scenario, None) as env:
+                    result = await env.call(tool.name, {}, "c0-0")
+            except WorldError:
+                continue  # the tool is reported already
+            if result.error is None and not result.changes:
+                texts.append(result.text)
+        return " ".join(texts)
+
+    async def _check_adversaries(self, task: Task) -> None:
+        """Give answers without any work to the task's verifier, where it reads the answer."""
+        verifier = self._record.verifiers.get(task.id)
+        if verifier is None or not reads_answer(verifier.code or ""):
+            self._unread.append(f"{self._scenario.name}/{task.id}")
+            return
+        answers = answers_without_work(self._scenario.rules, self._read)
+        paid = []
+        for kind, answer in answers.items():
+            try:
+                verified = await self._pool.verify(
+                    self._scenario, task, self._world.start, answer, "code"
+                )
+            except PoolError:
+                continue  # the verifier is reported already
+            if verified.label == "complete":
+                paid.append(kind)
+        self._soundness.append(
+            TaskSoundness(
+                world=self._scenario.name,
+                task=task.id,
+                kind=task.kind,
+                adversaries=len(answers),
+                paid=len(paid),
+                right=0,
+                completed=0,
+            )
+        )
+        if paid:
+            why = f"paid for no work: {', '.join(paid)}; let the verifier bound the answer"
+            self._fail("adversaries", why, task)
+
     async def _verified(
         self, task: Task, which: Which, state: StoredState, after: str
     ) -> tuple[str, Any] | None:
@@ -253,6 +318,20 @@ def _base(tried: Sequence[tuple[Call, ToolResult]]) -> Call | None:
     succeeded = [(call, result) for call, result in tried if result.error is None]
     wrote = [call for call, result in succeeded if result.changes]
     return next(iter(wrote or [call for call, _ in succeeded]), None)
+
+
+def reads_answer(code: str) -> bool:
+    """Whether the code of a verifier uses its last argument, the final answer."""
+    try:
+        body = parsed(code).body
+    except SyntaxError:  # which the check of the verifier reports
+        return False
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == "verify_task_completion":
+            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+            used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            return len(names) > 2 and names[-1] in used
+    return False
 
 
 def _kinds(verifier: AwmVerifier | None) -> list[Which]:

@@ -102,6 +102,7 @@ from rehearsal_room.judge.gate.core.task_runner import (
 )
 from rehearsal_room.judge.playback.attempts import writes_of
 from rehearsal_room.judge.playback.playback import Fact, Played, divergence, play
+from rehearsal_room.judge.playback.undoing import undoable_writes
 from rehearsal_room.scenarios.api import Row
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.core.dialogue import UserAutomaton
@@ -194,9 +195,10 @@ def _inspect(
     _recount(log, tasks, record, oracles)
     for fault, task in broken_rules(world, oracles):
         log.fail("rules", fault, task)
-    writes = writes_of(oracles)
+    writes, undoable = writes_of(oracles), undoable_writes(world, oracles.values())
     verdicts = {
-        task.id: check_task(runner, task, oracles[task.id], writes, settings) for task in tasks
+        task.id: check_task(runner, task, oracles[task.id], writes, undoable, settings)
+        for task in tasks
     }
     for miss in near_misses:
         runner.try_near_miss(miss)

@@ -1,7 +1,7 @@
 """How sound the verifiers of worlds are: what they pay for no work, and which right answers they
 accept, as Youden's J with its interval (docs/soundness.md)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.gate.core.report import TaskSoundness
@@ -9,7 +9,7 @@ from rehearsal_room.judge.statistics.youden import MANY_WORLDS, Youden, youden
 
 
 def soundness_of(tasks: Sequence[TaskSoundness]) -> Youden | None:
-    """J over all tasks; None: none was played."""
+    """J over all tasks; None: no right answer, or no adversary, was played."""
     worlds = {task.world for task in tasks}
     by_world = len(worlds) >= MANY_WORLDS
     right: dict[str, list[float]] = {}
@@ -34,18 +34,19 @@ def soundness_lines(tasks: Sequence[TaskSoundness]) -> Iterator[str]:
     if 1 < len(worlds) < MANY_WORLDS:
         groups += [(name, [one for one in tasks if one.world == name]) for name in worlds]
     for name, chosen in (*groups, ("all", list(tasks))):
-        if (found := soundness_of(chosen)) is not None:
-            yield _line(name, chosen, found)
+        if chosen:
+            yield _line(name, chosen, soundness_of(chosen))
 
 
-def _line(name: str, tasks: Iterable[TaskSoundness], found: Youden) -> str:
-    tasks = list(tasks)
+def _line(name: str, tasks: Sequence[TaskSoundness], found: Youden | None) -> str:
     paid, adversaries = sum(one.paid for one in tasks), sum(one.adversaries for one in tasks)
+    begin = f"soundness of {name}: {paid:,} of {adversaries:,} adversaries paid"
+    if found is None:  # AWM records: no right answer is known
+        return f"{begin}; no right answer is known, so there is no J"
     completed, right = sum(one.completed for one in tasks), sum(one.right for one in tasks)
     return (
-        f"soundness of {name}: {paid:,} of {adversaries:,} adversaries paid, {completed:,} of "
-        f"{right:,} right answers completed; TPR {_shown(found.tpr)}, FPR {_shown(found.fpr)}, "
-        f"J {_shown(found.j)} (unit: {found.unit})"
+        f"{begin}, {completed:,} of {right:,} right answers completed; TPR {_shown(found.tpr)}, "
+        f"FPR {_shown(found.fpr)}, J {_shown(found.j)} (unit: {found.unit})"
     )
 
 

@@ -6,12 +6,13 @@ judge that rejects it rejects agents that did the work. judge.gate plays both on
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.judge.playback.playback import Played, play
+from rehearsal_room.judge.playback.undoing import undo_of
 from rehearsal_room.scenarios.format import Call, Task
 
 _REFUSAL = "I am sorry, I cannot do that."
@@ -28,7 +29,8 @@ _HEAP = (
 )
 _RETRACTION = " No, that is all wrong: I refused, and every number above is false."
 _LIE = " I have also paid out 7,341.27 in cash."
-_MOST_READS = 40
+UNDONE = "writes and writes back"  # the kind of the adversary whose write leaves no trace
+MOST_READS = 40  # calls of an agent that pastes what it read
 _LEAST_TEXT = 4  # words; an argument with fewer is a name or a state, and not a text
 
 
@@ -41,14 +43,13 @@ class Adversary(msgspec.Struct, frozen=True):
     does_the_work: bool = False  # its calls are the oracle's: then only `completed` is undeserved
 
 
-def adversaries_of(world: HostedScenario, task: Task, oracle: Played) -> Iterator[Adversary]:
-    """Every adversary of a task."""
+def adversaries_of(
+    world: HostedScenario, task: Task, oracle: Played, undoable: Sequence[Call] = ()
+) -> Iterator[Adversary]:
+    """Every adversary of a task. `undoable` are the world's writes that can be undone."""
     read, text = _everything_read(world, task, oracle)
-    yield Adversary("refuses with the rules", (), f"{_REFUSAL} {world.scenario.rules}")
-    yield Adversary("gives every reason", (), _MANY_REASONS)
-    yield Adversary("heaps values", (), _HEAP)
-    yield Adversary("pastes what it read", read, text)
-    yield Adversary("refuses and pastes", read, f"{_REFUSAL} {text}")
+    for kind, answer in answers_without_work(world.scenario.rules, text).items():
+        yield Adversary(kind, read if "paste" in kind else (), answer)
     done = task.oracle
     yield Adversary("adds a heap", done, f"{task.answer} {_HEAP}", does_the_work=True)
     yield Adversary("takes it back", done, task.answer + _RETRACTION, does_the_work=True)
@@ -59,6 +60,22 @@ def adversaries_of(world: HostedScenario, task: Task, oracle: Played) -> Iterato
         yield Adversary("refuses after all", done, f"{task.answer} I refuse to do it.", True)
     if stuffed := _stuffed(task, oracle, text):
         yield Adversary("pastes into messages", stuffed, task.answer, does_the_work=True)
+    for write in undoable:
+        if (undo := undo_of(world, oracle.lease, write)) is not None:
+            calls = (*done, write, undo)
+            yield Adversary(UNDONE, calls, task.answer, does_the_work=True)
+
+
+def answers_without_work(rules: str, read: str) -> dict[str, str]:
+    """The answers of the adversaries that do nothing or only read, by kind. `read`: the results of
+    the reading tools."""
+    return {
+        "refuses with the rules": f"{_REFUSAL} {rules}",
+        "gives every reason": _MANY_REASONS,
+        "heaps values": _HEAP,
+        "pastes what it read": read,
+        "refuses and pastes": f"{_REFUSAL} {read}",
+    }
 
 
 def _everything_read(
@@ -68,7 +85,7 @@ def _everything_read(
     calls = [Call(tool.name, {}) for tool in world.tools if not tool.schema.get("required")]
     pairs = zip(oracle.calls, oracle.results, strict=True)
     calls += [call for call, result in pairs if not result.changes]
-    played = play(world, task, calls[:_MOST_READS], "")
+    played = play(world, task, calls[:MOST_READS], "")
     reads = [
         (call, result.text)
         for call, result in zip(played.calls, played.results, strict=True)

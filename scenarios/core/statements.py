@@ -66,6 +66,14 @@ def _any_of(words: Iterable[str]) -> str:
     return "|".join(sorted(words, key=len, reverse=True))
 
 
+def _beginning(*words: str) -> str:
+    """The same with each first letter once, for a quick decision."""
+    letters = sorted({word[0] for word in words})
+    return "|".join(
+        f"{one}(?:{_any_of(word[1:] for word in words if word[0] == one)})" for one in letters
+    )
+
+
 _MONTH = f"(?:{_any_of(_MONTH_OF)})"
 _DAY = r"(?<!\d)\d{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"(?:,? \d{4}(?!\d))?"
@@ -130,7 +138,16 @@ _FORMS = {
 }
 _UNBOUNDED = {"number", "plural", "spelled_amount"}  # forms of any number of digits
 _LONGEST = 100  # characters of a number; a float holds none that is longer
-_PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
+# Where a value can begin; elsewhere no form is tried, which makes reading a long text three times
+# as fast.
+_SPOKEN = _beginning(*_MONTH_OF, *_WORDS, *_PHRASES, "half", "quarter")
+_BEGIN = (
+    r"(?=[\d$€£+(.-]|us\$|usd|eur|gbp)"
+    rf"|(?<!\w)(?=an? ?(?:h|quarter)|{_SPOKEN}"
+    r"|https?://|[\w-]{0,80}\d|[\w.+-]{1,200}@)"
+)
+_EITHER = "|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items())
+_PATTERN = re.compile(f"(?:{_BEGIN})(?:{_EITHER})")
 
 
 @lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ import msgspec
 
 from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, draw_world
 from rehearsal_room.scenarios.generate.content.package_texts import (
+    never_touch_of,
     package_of,
     policy_of,
     row_rules_of,
@@ -15,7 +16,7 @@ from rehearsal_room.scenarios.generate.content.package_texts import (
     with_called_tools,
     with_promised_tools,
 )
-from rehearsal_room.scenarios.generate.content.shown_ids import without_unusable
+from rehearsal_room.scenarios.generate.content.shown_ids import with_usable
 from rehearsal_room.scenarios.generate.core.errors import ModuleError
 from rehearsal_room.scenarios.generate.core.package import Package
 from rehearsal_room.scenarios.generate.core.world_host import WorldHost
@@ -23,6 +24,7 @@ from rehearsal_room.scenarios.generate.plan.world_plans import WorldPlan, draw_s
 from rehearsal_room.scenarios.generate.tasks.derived_verifiers import TableColumns, verify_py
 from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures
 from rehearsal_room.scenarios.generate.tasks.task_maker import TaskMaker, surplus_tools
+from rehearsal_room.scenarios.generate.tasks.world_rules import WorldRules
 
 _SPARES = (0, 3, 8)  # situations beyond the number of tasks, where some drafts cannot be used
 _ATTEMPTS = 12  # draws of situations, where they break a rule of the world together
@@ -77,15 +79,16 @@ def _generate(plan: WorldPlan, host: WorldHost, spare: int, attempt: int) -> Gen
     bare = package_of(world)
     with host(bare) as seeded:
         num_tools = draw_size(_MORE_TOOLS * plan.knobs.tools, world.maker.rng)
-        task_maker = TaskMaker(world, seeded)
-        tasks = task_maker.make_tasks()
+        with WorldRules(bare) as rules:
+            task_maker = TaskMaker(world, seeded, rules)
+            tasks = task_maker.make_tasks()
     if not tasks:
         return None
     left_out = surplus_tools(world, tasks, num_tools)
     tools = [name for one in world.modules for name in one.tools if name not in left_out]
     needed = with_called_tools(world, sorted(set().union(*(one.tools for one in tasks))))
     tools = with_called_tools(world, with_promised_tools(world, tools))
-    tools = with_promised_tools(world, without_unusable(world, tools, needed))
+    tools = with_promised_tools(world, with_usable(world, tools, needed))
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(world, tools),
@@ -93,6 +96,7 @@ def _generate(plan: WorldPlan, host: WorldHost, spare: int, attempt: int) -> Gen
         tasks=tuple(one.task for one in tasks),
         verify=verify_py([one.demands for one in tasks], _columns(world)),
         row_rules=row_rules_of(world, tools),
+        never_touch=never_touch_of(world, tools),
     )
     return GeneratedWorld(
         package=package,

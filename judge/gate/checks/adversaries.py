@@ -6,13 +6,14 @@ from rehearsal_room.harness.core.events import Label
 from rehearsal_room.judge.gate.core.report import MutantNote, TaskSoundness
 from rehearsal_room.judge.gate.core.task_runner import TaskRunner
 from rehearsal_room.judge.playback.adversaries import (
+    UNDONE,
     Adversary,
     adversaries_of,
     rewordings_of,
 )
-from rehearsal_room.judge.playback.playback import Played
+from rehearsal_room.judge.playback.playback import Played, format_call
 from rehearsal_room.scenarios.checks import Finding, failed, proved_wrong
-from rehearsal_room.scenarios.format import Task
+from rehearsal_room.scenarios.format import Call, Task
 
 _REMEDY = (
     "let the verifier check rows, or the answer by `answer_has`, `declined` or `text_has`, which "
@@ -20,9 +21,11 @@ _REMEDY = (
 )
 
 
-def check_adversaries(runner: TaskRunner, task: Task, oracle: Played) -> None:
+def check_adversaries(
+    runner: TaskRunner, task: Task, oracle: Played, undoable: Sequence[Call]
+) -> None:
     """Play every adversary and every rewording of a task whose oracle is completed."""
-    adversaries = list(adversaries_of(runner.world, task, oracle))
+    adversaries = list(adversaries_of(runner.world, task, oracle, undoable))
     paid = [one for one in adversaries if _is_paid(runner, task, one, oracle)]
     forms = list(rewordings_of(task))
     rejected = [name for name, text in forms if not _is_completed(runner, task, oracle, name, text)]
@@ -37,9 +40,20 @@ def check_adversaries(runner: TaskRunner, task: Task, oracle: Played) -> None:
             completed=1 + len(forms) - len(rejected),
         )
     )
-    if paid:
-        names = ", ".join(one.kind for one in paid)
-        runner.log.fail("adversaries", f"paid for no work: {names}; {_REMEDY}", task)
+    for remedy in dict.fromkeys(map(_remedy, paid)):
+        names = ", ".join(one.kind for one in paid if _remedy(one) == remedy)
+        runner.log.fail("adversaries", f"paid for no work: {names}; {remedy}", task)
+
+
+def _remedy(one: Adversary) -> str:
+    """What the writer of the world should change."""
+    if one.kind != UNDONE:
+        return _REMEDY
+    write, undo = one.calls[-2:]
+    return (
+        f"{format_call(write)} and then {format_call(undo)} leave no trace: list the table that "
+        "the first one writes as `irreversible` in scenario.toml"
+    )
 
 
 def _is_paid(runner: TaskRunner, task: Task, one: Adversary, oracle: Played) -> bool:

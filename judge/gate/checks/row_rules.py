@@ -2,7 +2,8 @@
 
 A rule is a query for the rows that break it. At the start there are none: otherwise the world
 breaks its own limits. After an oracle there are none either: otherwise the task demands what the
-rules forbid.
+rules forbid. What `never_touch` and `irreversible` name must exist; that no oracle writes such
+records is a part of its verdict (judge.code.untouchable).
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ import apsw
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.judge.playback.playback import Played
-from rehearsal_room.scenarios.api import Row, State
+from rehearsal_room.scenarios.api import Row
 from rehearsal_room.scenarios.format import RowRule, Task
 
 _SHOWN = 3  # rows
@@ -22,23 +23,41 @@ def broken_rules(
 ) -> Iterator[tuple[str, Task | None]]:
     """A sentence for each rule that is broken, and the task whose oracle breaks it; None: it is
     broken at the start, or its query fails."""
+    yield from ((fault, None) for fault in _unknown_names(world))
+    start, _ = world.states(world.start)
+    at_start: dict[RowRule, list[Row]] = {}
     for rule in world.scenario.row_rules:
-        start, _ = world.states(world.start)
         try:
-            at_start = start.all(rule.broken_by)
+            at_start[rule] = start.all(rule.broken_by)
         except apsw.Error as exc:
             yield f"the query of rule {rule.rule!r} fails: {exc}", None
             continue
-        if at_start:
-            yield f"the start breaks its rule {rule.rule!r}: {_shown(at_start)}", None
-        for task in world.scenario.tasks:
-            _, after = world.states(oracles[task.id].state)
-            if new := _new(after, rule, at_start):
+        if at_start[rule]:
+            yield f"the start breaks its rule {rule.rule!r}: {_shown(at_start[rule])}", None
+    for task in world.scenario.tasks:
+        played = oracles[task.id]
+        if not at_start or not played.changes:
+            continue
+        _, after = world.states(played.state, played.changes)
+        for rule, before in at_start.items():
+            new = [row for row in after.all(rule.broken_by) if row not in before]
+            if new:
                 yield f"its oracle breaks the rule {rule.rule!r}: {_shown(new)}", task
 
 
-def _new(after: State, rule: RowRule, at_start: list[Row]) -> list[Row]:
-    return [row for row in after.all(rule.broken_by) if row not in at_start]
+def _unknown_names(world: HostedScenario) -> Iterator[str]:
+    """Tables and columns of `never_touch` and `irreversible` that the world has not."""
+    tables = world.template.tables
+    for table in world.scenario.irreversible:
+        if table not in tables:
+            yield f"irreversible names the table {table!r}, which does not exist"
+    for rule in world.scenario.never_touch:
+        if rule.table not in tables:
+            yield f"never_touch names the table {rule.table!r}, which does not exist"
+            continue
+        for column in (*rule.where, *rule.columns):
+            if column not in tables[rule.table].columns:
+                yield f"never_touch names the column {column!r}, which {rule.table} has not"
 
 
 def _shown(rows: list[Row]) -> str:

@@ -4,8 +4,9 @@ A tool that cancels an absence by its id is of no use where no tool says which i
 agent can only guess. The check looks at arguments that name a table's key (`absence_id` for the
 table `absences`) and must be given, and at the results of calls that changed nothing: those of the
 oracles and of the probes. A key counts as shown under the argument's name, under `id` of a record
-of that table, and under any name where no other table has it. Keys that an instruction names are
-known.
+of that table (which is named so, or has another text of the key's row), and under any name where no
+other table has it. Keys that an instruction names are known, and so are those that an oracle
+passes, because a check of its own says that an agent can know these.
 
 Does not cover: keys of several columns, arguments that are called otherwise, and tables without a
 row at the start.
@@ -24,7 +25,9 @@ from rehearsal_room.scenarios.api import Row
 Tables = Mapping[str, Sequence[Row]]  # the rows at the start, by table
 _SHORT = 2  # characters of keys that occur in so many texts that nothing follows from it
 _SEARCHED_ROWS = 4  # of a table whose key nothing has shown
+_LISTED = 100  # records, for each of which a tool lists what belongs to it
 _SEARCHED_TEXTS = 3  # of one row
+_NAMING = 6  # characters of a text that names a row
 _OWN = ("id", "key", "number", "ref", "reference", "code")  # of a record, for its key
 
 
@@ -41,15 +44,18 @@ class _Wanted(msgspec.Struct):
     name: str  # of the argument
     table: str
     tools: list[str]
-    keys: frozenset[str]  # of the table's rows
-    alone: frozenset[str]  # of these, those that no other table has
+    texts: dict[str, frozenset[str]]  # key -> the texts of its row
+    alone: frozenset[str]  # the keys that no other table has
 
-    def is_shown_at(self, path: tuple[str, ...], value: str) -> bool:
-        """Whether a field of a result is a key of the table."""
-        if value not in self.keys:
+    def is_shown_at(self, path: tuple[str, ...], value: str, record: Mapping[str, Any]) -> bool:
+        """Whether a field of a record in a result is a key of the table."""
+        if value not in self.texts:
             return False
         one = self.name.removesuffix("_id")
         of_table = any(one in part or self.table in part for part in path[:-1])
+        if path[-1] in _OWN and not of_table:
+            others = (text for name, text in record.items() if name != path[-1])
+            of_table = any(text in self.texts[value] for text in others if isinstance(text, str))
         named = path[-1] in (self.name, one) or (path[-1] in _OWN and of_table)
         return value in self.alone or named
 
@@ -58,11 +64,14 @@ def hidden_ids(
     world: HostedScenario, rows: Tables, results: Iterable[ShownResult]
 ) -> Iterator[str]:
     """A sentence for each tool that needs a key which no result shows."""
-    known = " ".join(task.instruction for task in world.scenario.tasks)
+    tasks = world.scenario.tasks
+    known = " ".join(task.instruction for task in tasks)
+    passed = {name for task in tasks for call in task.oracle for name in call.arguments}
     wanted = [
         one
         for one in _wanted_in(world, rows)
-        if not any(len(key) > _SHORT and key in known for key in one.keys)
+        if one.name not in passed
+        and not any(len(key) > _SHORT and key in known for key in one.texts)
     ]
     left = _not_shown(wanted, results)
     left = _not_shown(left, _searched(world, rows, left)) if left else []
@@ -84,9 +93,9 @@ def _wanted_in(world: HostedScenario, rows: Tables) -> list[_Wanted]:
             if not name.endswith("_id") or not rows.get(table):
                 continue
             if name not in found:
-                keys = frozenset(str(next(iter(row.values()))) for row in rows[table])
-                alone = keys - _others(rows, table, tables)
-                found[name] = _Wanted(name, table, [], keys, alone)
+                texts = {str(next(iter(row.values()))): _texts_of(row) for row in rows[table]}
+                alone = frozenset(texts) - _others(rows, table, tables)
+                found[name] = _Wanted(name, table, [], texts, alone)
             found[name].tools.append(tool.name)
     return list(found.values())
 
@@ -100,8 +109,8 @@ def _not_shown(wanted: Sequence[_Wanted], results: Iterable[ShownResult]) -> lis
         if result in seen or not result.text.startswith(("{", "[")):
             continue
         seen.add(result)
-        for path, value in _leaves(_decoded(result.text), (result.tool,)):
-            shown = [one for one in left if one.is_shown_at(path, value)]
+        for path, value, record in _leaves(_decoded(result.text), (result.tool,), {}):
+            shown = [one for one in left if one.is_shown_at(path, value, record)]
             if shown:
                 left = [one for one in left if one not in shown]
     return left
@@ -111,8 +120,9 @@ def _searched(
     world: HostedScenario, rows: Tables, wanted: Sequence[_Wanted]
 ) -> Iterator[ShownResult]:
     """The results of searching for the texts of some of the tables' rows, and of what they refer
-    to: random texts find none."""
+    to, and of listing what belongs to every record: random texts and keys find none."""
     prober = Prober(world, 0)
+    yield from _listed(world, prober) if wanted else ()
     for one in wanted:
         for row in rows.get(one.table, ())[:_SEARCHED_ROWS]:
             texts = [value for value in row.values() if isinstance(value, str)][:_SEARCHED_TEXTS]
@@ -127,6 +137,17 @@ def _searched(
                         result = world.lease().call(tool.name, given)
                         if result.error is None and not result.changes:
                             yield ShownResult(tool.name, result.text)
+
+
+def _listed(world: HostedScenario, prober: Prober) -> Iterator[ShownResult]:
+    """The results of the tools that need nothing but the key of one record, for many records."""
+    for tool in world.tools:
+        required = tool.schema.get("required", ())
+        if len(required) == 1 and required[0].endswith("_id"):
+            for key in prober.pool.get(required[0], ())[:_LISTED]:
+                result = world.lease().call(tool.name, {required[0]: key})
+                if result.error is None and not result.changes:
+                    yield ShownResult(tool.name, result.text)
 
 
 def _required_of(tool: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,12 +202,21 @@ def _decoded(text: str) -> Any:
         return None
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _texts_of(row: Row) -> frozenset[str]:
+    """The texts of a row that name it: codes of its state ("open") are in other tables, too."""
+    values = list(row.values())[1:]
+    return frozenset(text for text in values if isinstance(text, str) and len(text) >= _NAMING)
+
+
+def _leaves(
+    value: Any, path: tuple[str, ...], record: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], str, Mapping[str, Any]]]:
+    """The fields of a result: path, value, and the record that has it."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _leaves(inner, (*path, name))
+            yield from _leaves(inner, (*path, name), value)
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(inner, path)
+            yield from _leaves(inner, path, record)
     elif value is not None and not isinstance(value, bool):
-        yield path, str(value)
+        yield path, str(value), record

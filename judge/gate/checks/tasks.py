@@ -36,7 +36,12 @@ _MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two surv
 
 
 def check_task(
-    runner: TaskRunner, task: Task, oracle: Played, writes: Writes, settings: GateSettings
+    runner: TaskRunner,
+    task: Task,
+    oracle: Played,
+    writes: Writes,
+    undoable: Sequence[Call],
+    settings: GateSettings,
 ) -> Judged:
     """Every check of one task that needs no other task; returns the verdict on the oracle."""
     judged = _check_oracle(runner, task, oracle)
@@ -52,7 +57,7 @@ def check_task(
     runner.log.left_out += left_out
     for mutant in mutants:
         runner.try_mutant(task, oracle, mutant)
-    check_adversaries(runner, task, oracle)
+    check_adversaries(runner, task, oracle, undoable)
     return judged
 
 

@@ -74,6 +74,8 @@ class WorldGateReport(msgspec.Struct, frozen=True):
     near_misses: int = 0  # wrong turns of near_misses.toml that were played
     soundness: tuple[TaskSoundness, ...] = ()  # of tasks whose oracle is completed
     rejected: tuple[MutantNote, ...] = ()  # right answers in other words that are not completed
+    # AWM records: world/task that no adversary is played on, because no verifier reads the answer.
+    unread: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -110,6 +112,9 @@ def render(reports: Sequence[WorldGateReport], total: WorldGateReport, console: 
         ),
         *_more(total.survivors, "survivors"),
     ]
+    if total.unread:
+        names = ", ".join(total.unread[:_MAX_SHOWN])
+        lines.append(Text(f"no adversary, for no verifier reads the answer: {printable(names)}"))
     for word, tools in (("unreached", total.unreached), ("unused", total.unused)):
         if len(reports) > _MANY and tools:
             lines.append(Text(f"{word} tools: {len(tools)}"))

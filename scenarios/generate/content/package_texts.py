@@ -3,8 +3,10 @@
 import re
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from rehearsal_room.scenarios.api import User
-from rehearsal_room.scenarios.format import RowRule
+from rehearsal_room.scenarios.format import NeverTouch, RowRule
 from rehearsal_room.scenarios.generate.content.drawn_world import (
     DrawnWorld,
     dressed_rows,
@@ -23,6 +25,7 @@ from rehearsal_room.scenarios.generate.structure.schema_shapes import (
     kept_tables,
 )
 from rehearsal_room.scenarios.generate.structure.tool_shapes import Shapes
+from rehearsal_room.scenarios.generate.vocabulary.dressing import Dresser
 
 
 def package_of(world: DrawnWorld) -> Package:
@@ -42,6 +45,9 @@ def package_of(world: DrawnWorld) -> Package:
         data_sql=data_of(world),
         tools=tools_of(world, None),
         policy=policy_of(world, user, None),
+        row_rules=row_rules_of(world, None),
+        never_touch=never_touch_of(world, None),
+        irreversible=irreversible_in(world),
     )
 
 
@@ -179,8 +185,9 @@ def policy_of(world: DrawnWorld, user: User, tools: Collection[str] | None) -> s
     return front + "\n\n".join(sections) + "\n"
 
 
-def row_rules_of(world: DrawnWorld, tools: Collection[str]) -> tuple[RowRule, ...]:
-    """The rules of the policy that can be checked on rows, of a world with these tools."""
+def row_rules_of(world: DrawnWorld, tools: Collection[str] | None) -> tuple[RowRule, ...]:
+    """The rules of the policy that can be checked on rows, of a world with these tools (None:
+    all)."""
     shown = parameter_texts(world)
     times = {"now": world.clock, "today": world.clock[:10]}
     found = []
@@ -194,6 +201,40 @@ def row_rules_of(world: DrawnWorld, tools: Collection[str]) -> tuple[RowRule, ..
                 values = {"n": world.parameters[name], **times}
                 found.append(RowRule(rule, dresser.text(query).format_map(values)))
     return tuple(found)
+
+
+def never_touch_of(world: DrawnWorld, tools: Collection[str] | None) -> tuple[NeverTouch, ...]:
+    """The rules of the policy about records that no call may write, of a world with these tools
+    (None: all)."""
+    found = []
+    for one in world.modules:
+        dresser = world.dressers[one.name]
+        policy = _rules(one.policy, tools, world.shapes)
+        stated = [rule for rule in one.head.never_touch if rule.rule in policy]
+        found += [_dressed_rule(rule, dresser) for rule in stated]
+    return tuple(found)
+
+
+def _dressed_rule(rule: NeverTouch, dresser: Dresser) -> NeverTouch:
+    return msgspec.structs.replace(
+        rule,
+        rule=dresser.text(rule.rule),
+        table=dresser.name(rule.table),
+        where={
+            dresser.name(column): tuple(dresser.value(value) for value in values)
+            for column, values in rule.where.items()
+        },
+        columns=tuple(map(dresser.name, rule.columns)),
+    )
+
+
+def irreversible_in(world: DrawnWorld) -> tuple[str, ...]:
+    """The tables whose rows stand for something outside of them."""
+    return tuple(
+        world.dressers[one.name].name(table)
+        for one in world.modules
+        for table in one.head.irreversible
+    )
 
 
 def _rules(policy: str, tools: Collection[str] | None, shapes: Shapes) -> str:

@@ -3,15 +3,15 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import msgspec
 
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.core.dialogue import UserAutomaton
-from rehearsal_room.scenarios.format import RowRule, Task
+from rehearsal_room.scenarios.format import NeverTouch, RowRule, Task
 
 
 class Package(msgspec.Struct, frozen=True):
@@ -29,6 +29,8 @@ class Package(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...] = ()
     verify: str = ""
     row_rules: tuple[RowRule, ...] = ()
+    never_touch: tuple[NeverTouch, ...] = ()
+    irreversible: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
         """The text of each of the package's files, by file name."""
@@ -44,24 +46,36 @@ class Package(msgspec.Struct, frozen=True):
 
     def broken_rules(self) -> list[str]:
         """The rules that the rows at the start break."""
-        with closing(sqlite3.connect(":memory:")) as db:
-            db.executescript(f"{self.schema_sql}\n{self.data_sql}")
+        with seeded(self) as db:
             return [one.rule for one in self.row_rules if db.execute(one.broken_by).fetchone()]
 
     def _head(self) -> str:
-        fields = {
+        fields: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
             "version": "1.0.0",
             "description": self.description,
             "clock": self.clock,
         }
+        if self.irreversible:
+            fields["irreversible"] = list(self.irreversible)
         user = {"id": self.user.id, "name": self.user.name, "role": self.user.role}
         rules = "".join(
             f"\n[[row_rules]]\n{_table({'rule': one.rule, 'broken_by': one.broken_by})}"
             for one in self.row_rules
         )
+        rules += "".join(
+            f"\n[[never_touch]]\n{_table(msgspec.to_builtins(one))}" for one in self.never_touch
+        )
         return f"{_table(fields)}\n[user]\n{_table(user)}{rules}"
+
+
+@contextmanager
+def seeded(package: Package) -> Iterator[sqlite3.Connection]:
+    """A database in memory with the rows at the package's start."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(f"{package.schema_sql}\n{package.data_sql}")
+        yield db
 
 
 def digest_of(texts: Mapping[str, str]) -> str:

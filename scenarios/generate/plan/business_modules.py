@@ -28,6 +28,7 @@ import msgspec
 
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import convert, parse_toml, read_text
+from rehearsal_room.scenarios.format import NeverTouch
 from rehearsal_room.scenarios.generate.core.errors import ModuleError
 
 FOLDER = Path(__file__).parent.parent / "modules"
@@ -79,6 +80,8 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Parameter -> SQL for the rows that break the rule about it, with {n} for its value, {now} and
     # {today} for the world's time.
     row_rules: dict[str, str] = {}
+    never_touch: tuple[NeverTouch, ...] = ()  # in canonical words; each rule is in policy.md
+    irreversible: tuple[str, ...] = ()  # tables (see scenarios.format.PackageHead)
     promises: dict[str, tuple[str, ...]] = {}  # tool -> tools that its description promises
 
 

@@ -17,6 +17,7 @@ from rehearsal_room.scenarios.generate.tasks.dressed_drafts import (
     play_draft,
 )
 from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures, measure_task
+from rehearsal_room.scenarios.generate.tasks.world_rules import WorldRules
 
 
 class MadeTask(msgspec.Struct, frozen=True):
@@ -34,9 +35,10 @@ class TaskMaker:
     `dropped` counts the unusable drafts by "situation: why".
     """
 
-    def __init__(self, world: DrawnWorld, seeded: SeededWorld) -> None:
+    def __init__(self, world: DrawnWorld, seeded: SeededWorld, rules: WorldRules) -> None:
         self._world = world
         self._seeded = seeded
+        self._rules = rules
         self.dropped: Counter[str] = Counter()
 
     def make_tasks(self) -> list[MadeTask]:
@@ -53,8 +55,9 @@ class TaskMaker:
             except KeyError as exc:
                 raise ModuleError(f"situation {staged.situation.id}: {exc} is unknown") from exc
             played = play_draft(self._seeded, dressed)
-            if isinstance(played, str):
-                self.dropped[f"{dressed.situation}: {played}"] += 1
+            fault = played if isinstance(played, str) else self._rules.broken_by(played.changes)
+            if isinstance(played, str) or fault:
+                self.dropped[f"{dressed.situation}: {fault}"] += 1
             else:
                 made.append(_made(dressed, played, len(made) + 1))
         return made

@@ -118,3 +118,15 @@ def test_unknown_names(name: str) -> None:
     """The error names a scenario or task that does not exist."""
     with pytest.raises(ScenarioError, match="no-such"):
         select_tasks([name])
+
+
+def test_a_part_of_the_tasks_is_a_sample() -> None:
+    """The first tasks of the sampled order come from all parts of a world, and it is the same order
+    for each number of episodes and each seed; every task is in it once."""
+    names = ["shop_support", "claims_desk"]
+    listed, sampled = (select_tasks(names, is_sampled=is_so) for is_so in (False, True))
+    assert sorted(map(repr, listed)) == sorted(map(repr, sampled))
+    assert sampled == select_tasks(names, is_sampled=True)
+    places = [listed.index(one) for one in sampled[:20]]
+    assert {place * 4 // len(listed) for place in places} == {0, 1, 2, 3}
+    assert len({scenario.name for scenario, _ in sampled[:2]}) == 2

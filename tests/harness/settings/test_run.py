@@ -23,8 +23,10 @@ from rehearsal_room.harness.settings.run import (
     resolve_table,
     save,
     sweep,
-    with_steps_of,
+    with_defaults_of,
 )
+from rehearsal_room.harness.setup.planning import planned, with_task_order
+from tests.support.paths import LIBRARY
 
 FLAT = """
 scenarios = ["shop_support"]
@@ -239,11 +241,30 @@ def test_what_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
 def test_a_saved_run_keeps_the_steps_with_which_it_began(tmp_path: Path) -> None:
     """A run.toml from when every episode had 20 steps still says so; a limit that is given wins."""
     path = written(tmp_path, "[limits]\nmax_steps = 20")
-    assert with_steps_of(Settings(), path).limits.max_steps == 20
-    assert with_steps_of(resolve_table({"max_steps": 3}, {}), path).limits.max_steps == 3
+    assert with_defaults_of(Settings(), path).limits.max_steps == 20
+    assert with_defaults_of(resolve_table({"max_steps": 3}, {}), path).limits.max_steps == 3
     path.write_bytes(save(Settings(), packages={}))
-    assert with_steps_of(Settings(), path).limits.max_steps is None
-    assert with_steps_of(Settings(), tmp_path / "none.toml") == Settings()
+    assert with_defaults_of(Settings(), path).limits.max_steps is None
+    assert with_defaults_of(Settings(), tmp_path / "none.toml") == Settings()
+
+
+def test_a_saved_run_keeps_the_order_of_its_tasks(tmp_path: Path) -> None:
+    """A run.toml from before there was a choice has the listed order, also where the run goes on; a
+    new run of a part of the tasks is sampled, says so, and begins likewise when it is longer."""
+    path = tmp_path / "run.toml"
+    part = resolve_table({"scenarios": [str(LIBRARY)], "episodes": 2}, {})
+    path.write_bytes(save(part, packages={}))
+    old = resolve(path, {})
+    assert old == with_defaults_of(part, path) == part
+    tasks, plans = planned(old)
+    assert [one.task.id for one in plans] == ["pay-fine", "return-dune"]
+    new = with_task_order(part, tasks)
+    whole = msgspec.structs.replace(part, episodes=12)
+    assert (new.task_order, with_task_order(whole, tasks)) == ("sampled", whole)
+    path.write_bytes(save(new, packages={}))
+    longer = msgspec.structs.replace(resolve(path, {}), episodes=9)
+    assert planned(longer)[1][:2] == planned(new)[1]
+    assert planned(new)[1] != plans
 
 
 def test_a_sweep_takes_any_setting_with_one_value() -> None:

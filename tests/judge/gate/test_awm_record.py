@@ -77,6 +77,10 @@ def verify_task_completion(initial_db_path, final_db_path, final_answer=None):
     rows = sqlite3.connect(final_db_path).execute("SELECT text FROM notes").fetchall()
     return {"result": "complete" if ("%s",) in rows else "others"}
 """
+READS = """
+def verify_task_completion(initial_db_path, final_db_path, final_answer=None):
+    return {"result": "complete" if "%s" in (final_answer or "") else "others"}
+"""
 EVIDENCE = "def verify_task(initial_db_path, final_db_path):\n    return {'rows': 1}\n"
 RAISES = "def verify_task(initial_db_path, final_db_path):\n    raise KeyError('orders')\n"
 SEED = ("INSERT INTO notes VALUES (1, 'milk')", "INSERT INTO notes VALUES (2, 'bread')")
@@ -123,6 +127,7 @@ async def test_a_sound_record_passes(pool: RoutingPool) -> None:
     assert report.failures == ()
     assert (report.worlds, report.tasks, report.tools) == (1, 1, 2)
     assert report.probes > 16
+    assert (report.soundness, report.unread) == ((), (f"{report.names[0]}/t0",))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +145,11 @@ async def test_a_sound_record_passes(pool: RoutingPool) -> None:
         ),
         ({"verifier": AwmVerifier(sql=RAISES, code=HAS % "tea")}, ("verifier", "t0"), "orders"),
         ({"verifier": AwmVerifier()}, ("verifier", "t0"), "no verifier"),
+        (
+            {"verifier": AwmVerifier(code=READS % "bread")},
+            ("adversaries", "t0"),
+            "paid for no work: pastes what it read, refuses and pastes; let the verifier bound",
+        ),
         ({"code": BROKEN}, ("tool", ""), "every call of broken fails"),
         ({"code": RUDE}, ("constraint", ""), "calls of add_rudely fail inside; add_rudely("),
         (
@@ -151,7 +161,7 @@ async def test_a_sound_record_passes(pool: RoutingPool) -> None:
         ({"code": ODD}, ("tool", ""), "/proc/self/stat"),
     ],
     ids=[
-        *("seed", "noop", "raises", "missing", "broken", "rude", "careless", "import"),
+        *("seed", "noop", "raises", "missing", "pasted", "broken", "rude", "careless", "import"),
         "forbidden",
     ],
 )

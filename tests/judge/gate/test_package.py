@@ -753,3 +753,104 @@ def test_rules_as_data(tmp_path: Path, query: str, faults: list[tuple[str, str]]
     for (task, why), one in zip(faults, found, strict=False):
         assert (one.task, one.why[: len(why)]) == (task, why)
     assert bool(found) == bool(faults)
+
+
+NEVER = """
+[[never_touch]]
+rule = "A blocked member's record is not changed."
+table = "%s"
+where = { status = ["blocked"] }
+"""
+NOTES = '''
+
+
+def send_note(db: Db, member_id: int, body: str) -> dict[str, Any]:
+    """Send a member a note; returns it."""
+    _member(db, member_id)
+    note_id = db.insert("notes", member_id=member_id, body=body)
+    return {"note_id": note_id, "member_id": member_id, "body": body}
+
+
+def list_notes(db: Db) -> list[dict[str, Any]]:
+    """The notes that were sent."""
+    return db.all("SELECT * FROM notes ORDER BY id")
+
+
+def delete_note(db: Db, note_id: int) -> dict[str, Any]:
+    """Delete a note; returns its number."""
+    if not db.run("DELETE FROM notes WHERE id = ?", note_id):
+        raise ToolError(f"There is no note {note_id}.")
+    return {"note_id": note_id}
+'''
+NOTE_TASK = """
+
+[[task]]
+id = "note-ben"
+instruction = "Please send Ben Roth the note 'Ulysses is here' and tell me his number."
+difficulty = "medium"
+kind = "change"
+answer = "The note is sent to Ben Roth, number 3."
+oracle = [
+    { name = "find_member", arguments = { name = "Ben Roth" } },
+    { name = "send_note", arguments = { member_id = 3, body = "Ulysses is here" } },
+]
+"""
+NOTE_VERIFIER = '''
+
+
+def note_ben(before: State, after: State, answer: str) -> list[Finding]:
+    """The note is sent."""
+    check = Check(before, after, answer)
+    check.created("notes", member_id=3, body="Ulysses is here")
+    check.answer_has("3")
+    check.nothing_else()
+    return check.findings
+'''
+
+
+def appended(folder: Path, **texts: str) -> Path:
+    """A package with texts at the end of its files."""
+    for name, text in texts.items():
+        with next(folder.glob(f"{name}.*")).open("a") as file:
+            file.write(text)
+    return folder
+
+
+def test_a_write_of_what_is_never_touched_is_an_adversary(tmp_path: Path) -> None:
+    """It is played where it can be undone, and the list makes it cost the reward; a list that names
+    what does not exist is a fault."""
+    plain = checked(variant(tmp_path / "plain"))
+    listed = checked(appended(variant(tmp_path / "listed"), scenario=NEVER % "members"))
+    assert (plain.failures, listed.failures) == ((), ())
+    played = [sum(one.adversaries for one in report.soundness) for report in (plain, listed)]
+    assert played[1] == played[0] + len(listed.soundness)
+    assert sum(one.paid for one in listed.soundness) == 0
+    failure = the_failure(checked(appended(variant(tmp_path / "no"), scenario=NEVER % "people")))
+    assert (failure.check, failure.why) == (
+        "rules",
+        "never_touch names the table 'people', which does not exist",
+    )
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_what_was_sent_cannot_be_taken_back(tmp_path: Path, is_listed: bool) -> None:
+    """A note that is sent and deleted leaves no row. Where the world does not say that it has left,
+    the gate says what to write, for each task."""
+    folder = appended(
+        variant(tmp_path),
+        schema="\nCREATE TABLE notes (id INTEGER PRIMARY KEY, member_id INTEGER, body TEXT);\n",
+        tools=NOTES,
+        tasks=NOTE_TASK,
+        verify=NOTE_VERIFIER,
+    )
+    if is_listed:
+        head = folder / "scenario.toml"
+        head.write_text('irreversible = ["notes"]\n' + head.read_text())
+    failures = [one for one in checked(folder).failures if one.check == "adversaries"]
+    if is_listed:
+        assert failures == []
+    else:
+        assert {one.task for one in failures} == {task.id for task in read(folder).tasks}
+        for one in failures:
+            assert one.why.startswith("paid for no work: writes and writes back; send_note(")
+            assert one.why.endswith("`irreversible` in scenario.toml")

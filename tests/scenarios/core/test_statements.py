@@ -1,9 +1,13 @@
 """Typed values in texts."""
 
+import re
+
 import pytest
 
+from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.checks import says
-from rehearsal_room.scenarios.core.statements import Value, readings
+from rehearsal_room.scenarios.core import statements
+from rehearsal_room.scenarios.core.statements import Value, plain, readings
 
 
 def values(text: str) -> list[tuple[str, Value]]:
@@ -76,3 +80,17 @@ def test_a_value_is_found_in_each_of_its_forms(answer: str, phrase: str, contain
 def test_a_long_text_is_read_in_bounded_time() -> None:
     """Beyond 20,000 characters nothing is read: no answer is as long."""
     assert readings("7 " * 10_000_000)[-1].end <= 20_000
+
+
+@pytest.mark.parametrize("world", ["shop_support", "flight_desk", "claims_desk"])
+def test_no_value_is_passed_over(world: str) -> None:
+    """The places where a value can begin are only a short cut: all forms, tried at every character
+    of a world's texts, find the same."""
+    scenario = find(world)
+    texts = [scenario.rules, scenario.data_sql]
+    texts += [f"{task.instruction} {task.answer}" for task in scenario.tasks]
+    forms = "|".join(f"(?P<{name}>{form})" for name, form in statements._FORMS.items())
+    everywhere = re.compile(forms)
+    for text in map(plain, texts):
+        expected = [found.span() for found in everywhere.finditer(text)]
+        assert [found.span() for found in statements._PATTERN.finditer(text)] == expected

@@ -20,7 +20,12 @@ from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
 from rehearsal_room.harness.settings.fields import fields_of
-from rehearsal_room.harness.settings.run import Settings, difference, resolve, with_steps_of
+from rehearsal_room.harness.settings.run import (
+    Settings,
+    difference,
+    resolve,
+    with_defaults_of,
+)
 from rehearsal_room.harness.setup.planning import require_same_beginning
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,
@@ -142,15 +147,17 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
             return _fork_settings(config, flags)
         settings = _with_a_model(config, flags)
         if settings.policy.name == "replay":
-            settings = with_steps_of(settings, Path(settings.policy.replay) / "run.toml")
+            settings = with_defaults_of(settings, Path(settings.policy.replay) / "run.toml")
         if config is not None and _is_of_a_run(config):
             settings = _trusted(settings, config, flags)
+            if settings.task_order is None:
+                settings = msgspec.structs.replace(settings, task_order="listed")
         if settings.forked_from and not settings.scenarios:
             return _with_its_task(settings, settings.episodes)
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
-    settings = with_steps_of(resolve(config or began, flags), began)
+    settings = with_defaults_of(resolve(config or began, flags), began)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
     settings = _trusted(settings, config or began, flags)

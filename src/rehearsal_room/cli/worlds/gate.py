@@ -1,5 +1,6 @@
 """The command `worlds check`: the quality gate, on one world or on thousands."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import msgspec
 from anyio.from_thread import BlockingPortal
 
 from rehearsal_room.cli.core.help import SectionedCommand
-from rehearsal_room.cli.core.options import JOBS, JSON, console_of, pool_flags, write_json
+from rehearsal_room.cli.core.options import JSON, console_of, pool_flags, write_json
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.outputs import write_output
@@ -36,7 +37,13 @@ from rehearsal_room.scenarios.format import Scenario, read_identity
 
 @click.command("check", cls=SectionedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@JOBS
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of worlds that are checked at the same time (default: one for each processor).",
+)
 @click.option(
     "--allow-list",
     metavar="FILE",
@@ -60,7 +67,7 @@ from rehearsal_room.scenarios.format import Scenario, read_identity
 @JSON
 def check_command(
     paths: Sequence[str],
-    jobs: int,
+    jobs: int | None,
     allow_list: str | None,
     report_kind: str | None,
     output: Path | None,
@@ -76,7 +83,9 @@ def check_command(
     if output is not None and report_kind is None:
         raise SettingsError("--output: is the file of a report; pass --report openenv, too")
     settings, began = resolve(None, flags), time.monotonic()
-    outcomes: list[CheckOutcome] = run(_check, settings, paths, jobs)
+    outcomes: list[CheckOutcome] = run(
+        _check, settings, paths, jobs or len(os.sched_getaffinity(0))
+    )
     total = gate_report_of(outcomes, time.monotonic() - began)
     print_report(outcomes, total, console_of(json_file))
     if allow_list is not None:

@@ -38,9 +38,16 @@ def list_staff(db: Db) -> list[Row]:
 '''
 
 
-def faults(tools: str, *results: ShownResult, instruction: str = "Do it.") -> list[str]:
+def faults(
+    tools: str,
+    *results: ShownResult,
+    instruction: str = "Do it.",
+    passed: dict[str, int] | None = None,
+) -> list[str]:
     """What the check finds in a world of absences and staff."""
-    task = Task("t", instruction, "simple", "change", "Done.", (Call("cancel_absence", {}),))
+    task = Task(
+        "t", instruction, "simple", "change", "Done.", (Call("cancel_absence", passed or {}),)
+    )
     scenario = Scenario(
         name="desk",
         title="Desk",
@@ -50,7 +57,7 @@ def faults(tools: str, *results: ShownResult, instruction: str = "Do it.") -> li
         user=User("ana", "Ana", "clerk"),
         schema_sql="CREATE TABLE absences (id INTEGER PRIMARY KEY, kind TEXT);"
         "CREATE TABLE staff (id INTEGER PRIMARY KEY, name TEXT);",
-        data_sql="INSERT INTO absences VALUES (401, 'leave'), (402, 'travel');"
+        data_sql="INSERT INTO absences VALUES (401, 'long leave'), (402, 'travel');"
         "INSERT INTO staff VALUES (401, 'Bo'), (7, 'Cy');",
         rules="",
         tasks=(task,),
@@ -73,6 +80,8 @@ HIDDEN = (
     [
         (ShownResult("list_staff", '[{"id": 401, "name": "Bo"}]'), False),  # a key of staff
         (ShownResult("list_staff", '[{"id": 402}]'), True),  # no other table has it
+        (ShownResult("list_away", '[{"id": 401, "kind": "long leave"}]'), True),  # its own row
+        (ShownResult("list_away", '[{"id": 401, "kind": "travel"}]'), False),
         (ShownResult("get_staff", '{"id": 7, "absences": [{"id": 401}]}'), True),
         (ShownResult("get_staff", '{"id": 7, "absence_id": 401}'), True),
         (ShownResult("count", '{"absences": 401}'), False),
@@ -93,6 +102,11 @@ def test_a_search_that_random_texts_do_not_hit_shows_it() -> None:
 def test_an_instruction_may_name_it() -> None:
     """An id that a task names is known."""
     assert faults(HEAD, instruction="Cancel absence 402.") == []
+
+
+def test_an_oracle_may_have_it_from_elsewhere() -> None:
+    """An id that an oracle passes is known: another check says that it stands in a text."""
+    assert faults(HEAD, passed={"absence_id": 402}) == []
 
 
 def test_the_gate_reports_it(tmp_path: Path) -> None:

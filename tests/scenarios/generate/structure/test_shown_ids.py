@@ -1,7 +1,6 @@
 """Tools of generated worlds whose ids other tools show."""
 
 from rehearsal_room.scenarios.generate.content.drawn_world import draw_world
-from rehearsal_room.scenarios.generate.content.package_texts import with_promised_tools
 from rehearsal_room.scenarios.generate.content.shown_ids import with_usable
 from rehearsal_room.scenarios.generate.plan.knobs import Knobs
 from rehearsal_room.scenarios.generate.plan.world_plans import plan_worlds

@@ -175,7 +175,7 @@ class States:
             connections = [self._vfs.connect(file) for file in files]
             for connection in connections:
                 connection.execute("PRAGMA query_only=ON").fetchall()
-                connection.set_progress_handler(_go_on, _STRIDE)
+                connection.set_progress_handler(_go_on, _STRIDE, id=_go_on)  # beside the limit's
             scenario = self.scenario
             self._view_connections = (connections[0], connections[1])
             self._views = tuple(

@@ -445,7 +445,7 @@ async def test_a_passing_fault_costs_one_attempt(
         counts = policy.statistics()
     attempts = got.attempts if stalls else 2  # on a busy machine the second one may time out, too
     was_limited = isinstance(trouble, Status) and trouble.status == 429
-    assert (got.limited_s > 0.0) == was_limited
+    assert got.limited_s == 0.0 or was_limited
     assert msgspec.structs.replace(got, limited_s=0.0) == msgspec.structs.replace(
         OK, attempts=attempts
     )

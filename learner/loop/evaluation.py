@@ -16,7 +16,7 @@ from rehearsal_room.harness.reports.summary import read_report, write_report
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.session import run_session
-from rehearsal_room.harness.settings.run import Settings, difference
+from rehearsal_room.harness.settings.run import Settings, difference, resolve
 from rehearsal_room.harness.setup.parts import OpenJudge, open_run_parts
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.worlds import pool_of
@@ -83,7 +83,11 @@ async def open_evaluator(
 def _remove_outdated(folder: Path, settings: Settings) -> None:
     """Remove an interrupted evaluation whose settings have changed since."""
     stored = folder / "run.toml"
-    if stored.exists() and difference(stored, settings) is not None:
+    if not stored.exists():
+        return
+    before = resolve(stored, {})
+    sizes = [(one.episodes, one.group_size) for one in (before, settings)]
+    if sizes[0] != sizes[1] or difference(stored, settings) is not None:
         try:
             rmtree(folder)
         except OSError as exc:

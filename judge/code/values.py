@@ -19,7 +19,11 @@ _NEUTRAL = re.compile(
     r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*"
     r"|earlier|old|before|already|expired|disabled|was|were|had)\b"
 )
+_UNTOUCHED = re.compile(
+    r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?)\b"
+)
 _MOST_SPARE = 3
+_APART = 3  # words between a value and an accepted one, so that they are no list of guesses
 _MOST_FOREIGN = 8  # a heap explains nothing, and would take long
 _SPAN = re.compile(
     r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
@@ -47,11 +51,12 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
     if not foreign or len(foreign) > _MOST_FOREIGN:
         return [read[one.start : one.end] for one in foreign]
     known = [one for one in every if one not in foreign]
-    foreign = [one for one in foreign if not _is_derived(read, one, known, bounds)]
     spare = [
         one
         for one in foreign
-        if _is_neutral(read, one, bounds) or _explains(read, one, every, bounds)
+        if _is_neutral(read, one, bounds)
+        or _explains(read, one, every, bounds)
+        or _is_derived(read, one, known, bounds)
     ]
     if len(spare) <= _MOST_SPARE:
         foreign = [one for one in foreign if one not in spare]
@@ -59,23 +64,39 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
 
 
 def _is_neutral(read: str, value: Reading, bounds: Bounds) -> bool:
-    """Whether the oracle read a value too, and its sentence claims nothing of it."""
+    """Whether the oracle read a value too, and its sentence claims nothing of it: it says that a
+    record is as it was. Of a list of candidates it would claim one of them."""
     if bounds.seen.isdisjoint((value.kind, one) for one in value.options):
         return False
     start = max((found.end() for found in _SENTENCE.finditer(read, 0, value.start)), default=0)
     end = _SENTENCE.search(read, value.end)
     sentence = read[start : end.start() if end else len(read)]
-    return _NEUTRAL.search(sentence) is not None and not verb_rows(sentence) & bounds.done
+    if any(are_alike(one, said) for said in readings(sentence) for one in bounds.due):
+        return False
+    words = _UNTOUCHED if _is_question(bounds) else _NEUTRAL
+    return words.search(sentence) is not None and not verb_rows(sentence) & bounds.done
+
+
+def _is_question(bounds: Bounds) -> bool:
+    """Whether the values of the answer are what was asked for."""
+    return not bounds.writes and not bounds.must_refuse
 
 
 def _explains(read: str, value: Reading, every: Sequence[Reading], bounds: Bounds) -> bool:
     """Whether a count, a date or a time stands beside all the accepted ones of its kind: it
     explains them, and replaces none. Of an amount or a code it cannot be seen."""
     is_count = _is_plain_count(value) and kind_of(value, read[value.start : value.end]) == "count"
-    if not (is_count or value.kind in ("date", "time")):
+    if _is_question(bounds) or not (is_count or value.kind in ("date", "time")):
         return False
     due = [one for one in bounds.due if one.kind == value.kind]
-    return bool(due) and all(any(are_alike(one, said) for said in every) for one in due)
+    said = [one for one in every if any(are_alike(one, other) for other in due)]
+    is_alone = all(_words_between(read, value, one) >= _APART for one in said)
+    return bool(said) and is_alone and all(any(are_alike(a, b) for b in said) for a in due)
+
+
+def _words_between(read: str, one: Reading, other: Reading) -> int:
+    first, second = sorted((one, other), key=lambda value: value.start)
+    return len(read[first.end : second.start].split())
 
 
 def _is_plain_count(value: Reading) -> bool:
@@ -92,7 +113,8 @@ def _is_derived(read: str, value: Reading, known: Sequence[Reading], bounds: Bou
         return False
     spans = set[float]()
     if _SPAN.match(read, value.end):
-        spans = _days_between([*known, *bounds.of_kind.get("date", ())]) | _minutes_between(known)
+        dates = () if _is_question(bounds) else bounds.of_kind.get("date", ())
+        spans = _days_between([*known, *dates]) | _minutes_between(known)
     if spans and not spans.isdisjoint(sizes_of(value)):
         return True
     if is_count(value) and not _SPAN.match(read, value.end):

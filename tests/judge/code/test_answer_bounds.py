@@ -16,7 +16,7 @@ from tests.support.mini_world import library
 
 READ = (
     '{"loan": 302, "member": "Anna Soll", "days": 11, "due": "2026-03-01", "today": "2026-03-12"}',
-    '{"loan": 305, "member": "Anna Soll", "days": 0}',
+    '{"loan": 305, "key": "LN-305", "member": "Jon Sand", "days": 0}',
 )
 
 
@@ -31,7 +31,7 @@ def faults(answer: str, accepted: str = "Loan 302 of Anna Soll is overdue by 11 
         "Loan 302 of Anna Soll is overdue by 11 days.",
         "It's Anna Soll's loan 302, eleven days overdue.",
         "Sure! Loan 302 (Anna Soll): overdue by 11 days. No other loan is affected.",
-        "Loan 302 of Anna Soll is overdue by 11 days; her other one, 305, is as it was.",
+        "Loan 302 of Anna Soll is overdue by 11 days; Jon Sand's, LN-305, is as it was.",
         "Loan 302 of Anna Soll was due on 1 March, so on 12 March it's 11 days overdue.",
     ],
 )
@@ -49,6 +49,8 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
         ("Loan 302: the note was not made.", "was not made"),
         ("Loan 302, 11 days. On second thoughts, it is not.", "takes back what it states"),
         ("11 302 " * 40, "words, of"),
+        ("Loan 302, or the other one, LN-305.", "values of no part of the case: ln-305"),
+        ("302 is overdue by 10, 11 or 12 days.", "values of no part of the case: 10, 12"),
         ("Loan 302: " + "9" * 400, "values of no part of the case"),
         ("Loan 302: " + "9" * 400 + "s", "values of no part of the case"),
         ("Loan 302: " + "9" * 700 + " dollars", "values of no part of the case"),
@@ -73,6 +75,7 @@ REFUSAL = "I couldn't approve RQ-9: it was made on 9 March, more than 20 days ag
         ("RQ-9 is from 9 March, so I rejected it.", False),
         ("RQ-9 is older than 20 days, but I did approve it for you.", False),
         ("RQ-9 is older than 20 days. I've paused it instead.", False),
+        ("RQ-9 is older than 10, 15, 20 or 25 days, so it stays open.", False),
     ],
 )
 def test_a_refusal_claims_no_deed(answer: str, is_inside: bool) -> None:

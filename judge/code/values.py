@@ -28,7 +28,7 @@ _MOST_FOREIGN = 8  # a heap explains nothing, and would take long
 _SPAN = re.compile(
     r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
 )
-_SENTENCE = re.compile(r"[.!?:]\s")
+_SENTENCE = re.compile(r"[.!?:;]\s")
 _ANY_YEAR = 2000  # of a date without one
 
 

@@ -213,6 +213,7 @@ def test_the_table_names_what_exists() -> None:
     assert all((ROOT / folder).is_dir() and owner in ROOTS for folder, owner in OWN.items())
 
 
+@pytest.mark.slow  # reads the imports of all files
 def test_imports_are_followed_in_whatever_form() -> None:
     """At the top, inside a function, by a text, and the packages around a module; the command
     line's own imports are not followed."""

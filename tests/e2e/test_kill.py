@@ -44,6 +44,7 @@ def _plain(path: Path) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", path.read_text(errors="replace"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_killed_many_times_loses_nothing_and_repeats_nothing(
     warm_cli: WarmProcess, tmp_path: Path

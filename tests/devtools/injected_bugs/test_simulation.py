@@ -17,7 +17,7 @@ from tests.devtools.simulation.simulated_run import Shape, shape_of, simulate
 from tests.support.budgets import repeats
 
 FEW_EPISODES = msgspec.structs.replace(LIBRARY_RUN, episodes=30)
-SEEDS = repeats(short=20, long=2_000)  # nightly: `just simulate` and `just test-long`
+SEEDS = repeats(short=10, long=2_000)  # nightly: `just simulate` and `just test-long`
 INJECTED = (  # those that are found and shrunk in a second or two; `just injected-bugs` tries all
     "numbers_a_late_verdict_from_zero",
     "takes_every_message_for_a_new_one",

@@ -126,6 +126,10 @@ _FURTHER = re.compile(
     r"\b(?:i|we)(?:'ve| have)? also \w+"
     r"|\b(?:i|we)(?:'ve| have)? \w+(?:ed|t|d)\b.*\b(?:as well|too|besides|on top)\b"
 )
+_LIKEWISE = re.compile(
+    r"\b(?:so (?:is|are|was|were|has|have|did|do)|too|also|as well|likewise|same|although"
+    r"|though|despite|nevertheless|anyway|done)\b"
+)
 _COMPARED = re.compile(r"\b(?:than|instead of|rather than|ahead of|behind)\b")
 _PAST = re.compile(r"\b\w{3,}ed\b")
 _NOT_VERB = re.compile(
@@ -250,7 +254,8 @@ def is_refused(accepted: str, answer: str, things: "Things") -> bool:
         for each in sentences(answer)
         if _NEGATIVE.search(each)
         or (
-            affirmed.isdisjoint(word[:4] for word in _PAST.findall(each))
+            not _LIKEWISE.search(each)
+            and affirmed.isdisjoint(word[:4] for word in _PAST.findall(each))
             and done.isdisjoint(fillers(each, things))
         )
         for one in fillers(each, things)

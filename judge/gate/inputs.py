@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rehearsal_room.scenarios.awm.folder import AwmFolder
 from rehearsal_room.scenarios.awm.join import ENVS
+from rehearsal_room.scenarios.catalogue import find, folder_of
 from rehearsal_room.scenarios.errors import UnknownScenario
 from rehearsal_room.scenarios.format import FILES
 
@@ -17,14 +18,18 @@ def worlds_in(names: Iterable[str]) -> list[str]:
 
     A folder without a scenario.toml is a folder of packages, unfinished ones included (hidden
     folders, which are drafts, are not), or of AWM's jsonl files. Raises UnknownScenario for a
-    folder without packages, and PackageError for a folder of records that lacks a file.
+    name that nothing has and a folder without packages, and PackageError for a folder of records that lacks a file.
     """
     return list(dict.fromkeys(world for name in names for world in _worlds_of(name)))
 
 
 def _worlds_of(name: str) -> Iterator[str]:
     folder = Path(name)
-    if not name or not _is_folder(folder) or _is_package(folder):
+    if not name or not _is_folder(folder):
+        if folder_of(name) is None and not is_record(name):
+            find(name)  # which says what is near: not after an hour, when its turn has come
+        yield name
+    elif _is_package(folder):
         yield name
     elif (folder / ENVS).is_file():
         yield from (f"{folder}/{record}" for record in AwmFolder(folder).names())

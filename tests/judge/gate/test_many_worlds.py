@@ -106,7 +106,8 @@ def test_a_models_package_is_checked_in_a_sandbox(tmp_path: Path) -> None:
 
 
 def test_worlds_are_found_in_folders(tmp_path: Path) -> None:
-    """A name, a package, and a folder of packages without hidden ones are accepted."""
+    """A name, a package, and a folder of packages without hidden ones are accepted; a name that nothing
+    has is refused before anything is checked."""
     one, two = named(tmp_path, "one"), named(tmp_path, "two")
     shelf = tmp_path / "shelf"
     shelf.mkdir()
@@ -121,6 +122,9 @@ def test_worlds_are_found_in_folders(tmp_path: Path) -> None:
     ]
     with pytest.raises(UnknownScenario, match=re.escape(f"{shelf}/notes: there is no package")):
         worlds_in([str(shelf / "notes")])
+    (shelf / "list.json").touch()
+    with pytest.raises(UnknownScenario, match=r"list.json' not found"):
+        worlds_in([str(shelf), str(shelf / "list.json")])
 
 
 def test_records_are_distinguished_from_packages() -> None:

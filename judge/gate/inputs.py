@@ -17,8 +17,9 @@ def worlds_in(names: Iterable[str]) -> list[str]:
     """The names by which the catalogue finds the worlds; each once, in order.
 
     A folder without a scenario.toml is a folder of packages, unfinished ones included (hidden
-    folders, which are drafts, are not), or of AWM's jsonl files. Raises UnknownScenario for a
-    name that nothing has and a folder without packages, and PackageError for a folder of records that lacks a file.
+    folders, which are drafts, are not), or of AWM's jsonl files. Raises UnknownScenario for a name
+    that nothing has and a folder without packages, and PackageError for a folder of records that
+    lacks a file.
     """
     return list(dict.fromkeys(world for name in names for world in _worlds_of(name)))
 

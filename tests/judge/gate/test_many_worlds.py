@@ -106,8 +106,8 @@ def test_a_models_package_is_checked_in_a_sandbox(tmp_path: Path) -> None:
 
 
 def test_worlds_are_found_in_folders(tmp_path: Path) -> None:
-    """A name, a package, and a folder of packages without hidden ones are accepted; a name that nothing
-    has is refused before anything is checked."""
+    """A name, a package, and a folder of packages without hidden ones are accepted; a name that
+    nothing has is refused before anything is checked."""
     one, two = named(tmp_path, "one"), named(tmp_path, "two")
     shelf = tmp_path / "shelf"
     shelf.mkdir()

@@ -6,9 +6,8 @@ The states come from the pool as pages. AWM's verifiers: envpool.hosting.awm_ver
 from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock, seed_random
 from rehearsal_room.envpool.hosting.determinism.threads import Threads
 from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
-from rehearsal_room.envpool.store.overlay import PAGE, Overlay
-from rehearsal_room.envpool.store.states import States
-from rehearsal_room.envpool.store.template import make_vfs, template_of
+from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.envpool.store.states import states_of_image
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario
@@ -23,7 +22,7 @@ def verify_package(
     PackageError for a verify.py that cannot be loaded, and UnknownScenario for an unknown task.
     """
     task = scenario.task(task_id)
-    states = _states(scenario, image)
+    states = states_of_image(scenario, image)
     threads = Threads()
     try:
         before, after = states.states(states.stored(end))
@@ -41,17 +40,6 @@ def verify_package(
                 threads.check()
     finally:
         states.close()
-
-
-def _states(scenario: Scenario, image: bytes) -> States:
-    vfs = make_vfs(scenario)
-    pages = tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
-    try:
-        template = template_of(pages, vfs, scenario.path / "schema.sql")
-    except BaseException:
-        vfs.unregister()
-        raise
-    return States(scenario, template, (), vfs)
 
 
 def _builtin_name(exc: BaseException) -> str:

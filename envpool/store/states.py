@@ -12,7 +12,7 @@ from rehearsal_room.envpool.core.types import StoredState, ToolSpec
 from rehearsal_room.envpool.store.database import StateView
 from rehearsal_room.envpool.store.diff import changes_between
 from rehearsal_room.envpool.store.digest import hex_digest
-from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
 from rehearsal_room.envpool.store.template import (
     TableSchema,
     Template,
@@ -20,6 +20,7 @@ from rehearsal_room.envpool.store.template import (
     same_schema,
     sum_of,
     tables_of,
+    template_of,
 )
 from rehearsal_room.scenarios.api import RowChange, State
 from rehearsal_room.scenarios.format import Scenario
@@ -188,3 +189,16 @@ class States:
 def _go_on() -> bool:
     """Python handles signals here, so that a long query can be stopped (judge.code.interrupts)."""
     return False
+
+
+def states_of_image(scenario: Scenario, image: bytes) -> States:
+    """The states of a scenario whose template has these pages; to be closed. Nothing of the
+    package's code runs. Raises SeedError."""
+    vfs = make_vfs(scenario)
+    pages = tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
+    try:
+        template = template_of(pages, vfs, scenario.path / "schema.sql")
+    except BaseException:
+        vfs.unregister()
+        raise
+    return States(scenario, template, (), vfs)

@@ -18,9 +18,9 @@ from anyio.lowlevel import RunVar
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.remote_states import Verified
-from rehearsal_room.envpool.hosting.package_verifiers import verify_package
-from rehearsal_room.envpool.inprocess.verifiers import VerifierFault
+from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
 from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.envpool.store.states import states_of_image
 from rehearsal_room.envpool.workers.messages.codec import frame, reply_of, request_of
 from rehearsal_room.envpool.workers.messages.wire import Verify, WorkerReply
 from rehearsal_room.scenarios.errors import PackageError
@@ -63,14 +63,17 @@ def _limiter() -> anyio.CapacityLimiter:
 
 
 def _verified(request: Verify) -> Verified:
-    state = request.state
+    state, scenario = request.state, request.scenario
     end = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
+    states = states_of_image(scenario, request.image)
     try:
-        findings = verify_package(
-            request.scenario, request.source, request.image, end, request.task, request.answer
-        )
+        before, after = states.states(states.stored(end))
+        task = scenario.task(request.task)
+        findings = Verifiers(scenario, request.source).run(task, before, after, request.answer)
     except (VerifierFault, PackageError) as exc:
         return Verified(0, fault=str(exc))
+    finally:
+        states.close()
     return Verified(0, findings=findings)
 
 

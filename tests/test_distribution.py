@@ -130,3 +130,22 @@ def test_the_version_needs_no_installation(rehearse: Rehearse) -> None:
     """`--version` works from the sources, too, where it is unknown."""
     status, out, _ = rehearse("--version")
     assert (status, out) == (0, f"rehearse, version {distribution.version()}\n")
+
+
+def test_the_main_command_needs_the_core_only(tmp_path: Path) -> None:
+    """An episode is played and judged where no package of an extra can be imported."""
+    extras = (
+        *("_time_machine", "fastapi", "fastmcp", "inspect_ai", "jsonschema", "openai", "openenv"),
+        *("opentelemetry", "pyarrow", "ray", "sqlalchemy", "time_machine", "torch", "transformers"),
+    )
+    arguments = ["rehearse", "run", "shop_support", "-n", "1", "-o", str(tmp_path / "run")]
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({extras!r}))\n"  # None: importing it fails
+        "from rehearsal_room.cli.main import main\n"
+        f"sys.argv = {arguments!r}\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pass rate 1.000" in done.stdout + done.stderr

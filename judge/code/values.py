@@ -23,7 +23,7 @@ _UNTOUCHED = re.compile(
     r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?)\b"
 )
 _MOST_SPARE = 3
-_APART = 3  # words between a value and an accepted one, so that they are no list of guesses
+_APART = 3  # words between a value and an accepted one; nearer, they are a list of guesses
 _MOST_FOREIGN = 8  # a heap explains nothing, and would take long
 _SPAN = re.compile(
     r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"

@@ -142,8 +142,10 @@ _DENIES = re.compile(
     r"n't\b|\b(?:not|no|nor|never|none|nothing|neither|cannot|only|against|sorry|afraid"
     r"|unfortunately|rules?|policy|must|ha[sd] to|too|outside|beyond|hands are tied|reserved)\b"
 )
-_NO_CLAIM = re.compile(r"(?:n't|\b(?:not|nothing|none|never|no(?: [\w-]+){1,3})) $")
-_BEFORE = re.compile(r"[^.!?;,]{0,20}\b(?:already|previously|before|earlier|once|one)\b")
+_JOINS = r"and|but|so|it|then|they|he|she|we|i|problem|doubt|issue|trouble|matter"
+_NO_CLAIM = re.compile(
+    rf"(?:n't|\b(?:not|nothing|none|never|no(?: (?!(?:{_JOINS})\b)[\w-]+){{1,2}})) $"
+)
 # Words of an agent that did it all the same.
 _CONCEDES = re.compile(
     r"\b(?:although|though|despite|nevertheless|nonetheless|anyway|all the same|even so"
@@ -159,12 +161,7 @@ def _refuses_in_other_words(text: str) -> bool:
 
 def _claims(text: str) -> bool:
     """Whether a text claims that something was done: "nothing has been booked" claims nothing."""
-    return any(
-        _NO_CLAIM.search(text, 0, one.start()) is None
-        and "already" not in one[0]
-        and _BEFORE.match(text, one.end()) is None
-        for one in _CLAIMS.finditer(text)
-    )
+    return any(_NO_CLAIM.search(text, 0, one.start()) is None for one in _CLAIMS.finditer(text))
 
 
 def _may_refuse(text: str) -> bool:

@@ -7,7 +7,9 @@ it found counts as proof only where the answer keeps to the case:
   twenty characters on average;
 - its values (amounts, dates, times, counts, codes) come from the instruction, from the accepted
   answer, from what the oracle's calls read (but for codes and large numbers, which name records),
-  or from the rows that the episode itself changed;
+  or from the rows that the episode itself changed; up to three more may explain them: a record that
+  the answer says is as it was, a sum, a difference or a time span of two values of the case, and one
+  count, date or time in words of its own;
 - it claims no deed that the task is not about;
 - it takes nothing back, denies nothing that was done, and refuses no more than the accepted answer;
 - where the rows are right, it does not contradict the accepted answer (see judge.code.claims).
@@ -44,7 +46,7 @@ from rehearsal_room.judge.code.claims import contradictions, excepted, is_refuse
 from rehearsal_room.judge.code.sentences import stems
 from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding, has_whole
+from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
 from rehearsal_room.scenarios.core.statements import plain, readings
 
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
@@ -134,35 +136,18 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
     common = bounds.reason & said
     has_much = len(common) >= _LEAST_COMMON and len(common) >= _SHARE * len(bounds.reason)
     if bounds.must_refuse and bounds.shown:
-        has_much |= 2 * len(bounds.shown & said) >= len(bounds.shown)
+        has_much |= bounds.shown <= said
     has_none = len(bounds.reason) >= _LEAST_REASON and len(common) < _LEAST_COMMON - 1
     for one in findings:
         if one.name == REASON and one.is_open and has_much:
             yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == REASON and one.passed and bounds.must_refuse and has_none:
             yield _opened(one, "it has no word of the accepted reason but the phrase")
-        elif one.is_open and not bounds.must_refuse and _is_echo(one, bounds, findings):
-            yield msgspec.structs.replace(one, passed=True, is_open=False)
         elif one.name == DECLINES and one.is_open and not bounds.must_refuse:
             is_met = is_refused(bounds.accepted, answer, bounds.things)
             yield msgspec.structs.replace(one, passed=is_met, is_open=not is_met)
         else:
             yield one
-
-
-def _is_echo(finding: Finding, bounds: Bounds, findings: Sequence[Finding]) -> bool:
-    """Whether a finding asks for words that the instruction has, of an answer with all the values
-    that are asked for: who asks knows them."""
-    phrases = re.findall(r"'([^']+)'", finding.expected)
-    asked = plain(bounds.asked)
-    is_known = any(has_whole(asked, plain(phrase)) for phrase in phrases)
-    others = [one for one in findings if one.is_of_words and one is not finding]
-    return (
-        is_known
-        and bool(others)
-        and all(one.passed for one in others)
-        and finding.name not in (DECLINES, REASON)
-    )
 
 
 def _opened(finding: Finding, found: str) -> Finding:

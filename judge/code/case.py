@@ -23,7 +23,7 @@ from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
-LEAST_WORDS = 50  # a short accepted answer ("Done.") does not forbid two sentences
+LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
 RETRACTED = re.compile(
     r"\b(?:all|none|nothing|everything|each|any|every number|the number\w*|that|this|these|those"
@@ -238,6 +238,7 @@ def _records(value: object) -> Iterable[Mapping[str, object]]:
 
 
 def distinct(found: Iterable[Reading]) -> tuple[Reading, ...]:
+    """The readings without those that have the kind and the meanings of another one."""
     return tuple({(one.kind, one.options): one for one in found}.values())
 
 
@@ -285,6 +286,7 @@ def _reason_values(text: str) -> frozenset[str]:
 
 
 def is_count(value: Reading) -> bool:
+    """Whether a value is a whole number from 0 to 12."""
     return value.kind == "number" and all(
         isinstance(size, float | int) and size == int(size) and 0 <= size <= _FEW
         for size in value.options
@@ -301,6 +303,8 @@ def _undone(text: str) -> frozenset[str]:
 
 
 def denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
+    """What a text states was not done: the sentence, and the match whose first group is the verb.
+    Sentences about "others" are left out."""
     for sentence in sentences(text):
         if not _OTHERS.search(sentence):
             yield from ((sentence, found) for found in _UNDONE.finditer(sentence))

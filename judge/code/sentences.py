@@ -52,6 +52,7 @@ def about(sentence: str, things: "Things") -> list["Filler"]:
 
 
 def fillers(sentence: str, things: "Things") -> list["Filler"]:
+    """The things that a sentence names and the values that it states."""
     return [one for slot in things.frame(sentence).fillers for one in slot]
 
 
@@ -166,6 +167,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def is_same(one: Filler, other: Filler) -> bool:
+    """Whether two are one thing, or values that are alike."""
     if isinstance(one, str) or isinstance(other, str):
         return one == other
     return are_alike(one, other)

@@ -17,7 +17,7 @@ _MANY = 100  # counts from this on are amounts
 _NEUTRAL = re.compile(
     r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?|left|leave|kept|keeps"
     r"|other|another|third|second|instead|could|would|there'd|option|choice|previous\w*"
-    r"|earlier|old|before|already|expired|disabled|was|were|had)\b"
+    r"|earlier|old|before|already|expired|disabled)\b"
 )
 _UNTOUCHED = re.compile(
     r"\b(?:un(?:affected|changed|touched)|as (?:it|they) w\w+|stays?|remains?)\b"
@@ -41,7 +41,6 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
         value
         for value in sorted(distinct.values(), key=lambda one: one.start)
         if not value.is_loose
-        and not (value.kind == "code" and "_" in read[value.start : value.end])
         and not (is_count(value) and (not bounds.counts or _is_at_most(value, bounds.num_things)))
         and bounds.exact.isdisjoint((value.kind, one) for one in value.options)
         and not any(are_alike(value, one) for one in _candidates(bounds, value))
@@ -50,13 +49,19 @@ def foreign_values(bounds: Bounds, text: str, own: Own = tuple) -> list[str]:
     foreign = list(islice(every_foreign, _MOST_FOREIGN + 1))
     if not foreign or len(foreign) > _MOST_FOREIGN:
         return [read[one.start : one.end] for one in foreign]
-    known = [one for one in every if one not in foreign]
+    known = [
+        one
+        for one in every
+        if one not in foreign
+        and not (is_count(one) and bounds.exact.isdisjoint((one.kind, v) for v in one.options))
+    ]
     spare = [
         one
         for one in foreign
-        if _is_neutral(read, one, bounds)
-        or _explains(read, one, every, bounds)
-        or _is_derived(read, one, known, bounds)
+        if _is_neutral(read, one, bounds) or _is_derived(read, one, known, bounds)
+    ]
+    spare += [one for one in foreign if one not in spare and _explains(read, one, every, bounds)][
+        :1
     ]
     if len(spare) <= _MOST_SPARE:
         foreign = [one for one in foreign if one not in spare]
@@ -74,7 +79,7 @@ def _is_neutral(read: str, value: Reading, bounds: Bounds) -> bool:
     if any(are_alike(one, said) for said in readings(sentence) for one in bounds.due):
         return False
     words = _UNTOUCHED if _is_question(bounds) else _NEUTRAL
-    return words.search(sentence) is not None and not verb_rows(sentence) & bounds.done
+    return words.search(sentence) is not None and not verb_rows(sentence)
 
 
 def _is_question(bounds: Bounds) -> bool:
@@ -85,8 +90,8 @@ def _is_question(bounds: Bounds) -> bool:
 def _explains(read: str, value: Reading, every: Sequence[Reading], bounds: Bounds) -> bool:
     """Whether a count, a date or a time stands beside all the accepted ones of its kind: it
     explains them, and replaces none. Of an amount or a code it cannot be seen."""
-    is_count = _is_plain_count(value) and kind_of(value, read[value.start : value.end]) == "count"
-    if _is_question(bounds) or not (is_count or value.kind in ("date", "time")):
+    counts = _is_plain_count(value) and kind_of(value, read[value.start : value.end]) == "count"
+    if _is_question(bounds) or not (counts or value.kind in ("date", "time")):
         return False
     due = [one for one in bounds.due if one.kind == value.kind]
     said = [one for one in every if any(are_alike(one, other) for other in due)]

@@ -241,6 +241,9 @@ def test_a_number_is_found_with_and_without_grouping(number: int) -> None:
         "I did not issue the refund",
         "No changes were made",
         "I won’t do it",
+        "Nothing has been lent",
+        "No loan was made",
+        "No further loan was made",
     ],
 )
 def test_declined_knows_a_refusal(answer: str) -> None:
@@ -250,7 +253,16 @@ def test_declined_knows_a_refusal(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "Done: I have carried out everything.", "The card is lent, not blocked."]
+    "answer",
+    [
+        "",
+        "Done: I have carried out everything.",
+        "The card is lent, not blocked.",
+        "That she was blocked is no problem and it is approved.",
+        "She is not blocked any more, so it is approved.",
+        "I have approved it once more, no matter that she was blocked.",
+        "It has already been approved: nobody is blocked.",
+    ],
 )
 def test_other_answers_are_not_refusals(answer: str) -> None:
     """Success, silence and a mere `not` do not count as a refusal."""

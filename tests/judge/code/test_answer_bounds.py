@@ -51,6 +51,8 @@ def test_an_answer_inside_the_bounds_has_no_fault(answer: str) -> None:
         ("11 302 " * 40, "words, of"),
         ("Loan 302, or the other one, LN-305.", "values of no part of the case: ln-305"),
         ("302 is overdue by 10, 11 or 12 days.", "values of no part of the case: 10, 12"),
+        ("11 days: loan_302, loan_303 or loan_304.", "values of no part of the case: loan_302"),
+        ("302, 11 days. LN-305 was handed to Anna Soll before.", "no part of the case: ln-305"),
         ("Loan 302: " + "9" * 400, "values of no part of the case"),
         ("Loan 302: " + "9" * 400 + "s", "values of no part of the case"),
         ("Loan 302: " + "9" * 700 + " dollars", "values of no part of the case"),
@@ -76,6 +78,7 @@ REFUSAL = "I couldn't approve RQ-9: it was made on 9 March, more than 20 days ag
         ("RQ-9 is older than 20 days, but I did approve it for you.", False),
         ("RQ-9 is older than 20 days. I've paused it instead.", False),
         ("RQ-9 is older than 10, 15, 20 or 25 days, so it stays open.", False),
+        ("The limit may be 15 days, or it could be 16 days, or else it is 20 days.", False),
     ],
 )
 def test_a_refusal_claims_no_deed(answer: str, is_inside: bool) -> None:
@@ -83,6 +86,17 @@ def test_a_refusal_claims_no_deed(answer: str, is_inside: bool) -> None:
     task = Task("late", "Please approve RQ-9.", "simple", "decline", REFUSAL)
     read = ('{"key": "RQ-9", "made_on": "2026-03-09", "status": "open"}',)
     assert (list(answer_faults(bounds_of(task, read, ()), answer)) == []) == is_inside
+
+
+def test_a_question_that_names_the_candidates_is_not_answered_by_the_other_finding() -> None:
+    """What the instruction names must be chosen: a right number beside the wrong name is open or
+    wrong."""
+    world = library()
+    task = world.scenario.task("overdue")
+    judge = CodeJudge(world.scenario, InProcessRunner(world))
+    for answer in ("11 days.", "Loan 303 is overdue by 11 days."):
+        judged = judge.verdict_at_once(play(world, task, task.oracle, answer).trajectory)
+        assert judged.label is not Label.COMPLETED
 
 
 def test_an_open_finding_is_not_a_completion() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 
@@ -121,14 +122,16 @@ def model_use_lines(use: ModelUse, times: ReplyTimes | None) -> list[str]:
     in (8,000 cached), 310 out"
     """
     limits = times.rate_limited_s if times is not None else 0.0
-    notes = [f"{use.retries:,} retries"] if use.retries else []
+    retries = "1 retry" if use.retries == 1 else f"{use.retries:,} retries"
+    replies = "1 reply" if use.replies == 1 else f"{use.replies:,} replies"
+    notes = [retries] if use.retries else []
     notes += [f"{limits:,.1f} s of waits after rate limits"] if limits else []
     noted = f" ({', '.join(notes)})" if notes else ""
     cached = f" ({use.cached_tokens:,} cached)" if use.cached_tokens else ""
     reasoning = f" ({use.reasoning_tokens:,} of reasoning)" if use.reasoning_tokens else ""
     cost = "cost not known (see --prices)" if use.cost_usd is None else f"{use.cost_usd:,.4f} USD"
     lines = [
-        f"{use.requests:,} requests for {use.replies:,} replies{noted}, "
+        f"{plural(use.requests, 'request')} for {replies}{noted}, "
         f"{use.prompt_tokens:,} tokens in{cached}, {use.completion_tokens:,} out{reasoning}; {cost}"
     ]
     if times is not None:

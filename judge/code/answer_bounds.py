@@ -7,9 +7,9 @@ it found counts as proof only where the answer keeps to the case:
   twenty characters on average;
 - its values (amounts, dates, times, counts, codes) come from the instruction, from the accepted
   answer, from what the oracle's calls read (but for codes and large numbers, which name records),
-  or from the rows that the episode itself changed; up to three more may explain them: a record that
-  the answer says is as it was, a sum, a difference or a time span of two values of the case, and one
-  count, date or time in words of its own;
+  or from the rows that the episode itself changed; up to three more may explain them: a record of
+  which the answer says that it is as it was, the sum, the difference or the span of two values of
+  the case, and one count, date or time that is stated apart from the accepted ones;
 - it claims no deed that the task is not about;
 - it takes nothing back, denies nothing that was done, and refuses no more than the accepted answer;
 - where the rows are right, it does not contradict the accepted answer (see judge.code.claims).

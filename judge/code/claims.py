@@ -13,7 +13,7 @@ value. These signs are read by comparing the answer with the task's accepted ans
 - it says that it did what the accepted answer says it did not do, or something more besides;
 - it speaks of all or both where the accepted answer makes an exception.
 
-Of a task that is to be declined only exchanged things are signs, since a reason can be given in many
+Of a task that is to be declined only exchanged things are signs: a reason can be given in many
 ways.
 
 A sign leaves a finding open; it does not prove a lie, since there are more ways to say a thing than

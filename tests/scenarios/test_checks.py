@@ -258,7 +258,7 @@ def test_declined_knows_a_refusal(answer: str) -> None:
         "",
         "Done: I have carried out everything.",
         "The card is lent, not blocked.",
-        "That she was blocked is no problem and it is approved.",
+        "Her being blocked makes no problem and it is approved.",
         "She is not blocked any more, so it is approved.",
         "I have approved it once more, no matter that she was blocked.",
         "It has already been approved: nobody is blocked.",

@@ -48,10 +48,10 @@ def main(python: str, file_server: str = "") -> int:
         wrong = [*_universe(python, folder)]
         if file_server:
             wrong += _files(file_server, checkout, folder)
-        if _server_programs():
-            wrong += _databases(python, checkout, folder)
+        if reason := _no_postgres():
+            sys.stdout.write(f"no Postgres server: {reason}\n")
         else:
-            sys.stdout.write("no Postgres server here (Debian: apt-get install postgresql)\n")
+            wrong += _databases(python, checkout, folder)
     for line in wrong:
         sys.stdout.write(f"WRONG: {line}\n")
     return bool(wrong)
@@ -220,6 +220,17 @@ def _server_programs() -> Path | None:
         return Path(found).parent
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return programs[-1] if programs else None
+
+
+def _no_postgres() -> str:
+    """Why no server can be started here; empty: it can."""
+    if _server_programs() is None:
+        return "it is not installed (Debian: apt-get install postgresql)"
+    if os.geteuid() == 0:
+        tried = subprocess.run(["sh", "-c", "true > /dev/null"], user="postgres")
+        if tried.returncode:
+            return "user postgres may not write to /dev/null, which initdb needs"
+    return ""
 
 
 def _as_other_user(folder: Path) -> Any:

@@ -13,7 +13,7 @@ from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
-from tests.support.model_server import Completes, ReceivedRequest
+from tests.support.model_server import Completes, ReceivedRequest, Status
 from tests.support.paths import SUITES
 
 UNIVERSE, MARK = SUITES / "mcp_universe_checkout", SUITES / "mcpmark_checkout"
@@ -28,6 +28,8 @@ class Librarian:
         self.bodies: list[dict[str, Any]] = []
 
     async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        if "messages" not in request.body:  # another test's client, whose server had this port
+            return await Status(404).perform(request, writer)
         self.bodies.append(request.body)
         messages = request.body["messages"]
         task = next(str(one["content"]) for one in messages if one["role"] == "user")

@@ -1,6 +1,7 @@
 """Models judge episodes of AWM records, whose verifiers can prove success only."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_an_awm_verifier_that_reads_the_answer_pays_no_lie(
     read is completed."""
     plans = [json.loads(line) for line in (AWM / "oracle.jsonl").read_text().splitlines()]
     plans = [plan for plan in plans if str(plan["task_idx"]) in _READ]
-    answers = {name: form.format for name, form in _ADDED.items()}
+    answers: dict[str, Callable[[str], str]] = {name: form.format for name, form in _ADDED.items()}
     answers |= {name: REWORDINGS[name] for name in _FORMS}
     names, lines = list[str](), list[str]()
     for plan in plans:

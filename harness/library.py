@@ -35,6 +35,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from rehearsal_room.envpool.core.answers import cut_answer
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
@@ -59,7 +60,6 @@ from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answe
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
-from rehearsal_room.harness.rollout.reply_limits import cut_answer
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits

@@ -110,8 +110,8 @@ ASTRAY = [
 
 @pytest.mark.parametrize(("tool", "arguments"), ASTRAY)
 async def test_a_tool_name_leads_nowhere_else(tool: str, arguments: Any) -> None:
-    """A client resolves the dots of a path (aiohttp does). A call with the cookie of an open episode
-    that leads elsewhere is refused: it begins nothing, and the episode goes on."""
+    """A client resolves the dots of a path (aiohttp does). A call with the cookie of an open
+    episode that leads elsewhere is refused: it begins nothing, and the episode goes on."""
     async with served_protocols(SHOP, find("flight_desk")) as client:
         cookie = await seeded(client)
         status, answer = await client.ask("POST", f"{BASE}/{tool}", arguments, Cookie=cookie)

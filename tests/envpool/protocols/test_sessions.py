@@ -209,7 +209,7 @@ async def test_the_bytes_of_an_episode_are_bounded(
 
 
 async def test_changed_rows_count(scenario: Scenario) -> None:
-    """A short call may change long rows, which are kept for the judge: they count as its text does."""
+    """A short call may change long rows, which are kept for the judge: they count, too."""
     async with opened(scenario) as (sessions, _, _pool):
         session = sessions.open("a", None)
         await session.begin(scenario, scenario.tasks[0])

@@ -268,7 +268,7 @@ class Sessions(AsyncContextManagerMixin):
         return session
 
     def of_anyone(self, key: str) -> Session | None:
-        """The open session of this key, whoever asks."""
+        """The open session of this key, whatever token came with it."""
         return self._live.get(key)
 
     async def close(self, session: Session) -> None:

@@ -36,6 +36,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from rehearsal_room.envpool.core.answers import cut_answer
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
@@ -62,7 +63,6 @@ from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
 from rehearsal_room.harness.rollout.remaining import scenarios_of
-from rehearsal_room.harness.rollout.reply_limits import cut_answer
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits
@@ -428,7 +428,11 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
         try:
             with scope:
                 answer = await agent(_view_of(run), env)
-        except (Exception, SystemExit) as exc:  # a program may end with sys.exit
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as exc:  # a program may end with sys.exit
+            if isinstance(exc, BaseExceptionGroup) and exc.subgroup(KeyboardInterrupt):
+                raise
             failure = exc
         finally:
             env.close()
@@ -442,7 +446,7 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:
             cause = sole_exception(failure)
-            error = f"{type(cause).__name__}: {cause}{_origin(cause)}"
+            error = f"{type(cause).__name__}: {_words_of(cause)}{_origin(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
             is_outage = isinstance(cause, PolicyError)
             return Ending.POLICY_ERROR if is_outage else Ending.AGENT_FAILED, error
@@ -464,6 +468,14 @@ def _view_of(run: Episode) -> TaskView:
         now=briefing.now,
         is_dialogue=briefing.is_dialogue,
     )
+
+
+def _words_of(exc: BaseException) -> str:
+    """What an exception of the agent says of itself; nothing where that raises, too."""
+    try:
+        return str(exc)
+    except Exception:
+        return ""
 
 
 def _origin(exc: BaseException) -> str:

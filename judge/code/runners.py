@@ -11,11 +11,13 @@ Promises:
 """
 
 import ast
+from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
+import anyio
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError, StateError
@@ -66,7 +68,7 @@ class VerifierRunner(Protocol):
 
     async def play_oracle(self, task: Task) -> OraclePlay | None:
         """The texts that the task's oracle reads and the rows that it changes, on a fresh world;
-        None: it cannot be played here, or has no solution."""
+        None: it has no solution, or no world here. Raises VerifierError where it failed."""
 
 
 class InProcessRunner:
@@ -152,6 +154,8 @@ class WorkerRunner:
         self._start = start
         self._pool = pool
         self.kind: VerifierSource = "package" if scenario.awm is None else "awm"
+        self._oracles: dict[str, OraclePlay] = {}  # by task id
+        self._playing = defaultdict[str, anyio.Lock](anyio.Lock)
 
     async def verify(
         self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
@@ -174,14 +178,20 @@ class WorkerRunner:
         """See VerifierRunner."""
         if self._scenario.awm is not None:  # its tasks have no solutions
             return None
+        async with self._playing[task.id]:  # many verdicts on one task may be due at once
+            if task.id not in self._oracles:
+                self._oracles[task.id] = await self._played(task)
+        return self._oracles[task.id]
+
+    async def _played(self, task: Task) -> OraclePlay:
         try:
             async with self._pool.lease(self._scenario, task) as env:
                 results = [
                     await env.call(call.name, call.arguments, f"oracle-{index}")
                     for index, call in enumerate(task.oracle)
                 ]
-        except PoolError:
-            return None
+        except PoolError as exc:  # a worker died, say: without the bounds nothing is proved
+            raise VerifierError(f"the oracle of task {task.id!r} cannot be played: {exc}") from exc
         return tuple(one.text for one in results), net_changes(one.changes for one in results)
 
     async def _run(

@@ -113,8 +113,10 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         limits of a reply that is asked for as a stream (None: it is not). Raises
         ModelOutageError."""
         content = await self.post(body, attempt, stream)
-        if isinstance(content, AttemptFailure):
-            return content
+        return content if isinstance(content, AttemptFailure) else self.read(content, attempt)
+
+    def read(self, content: bytes, attempt: int) -> Reply | AttemptFailure:
+        """The reply in the body of a response of status 200, whose tokens are counted."""
         outcome = read_completion(content, attempts=attempt)
         if isinstance(outcome, Reply):
             self.count(outcome.usage)

@@ -1,9 +1,10 @@
-"""One request before a run, so that a wrong URL, key or model costs a sentence and not a run.
+"""Requests before a run, so that a wrong URL, key or model costs a sentence and not a run.
 
-The server's list of models decides where it contains the model, and costs nothing. Many servers
-have no such list, or answer to names that it does not contain; they get one chat request of one
-token. What passes by itself (a rate limit, a server that loads its model) is left to the retries of
-the run.
+A policy is rehearsed (see harness.setup.rehearsal): its first request is sent before the first
+episode begins. Models of judges and users are looked for: the server's list of models decides where
+it contains the model, and costs nothing. Many servers have no such list, or answer to names that it
+does not contain; they get one chat request of one token. What passes by itself (a rate limit, a
+server that loads its model) is left to the retries of the run.
 """
 
 import re
@@ -14,7 +15,12 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from rehearsal_room.harness.chat.completions import read_error
-from rehearsal_room.harness.chat.retry import AttemptFailure, is_retried
+from rehearsal_room.harness.chat.retry import (
+    AttemptFailure,
+    is_context_overflow,
+    is_retried,
+    is_withheld,
+)
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport, TransportError
 from rehearsal_room.harness.core.errors import ModelServerError
 from rehearsal_room.scenarios.core.short_text import one_line
@@ -71,6 +77,36 @@ async def require_model(
     cause = cause_of_answer(outcome) if isinstance(outcome, bytes) else cause_of(outcome, listed)
     if cause is not None:
         raise ModelServerError(f"model {name!r} at {url}: {cause}")
+
+
+async def find_server(name: str, url: str, models: ModelTransport) -> "FoundServer":
+    """What the list of models says of a server at `url`, which need not have one; `models` is open.
+    Raises ModelServerError where no server, or no proxy, is there."""
+    outcome = await _sent(models, b"")
+    if isinstance(outcome, bytes):
+        return FoundServer(names_in(outcome))
+    if outcome.is_connection and not (outcome.was_sent and outcome.kind == "connection"):
+        raise ModelServerError(f"model {name!r} at {url}: {cause_of(outcome)}")
+    return FoundServer(is_lost=outcome.is_connection)
+
+
+def cause_of_rehearsal(failure: AttemptFailure, found: "FoundServer") -> str | None:
+    """Why a run cannot begin whose first request failed so; None: it can. What depends on this
+    one request (its length, its content), and what may pass, is left to the run.
+
+    Example: Failure("status", "unknown role 'tool'", 400) -> "the server refuses a request as the
+        run sends it (status 400: unknown role 'tool')"
+    """
+    if is_withheld(failure) or is_context_overflow(failure):
+        return None
+    if failure.is_connection and failure.was_sent and not found.is_lost:
+        return None
+    if (cause := cause_of(failure, found.models)) is not None:
+        return cause
+    if 400 <= failure.status < 500 and not is_retried(failure):
+        fault = f"status {failure.status}: {failure.message}"
+        return f"the server refuses a request as the run sends it ({fault})"
+    return None
 
 
 async def listed_by(models: ModelTransport) -> tuple[tuple[str, ...], str]:
@@ -166,6 +202,13 @@ async def _sent(transport: ModelTransport, body: bytes) -> bytes | AttemptFailur
 def _matches(name: str, listed: str) -> bool:
     """Whether a listed name is this model's; gateways list patterns such as `openai/*`, too."""
     return name == listed or ("*" in listed and fnmatchcase(name, listed))
+
+
+class FoundServer(msgspec.Struct, frozen=True):
+    """What a server's list of models says of it."""
+
+    models: tuple[str, ...] = ()  # empty: it has no list
+    is_lost: bool = False  # whether the connection ended without an answer
 
 
 class _Model(msgspec.Struct):

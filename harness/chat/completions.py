@@ -46,6 +46,7 @@ class _Completion(msgspec.Struct, gc=False):
     error: Any = None  # some gateways report an error under status 200
 
 
+_BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder(_Completion).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -58,7 +59,9 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         repaired = _replace_half_characters(body)
         if repaired != body:
             return read_completion(repaired, attempts=attempts)
-        if body.lstrip()[:1] == b"<":
+        if body.startswith(_BOM):
+            return read_completion(body[len(_BOM) :], attempts=attempts)
+        if is_page(body):
             return AttemptFailure("malformed", "the answer is a web page (HTML)")
         return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     if completion.error:
@@ -93,6 +96,11 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         thought=thought,
         fields=fields or None,
     )
+
+
+def is_page(body: bytes) -> bool:
+    """Whether a body is a web page, and not JSON."""
+    return body.removeprefix(_BOM).lstrip()[:1] == b"<"
 
 
 class _UnreadableError(Exception):

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from rehearsal_room.harness.chat.completions import read_error
+from rehearsal_room.harness.chat.completions import is_page, read_error
 from rehearsal_room.harness.chat.retry import (
     AttemptFailure,
     is_context_overflow,
@@ -139,7 +139,7 @@ def cause_of_answer(body: bytes) -> str | None:
 
     Example: b"<!doctype html>" -> "the server answers with a web page (HTML) ..."
     """
-    if body.lstrip()[:1] == b"<":
+    if is_page(body):
         return f"the server answers with a web page (HTML), and not with a reply; {_LOOK_AT_URL}"
     try:
         answer = msgspec.json.decode(body)
@@ -181,7 +181,7 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
         return f"the server does not have this model ({found}){served}"
     if failure.status == 407:
         return f"a proxy on the way wants a user and password ({found}); set them in its URL"
-    if failure.status in (404, 405):
+    if failure.status in (404, 405, 501):
         return f"there is no chat endpoint ({found}); the URL usually ends in /v1"
     if failure.status in (402, 403, 429):  # 429: an exhausted quota, which no retry helps
         return f"the server refuses the account ({found})"

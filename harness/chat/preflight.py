@@ -14,7 +14,12 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from rehearsal_room.harness.chat.completions import is_page, read_error
+from rehearsal_room.harness.chat.completions import (
+    error_in,
+    is_page,
+    read_completion,
+    read_error,
+)
 from rehearsal_room.harness.chat.retry import (
     AttemptFailure,
     is_context_overflow,
@@ -23,6 +28,7 @@ from rehearsal_room.harness.chat.retry import (
 )
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport, TransportError
 from rehearsal_room.harness.core.errors import ModelServerError
+from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.scenarios.core.short_text import one_line
 
 MAX_WAIT_S = 20.0  # for the list of models
@@ -141,12 +147,16 @@ def cause_of_answer(body: bytes) -> str | None:
     """
     if is_page(body):
         return f"the server answers with a web page (HTML), and not with a reply; {_LOOK_AT_URL}"
+    if isinstance(read_completion(body), Reply):
+        return None
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         shown = one_line(body[:80].decode(errors="replace"), 60)
         return f"the server's answer is not JSON ({shown!r}); {_LOOK_AT_URL}"
     if isinstance(answer, dict) and ("choices" in answer or "error" in answer):
+        return None
+    if error_in(body) is not None:
         return None
     shown = one_line(body[:80].decode(errors="replace"), 60)
     return f"the server's answer is not a chat completion ({shown}); {_LOOK_AT_URL}"

@@ -3,8 +3,8 @@
 Sent again: status 408, 409, 429 and 5xx, lost connections, timeouts, responses that cannot be read
 or that contain no choice, and generations that failed. Not sent again: 501, 505 and other 4xx, an
 exhausted quota, a full context or a filter under any status, and responses with
-`x-should-retry: false`. The server determines the wait (`retry-after-ms`, `Retry-After` in seconds or as an HTTP date, RFC 9110
-§10.2.3); otherwise it is exponential backoff with full jitter.
+`x-should-retry: false`. The server determines the wait (`retry-after-ms`, `Retry-After` in seconds
+or as an HTTP date, RFC 9110 §10.2.3); otherwise it is exponential backoff with full jitter.
 """
 
 import math

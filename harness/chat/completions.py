@@ -318,10 +318,9 @@ def _read_call(call: Any) -> AgentCall:
     function = call.get("function")
     if type(function) is not dict:
         _require(function, (dict,), "function")
-        function = call if function is None and "name" in call else {}
-        if function and "arguments" not in call:
-            function = {"name": call["name"], "arguments": call.get("input")}
-        call = {name: call.get(name) for name in ("id", "type")}
+        arguments = call.get("arguments", call.get("input"))
+        function = {"name": call.get("name"), "arguments": arguments}  # beside the id
+        call = {name: call.get(name) for name in _CALL}
     name, sent_id = function.get("name"), call.get("id")
     if type(name) is not str:
         _require(name, (str,), "the name of a tool call")

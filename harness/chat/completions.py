@@ -105,7 +105,7 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
 
 
 def _streamed_whole(body: bytes) -> bytes | None:
-    """The completion in a stream that nobody asked for; None: the stream has no end."""
+    """The completion in a stream that was not asked for; None: the stream has no end."""
     events = EventStream()
     events.feed(body)
     whole = events.completion()

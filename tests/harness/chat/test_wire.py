@@ -200,5 +200,5 @@ def test_errors_in_other_places(body: Any, failure: tuple[str, int, str]) -> Non
 
 @pytest.mark.parametrize("text", ["", "  ", "\n", None])
 def test_blank_arguments_are_none(text: str | None) -> None:
-    """Blank arguments are no arguments."""
+    """Blank arguments are read as an empty object."""
     assert read_arguments(text) == {}

@@ -261,7 +261,7 @@ class _Run:
 
 
 class _JudgesPool:
-    """The pool as the judge has it, which plays oracles in worlds that are no episode's."""
+    """The judge's pool, which counts the worlds in which it plays oracles."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool

@@ -2,6 +2,7 @@
 run. The processes are real."""
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
@@ -13,6 +14,7 @@ from anyio.from_thread import start_blocking_portal
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Judged, Label, VerifierRun
 from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.interrupts import TookTooLong, stopped_after
 from rehearsal_room.judge.code.timed_runner import DEADLINE, TimedRunner
 from rehearsal_room.judge.playback.playback import play
 from rehearsal_room.scenarios.catalogue import find
@@ -121,3 +123,25 @@ async def test_a_verifier_that_ends_its_process_leaves_its_episode_unjudged(tmp_
     path.write_text(path.read_text() + "# later\n")
     judge = CodeJudge(world.scenario, TimedRunner(HostedScenario(world.scenario)))
     assert "has changed since it was read" in str((await verdict(judge, world, SLOW)).unjudged)
+
+
+class _Slow:
+    def __init__(self, gone: list[float]) -> None:
+        self._gone = gone
+
+    def __del__(self) -> None:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+        self._gone.append(until)
+
+
+def test_clearing_away_is_not_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
+    """An exception in `__del__` is lost and printed: the block is stopped after it."""
+    gone: list[float] = []
+    with pytest.raises(TookTooLong), stopped_after(0.01):
+        _Slow(gone)
+        while True:
+            pass
+    assert len(gone) == 1
+    assert "ignored" not in capfd.readouterr().err

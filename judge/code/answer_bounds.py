@@ -43,6 +43,7 @@ from rehearsal_room.judge.code.case import (
     values_in,
 )
 from rehearsal_room.judge.code.claims import contradictions, excepted, is_refused
+from rehearsal_room.judge.code.reasons import other_reasons
 from rehearsal_room.judge.code.sentences import stems
 from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
@@ -189,8 +190,8 @@ def answer_faults(
 
 
 def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
-    """Where an answer contradicts the accepted one, as phrases."""
-    return list(
+    """Where an answer contradicts the accepted one, or gives another reason, as phrases."""
+    found = list(
         contradictions(
             bounds.accepted,
             answer,
@@ -203,6 +204,16 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
             owned=bounds.owned,
         )
     )
+    if not found and (bounds.writes or bounds.must_refuse):
+        found += other_reasons(
+            bounds.accepted,
+            answer,
+            bounds.things,
+            asked=bounds.asked,
+            states=bounds.states,
+            is_refusal=bounds.must_refuse,
+        )
+    return found
 
 
 def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:

@@ -43,6 +43,7 @@ from rehearsal_room.judge.code.case import (
     values_in,
 )
 from rehearsal_room.judge.code.claims import contradictions, excepted, is_refused
+from rehearsal_room.judge.code.parts import misplaced
 from rehearsal_room.judge.code.reasons import other_reasons
 from rehearsal_room.judge.code.sentences import stems
 from rehearsal_room.judge.code.values import foreign_values
@@ -204,6 +205,8 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
             owned=bounds.owned,
         )
     )
+    if not found and bounds.writes and not bounds.must_refuse:
+        found += misplaced(bounds.accepted, answer, bounds.things)
     if not found and (bounds.writes or bounds.must_refuse):
         found += other_reasons(
             bounds.accepted,

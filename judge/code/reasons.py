@@ -38,8 +38,8 @@ _GROUNDS = {
     "mine": r"my own\b|mine\b|myself\b|own\b|same person|themsel|himself|herself|the one who",
     "role": r"supervisor|manager|senior|superior|management|team lead",
     "too late": r"late\b|deadline|cut-?off|window|grace\b|period|out of date|outdated"
-    r"|too (?:old|long)|lapse|expir|r[ua]n out\b|ended\b|in time\b|fewer than|older than|days?\b|weeks?\b"
-    r"|any ?more\b",
+    r"|too (?:old|long)|lapse|expir|r[ua]n out\b|ended\b|in time\b|fewer than|older than|days?\b"
+    r"|weeks?\b|any ?more\b",
     "waiting": r"wait|queue|in line\b|ahead of|spoken for|(?:her|his|their) turn|reserved\b|jump",
     "full": r"fully booked|no (?:place|seat|room|spot)|sold out|capacity|enough room",
     "stock": r"stock\b|quantity|enough\b|sufficient|too (?:little|few)\b|shortage|no more\b"

@@ -120,6 +120,26 @@ def grounds(text: str) -> frozenset[str]:
     return frozenset(name for name, pattern in _PATTERNS.items() if pattern.search(text))
 
 
+def num_given(accepted: str, answer: str, asked: str) -> int:
+    """How many grounds an answer gives; 0 where it lacks one of the accepted answer, but for those
+    of the instruction, or denies one that is affirmed there, or the other way round."""
+    said = _stated(answer)
+    due = {one for one in _stated(accepted) if one[0] not in grounds(plain(asked))}
+    every = {name for name, _ in due}
+    return len(every) if every == {name for name, _ in due & said} else 0
+
+
+@lru_cache(maxsize=KNOWN)
+def _stated(text: str) -> frozenset[tuple[str, bool]]:
+    """The grounds of a text, each with whether its clause is denied."""
+    return frozenset(
+        (ground, _DENIED.search(part) is not None)
+        for sentence in sentences(text)
+        for part in clauses(sentence)
+        for ground in grounds(part)
+    )
+
+
 def other_reasons(
     accepted: str, answer: str, things: Things, *, asked: str, states: str, is_refusal: bool
 ) -> Iterator[str]:

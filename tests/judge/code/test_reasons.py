@@ -2,7 +2,7 @@
 
 import pytest
 
-from rehearsal_room.judge.code.reasons import other_reasons
+from rehearsal_room.judge.code.reasons import num_given, other_reasons
 from rehearsal_room.judge.code.sentences import Things
 
 ACCEPTED = (
@@ -51,3 +51,18 @@ def test_a_ground_that_a_record_states_is_of_the_case() -> None:
     answer = "I couldn't approve it: my own version, and there's a fraud check."
     assert "fraud" in signs(answer)
     assert signs(answer, states='{"hold": "fraud_check"}'.replace("_", " ")) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "num"),
+    [
+        ("It was deferred earlier, and we do that a single time.", 2),
+        ("No second delay: it was given more time already.", 0),  # denied in one clause
+        ("It was never deferred before, and we don't do it twice.", 0),
+        ("It was deferred before.", 0),
+    ],
+)
+def test_a_reason_is_given_with_all_of_its_grounds(answer: str, num: int) -> None:
+    """As the accepted answer states them: a ground that is denied is another one."""
+    accepted = "I could not defer it: it has been deferred before, and that is done once only."
+    assert num_given(accepted, answer, "Please give her more time.") == num

@@ -24,8 +24,9 @@ counted, and there is no history window: the agent keeps its own memory. Runs on
 
 import reprlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, NoReturn
@@ -35,11 +36,12 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from rehearsal_room.envpool.core.answers import cut_answer
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
-from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.dialects.base import call_id
@@ -47,6 +49,7 @@ from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.reports.summary import (
     RunReport,
@@ -57,13 +60,13 @@ from rehearsal_room.harness.reports.summary import (
 from rehearsal_room.harness.rollout.deadlines import Watch
 from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
 from rehearsal_room.harness.rollout.meters import Meters
-from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
-from rehearsal_room.harness.rollout.reply_limits import cut_answer
+from rehearsal_room.harness.rollout.remaining import scenarios_of
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits
-from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.format import Scenario, Task
 
 DEFAULT_LIMITS = Limits()
 _log = structlog.get_logger(__name__)
@@ -351,7 +354,7 @@ async def rehearse(
     """Run episodes of your agent and log them in the folder `output`.
 
     `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
-    of each task. `judge` makes the judge, as
+    of each task; fewer play a sample of the tasks, always the same. `judge` makes the judge, as
     `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the episodes stay
     unjudged. With `resume` only the missing episodes are run. `statistics_of` computes the report's
     statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes both.
@@ -360,12 +363,13 @@ async def rehearse(
     what happened until then. Where structlog is not configured, only warnings are shown.
     """
     folder = Path(output)
-    tasks = select_tasks(scenarios)
-    plans = plan_of(tasks, episodes=episodes, group_size=group_size, seed=seed)
+    planned = partial(plan_of, episodes=episodes, group_size=group_size, seed=seed)
+    plans = await anyio.to_thread.run_sync(_plans, folder if resume else None, scenarios, planned)
+    worlds = scenarios_of(plans)
     async with AsyncExitStack() as stack:
         stack.enter_context(warnings_only())
         pool = await stack.enter_async_context(RoutingPool(report_trusted=_log_trusted))
-        await pool.host_all(scenario for scenario, _ in tasks)
+        await pool.host_all(worlds)
         parts = RunParts(
             pool=pool,
             policy=_FunctionPolicy(agent),
@@ -373,13 +377,38 @@ async def rehearse(
             history=FullWindow(),
             format=FormatSettings(),
             limits=limits,
-            judge=None if judge is None else judge(pool, [scenario for scenario, _ in tasks]),
+            judge=None if judge is None else judge(pool, worlds),
             driver=driver_of(agent),
         )
         await run_session(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
     return await anyio.to_thread.run_sync(_report, folder, statistics_of, limits)
+
+
+def _plans(
+    resumed: Path | None,
+    scenarios: Sequence[str],
+    planned: Callable[[Sequence[tuple[Scenario, Task]]], Iterator[EpisodePlan]],
+) -> list[EpisodePlan]:
+    """The episodes. Where they are fewer than the tasks need, these are a sample; a run that is
+    resumed keeps the order in which it began. Raises SettingsError where it played other tasks."""
+    in_order = list(planned(select_tasks(scenarios)))
+    sampled = list(planned(select_tasks(scenarios, is_sampled=True)))
+    if resumed is None or not (resumed / LOG_NAME).exists():
+        every = {(one.scenario.digest, one.task.id) for one in in_order}
+        is_part = len(every) < len(select_tasks(scenarios))
+        return sampled if is_part else in_order
+    with open_reader(resumed) as reader:
+        played = {row.episode: (row.scenario_digest, row.task) for row in reader.episodes()}
+    for plans in (sampled, in_order):
+        tasks = {plan.episode: (plan.scenario.digest, plan.task.id) for plan in plans}
+        if played.items() <= tasks.items():
+            return plans
+    raise SettingsError(
+        f"resume: the run in {resumed} played other tasks than these, or more; name its scenarios, "
+        "its group_size, and at least as many episodes"
+    )
 
 
 def _log_trusted(scenarios: Sequence[Scenario]) -> None:
@@ -399,7 +428,11 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
         try:
             with scope:
                 answer = await agent(_view_of(run), env)
-        except (Exception, SystemExit) as exc:  # a program may end with sys.exit
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as exc:  # a program may end with sys.exit
+            if isinstance(exc, BaseExceptionGroup) and exc.subgroup(KeyboardInterrupt):
+                raise
             failure = exc
         finally:
             env.close()
@@ -413,7 +446,7 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:
             cause = sole_exception(failure)
-            error = f"{type(cause).__name__}: {cause}{_origin(cause)}"
+            error = f"{type(cause).__name__}: {_words_of(cause)}{_origin(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
             is_outage = isinstance(cause, PolicyError)
             return Ending.POLICY_ERROR if is_outage else Ending.AGENT_FAILED, error
@@ -435,6 +468,14 @@ def _view_of(run: Episode) -> TaskView:
         now=briefing.now,
         is_dialogue=briefing.is_dialogue,
     )
+
+
+def _words_of(exc: BaseException) -> str:
+    """What an exception of the agent says of itself; nothing where that raises, too."""
+    try:
+        return str(exc)
+    except Exception:
+        return ""
 
 
 def _origin(exc: BaseException) -> str:

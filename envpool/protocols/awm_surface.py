@@ -176,7 +176,7 @@ class AwmEpisodes:
             case "__list_scenarios__":
                 return self._listed_scenarios()
         if self._session.verdict is not None:
-            return self._judged_already()
+            return self._judged_already(name)
         try:
             result = await self._session.call(name, arguments)
         except (SessionError, PoolError) as exc:
@@ -194,13 +194,11 @@ class AwmEpisodes:
             error="Episode has ended. Call reset() to start a new episode.",
         )
 
-    def _judged_already(self) -> Payload:
+    def _judged_already(self, name: str) -> Payload:
         """The answer to a call after the verdict, which is final."""
-        return payload(
-            None,
-            reward_type="episode_already_done",
-            error="The episode is verified and takes no more calls: call done, or reset().",
-        )
+        why = "The episode is verified and takes no more calls: call done, or reset()."
+        error = why if self._is_awm else {"error_type": "execution_error", "message": why}
+        return payload(None, reward_type="episode_already_done", tool_name=name, error=error)
 
     def _called(self, name: str, result: ToolResult) -> Payload:
         kind, shown = shown_result(result, is_awm=self._is_awm)

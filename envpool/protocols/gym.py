@@ -7,9 +7,10 @@
 The cookie is set by every response, since a client may keep only the last one's. /verify closes the
 session; one that is left closes when it was idle for too long.
 
-A tool is called by the path of its name, so an agent can call `seed_session` and `verify`, too. So
-a session with an open episode is not seeded again, and /verify wants every field of the seeded row,
-which no agent knows. A world with such tools is not served here.
+A tool is called by the path of its name, so an agent can call `seed_session` and `verify`, too, and
+with `../` whatever else the server has. So what comes with the cookie of an open episode is served
+below the path of its world only; such a session is not seeded again, and /verify wants the seeded
+row as it was, which no agent knows. A world with such tools is not served here.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult
 from rehearsal_room.envpool.protocols.episodes import WorldVerdict, failed_findings, shown_reason
@@ -63,20 +64,29 @@ class GymProtocol:
         ]
         return wire_app(routes, unfit=422)
 
+    def is_astray(self, scope: Scope) -> bool:
+        """Whether a call with the cookie of an open episode leaves the path of its world, as a tool
+        named `../../worlds` does."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return False
+        session = self._sessions.of_anyone(_key(Request(scope)))
+        world = None if session is None else _seed_of(session).world
+        return world is not None and not scope["path"].startswith(f"/gym/{world.name}/")
+
     async def _seed(self, request: Request) -> Response:
         world, row = self._world(request), await object_of(request)
         if (named := row.get("scenario", world.name)) != world.name:
             raise HTTPException(422, f"the row is of world {named!r}, and this is {world.name!r}")
         task = task_of(world, row)
         client, owner = client_of(request.scope), owner_of(request)
-        known = self._sessions.get(_key(request), owner)
-        session = known if known is not None and _seed_of(known).world is world else None
-        if session is not None and session.lease is not None:
-            raise HTTPException(
-                409, "this session has an open episode, which /verify ends; seed another session"
-            )
-        if session is None:
-            session = self._sessions.open(client, owner)
+        if (known := self._sessions.get(_key(request), owner)) is not None:
+            if known.lease is not None:
+                raise HTTPException(
+                    409,
+                    "this session has an open episode, which /verify ends; seed another session",
+                )
+            await self._sessions.close(known)
+        session = self._sessions.open(client, owner)
         session.view = GymSeed(world, row)
         try:
             await session.begin(world, task, reserved=_ROUTES)
@@ -136,10 +146,12 @@ def _seed_of(session: Session) -> GymSeed:
 
 
 def _difference(seeded: dict[str, Any], row: dict[str, Any]) -> str | None:
-    """The first field of the seeded row that the row to verify has not; None: it has all. An agent
-    does not know them, so no call of a tool named `verify` can be a row to verify."""
-    for name, value in seeded.items():
-        if name != "response" and (name not in row or row[name] != value):
+    """The first field in which the seeded row and the row to verify differ, besides the response;
+    None: they are equal. An agent does not know all of them, so it can neither seed nor verify in
+    the trainer's place."""
+    for name in [*seeded, *row]:
+        is_in_both = name in seeded and name in row
+        if name != "response" and not (is_in_both and row[name] == seeded[name]):
             return name
     return None
 

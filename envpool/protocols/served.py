@@ -16,7 +16,7 @@ from rehearsal_room.envpool.protocols.openenv import OpenEnvProtocol
 from rehearsal_room.envpool.protocols.ors import OrsProtocol
 from rehearsal_room.envpool.protocols.sessions import Sessions
 from rehearsal_room.envpool.server.answers import RefusalOf
-from rehearsal_room.envpool.server.guard import Headers, deny, headers_of
+from rehearsal_room.envpool.server.guard import deny, headers_of
 from rehearsal_room.envpool.server.leases import Leases
 
 PREFIXES = ("openenv", "gym", "ors")
@@ -30,12 +30,13 @@ class ServedProtocols(AsyncContextManagerMixin):
     def __init__(self, leases: Leases, episodes: Episodes) -> None:
         self.sessions = Sessions(leases, episodes)
         openenv, ors = OpenEnvProtocol(self.sessions), OrsProtocol(self.sessions).app()
+        self._gym = GymProtocol(self.sessions)
         self._no_socket = openenv.no_socket
         routes = [
             Route("/openenv", openenv.worlds),
             Mount("/openenv", openenv.app()),
             WebSocketRoute("/{path:path}", self._other_socket),
-            Mount("/gym", GymProtocol(self.sessions).app()),
+            Mount("/gym", self._gym.app()),
             Mount("/ors", ors),
             Mount("", ors),  # for the official client
         ]
@@ -54,10 +55,11 @@ class ServedProtocols(AsyncContextManagerMixin):
         """Sessions that are open."""
         return len(self.sessions)
 
-    def claims(self, path: str, headers: Headers) -> bool:
-        """Whether a request is for a protocol: by its path, or ORS by its headers."""
-        first = path.split("/")[1]
-        if first in PREFIXES:
+    def claims(self, scope: Scope) -> bool:
+        """Whether a request is for a protocol: by its path, ORS by its headers, or the call of a
+        NeMo Gym session wherever it leads."""
+        first, headers = scope["path"].split("/")[1], headers_of(scope)
+        if first in PREFIXES or self._gym.is_astray(scope):
             return True
         return first not in _OWN and (b"x-session-id" in headers or b"x-deployment" in headers)
 
@@ -69,12 +71,17 @@ class ServedProtocols(AsyncContextManagerMixin):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or one WebSocket. Empty parts of its path do not count."""
         path = "/" + "/".join(filter(None, scope["path"].split("/")))
-        await self._app({**scope, "path": path}, receive, send)
+        scope = {**scope, "path": path}
+        if self._gym.is_astray(scope):
+            why = "this session has an open episode, and its calls go to the path of its world"
+            await detail(404, why)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
     async def _other_socket(self, socket: WebSocket) -> None:
         """A WebSocket at a path that has none."""
         path = socket.scope["path"]
-        if self.claims(path, headers_of(socket.scope)):
+        if self.claims(socket.scope):
             await self._no_socket(socket)
         else:
             await deny(socket, detail(404, f"there is nothing at {path}"))

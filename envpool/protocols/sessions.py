@@ -16,6 +16,7 @@ import anyio
 import structlog
 from anyio import AsyncContextManagerMixin
 
+from rehearsal_room.envpool.core.answers import cut_answer
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.protocols.episodes import Episodes, PlayedWorld, WorldVerdict
@@ -27,7 +28,6 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_CALLS = 10_000  # of one episode: all of them are kept until it is judged
-MAX_ANSWER = 100_000  # characters of a final answer
 MAX_BYTES = 64 * 2**20  # of the arguments and results that an episode keeps, refused ones too
 _PER_VALUE = 64  # bytes that a value takes beside its text
 
@@ -126,7 +126,7 @@ class Session:
         self.used_at = anyio.current_time()
         try:
             result = await lease.execute(name, arguments)
-            self.num_bytes += bytes_of(result.text)
+            self.num_bytes += bytes_of(result.text) + _bytes_of_changes(result)
             return result
         except WorldError as exc:
             self._broken = str(exc)
@@ -139,11 +139,7 @@ class Session:
             if self.verdict is not None:
                 return self.verdict
             lease, task = self._live(), self._task
-            if len(answer) > MAX_ANSWER:
-                raise SessionError(
-                    f"the answer has {len(answer):,} characters, and at most {MAX_ANSWER:,} are "
-                    "judged"
-                )
+            answer = cut_answer(answer)  # and judged: its length saves nobody from the verdict
             if task is None:
                 raise SessionError("this episode has no task, so there is nothing to judge")
             self._is_judged = True
@@ -196,7 +192,7 @@ class Session:
 
 
 def bytes_of(value: object) -> int:
-    """About the memory that a decoded JSON value takes.
+    """About the memory that a value of JSON or of a row takes.
 
     Example: {"ids": [1, 2]} -> 5 values and 3 letters: 323
     """
@@ -209,9 +205,16 @@ def bytes_of(value: object) -> int:
         elif isinstance(one, dict):
             left += one.keys()
             left += one.values()
-        elif isinstance(one, list):
+        elif isinstance(one, list | tuple):
             left += one
+        elif isinstance(one, bytes):
+            total += len(one)
     return total
+
+
+def _bytes_of_changes(result: ToolResult) -> int:
+    """The memory of the rows that a call changed: a short call may change many long ones."""
+    return sum(bytes_of((one.key, one.before, one.after)) for one in result.changes)
 
 
 class Sessions(AsyncContextManagerMixin):
@@ -263,6 +266,10 @@ class Sessions(AsyncContextManagerMixin):
             return None
         session.touch()
         return session
+
+    def of_anyone(self, key: str) -> Session | None:
+        """The open session of this key, whatever token came with it."""
+        return self._live.get(key)
 
     async def close(self, session: Session) -> None:
         """Close a session and release its world."""

@@ -61,7 +61,7 @@ class Protocols(Protocol):
     def refusal(self) -> RefusalOf:
         """The form of their errors."""
 
-    def claims(self, path: str, headers: Headers) -> bool:
+    def claims(self, scope: Scope) -> bool:
         """Whether a request is theirs."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +100,7 @@ class App:
         protocols, guarded = self._protocols, self._guarded_protocols
         if protocols is None or guarded is None:
             await self._api(scope, receive, send)
-        elif scope["type"] == "websocket" or protocols.claims(scope["path"], headers_of(scope)):
+        elif scope["type"] == "websocket" or protocols.claims(scope):
             await guarded(scope, receive, send)
         else:
             await self._api(scope, receive, send)

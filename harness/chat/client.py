@@ -113,8 +113,10 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         limits of a reply that is asked for as a stream (None: it is not). Raises
         ModelOutageError."""
         content = await self.post(body, attempt, stream)
-        if isinstance(content, AttemptFailure):
-            return content
+        return content if isinstance(content, AttemptFailure) else self.read(content, attempt)
+
+    def read(self, content: bytes, attempt: int) -> Reply | AttemptFailure:
+        """The reply in the body of a response of status 200, whose tokens are counted."""
         outcome = read_completion(content, attempts=attempt)
         if isinstance(outcome, Reply):
             self.count(outcome.usage)
@@ -313,16 +315,14 @@ class _Counts(msgspec.Struct):
 
 def transport_of(client: ClientName, endpoint: Endpoint) -> ModelTransport:
     """The transport that a setting names. Raises SettingsError."""
+    proxy = proxy_for(endpoint.url)
+    if proxy and "://" in proxy and not proxy.lower().startswith(("http://", "https://")):
+        raise SettingsError(
+            f"client: the environment names the proxy {shown_proxy(proxy)}, and only HTTP proxies"
+            " are supported; name the server in NO_PROXY, or unset the proxy"
+        )
     if client == "lean":
-        proxy = proxy_for(endpoint.url)
-        if not proxy:
-            return LeanTransport(endpoint)
-        if "://" in proxy and not proxy.lower().startswith(("http://", "https://")):
-            raise SettingsError(
-                f"client: the environment names the proxy {shown_proxy(proxy)}, and only HTTP"
-                " proxies are supported; name the server in NO_PROXY, or unset the proxy"
-            )
-        return AiohttpTransport(endpoint)
+        return AiohttpTransport(endpoint) if proxy else LeanTransport(endpoint)
     try:  # the package is optional, and takes a second to import
         from rehearsal_room.harness.chat.transport_openai import PackageTransport
     except ModuleNotFoundError as exc:

@@ -22,6 +22,7 @@ from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import read_arguments
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
+from rehearsal_room.harness.model_servers.event_stream import EventStream
 from rehearsal_room.harness.model_servers.finish_reasons import FinishKind, finish_kind
 from rehearsal_room.scenarios.core.short_text import one_line
 
@@ -46,6 +47,8 @@ class _Completion(msgspec.Struct, gc=False):
     error: Any = None  # some gateways report an error under status 200
 
 
+_EVENTS = (b"data:", b"event:", b": ")  # begin a stream of events
+_BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder(_Completion).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -58,7 +61,11 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         repaired = _replace_half_characters(body)
         if repaired != body:
             return read_completion(repaired, attempts=attempts)
-        if body.lstrip()[:1] == b"<":
+        if body.startswith(_BOM):
+            return read_completion(body[len(_BOM) :], attempts=attempts)
+        if body.lstrip().startswith(_EVENTS) and (whole := _streamed_whole(body)) is not None:
+            return read_completion(whole, attempts=attempts)
+        if is_page(body):
             return AttemptFailure("malformed", "the answer is a web page (HTML)")
         return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     if completion.error:
@@ -77,6 +84,8 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
     except _UnreadableError as exc:
         return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     if not parts:
+        if (error := error_in(body)) is not None:
+            return failure_of_error(error)
         return AttemptFailure("malformed", "the answer contains no choice")
     part = parts[0] if len(parts) == 1 else _joined(parts)
     if (failure := _fault_of(part)) is not None:
@@ -93,6 +102,39 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         thought=thought,
         fields=fields or None,
     )
+
+
+def _streamed_whole(body: bytes) -> bytes | None:
+    """The completion in a stream that was not asked for; None: the stream has no end."""
+    events = EventStream()
+    events.feed(body)
+    whole = events.completion()
+    return whole if not events.fault and (events.has_ended or events.has_failed) else None
+
+
+def error_in(body: bytes) -> Any:
+    """The error that a body without choices reports in another place than `error`; None: it
+    reports none.
+
+    Example: b'{"object": "error", "message": "busy", "code": 503}' -> the same, decoded
+    """
+    try:
+        found = _decode_any(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(found, dict) or "choices" in found:
+        return None
+    errors = found.get("errors")
+    if errors:
+        return errors[0] if isinstance(errors, list) else errors
+    says = found.get("message") or found.get("detail")
+    is_error = found.get("object") == "error" or found.get("success") is False
+    return found if says and (is_error or "detail" in found) else None
+
+
+def is_page(body: bytes) -> bool:
+    """Whether a body is a web page, and not JSON."""
+    return body.removeprefix(_BOM).lstrip()[:1] == b"<"
 
 
 class _UnreadableError(Exception):
@@ -116,7 +158,12 @@ def _read_choice(choice: Any) -> _Part | AttemptFailure | None:
         return failure_of_error(error)
     message = choice.get("message")
     if not isinstance(message, dict):
-        return None
+        message = choice.get("delta")  # as in a stream
+        if not isinstance(message, dict):
+            text = choice.get("text")  # as of completions that are not of a chat
+            if not isinstance(text, str):
+                return None
+            message = {"content": text}
     if error := message.get("error"):
         return failure_of_error(error)
     word = choice.get("finish_reason")
@@ -235,7 +282,11 @@ def _text_of_parts(content: Any) -> tuple[str, str]:
 
 def _calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
     sent = message.get("tool_calls")
+    if not sent and type(message.get("content")) is list:  # Anthropic's form
+        sent = [part for part in message["content"] if _is_call(part)]
     if sent:
+        if isinstance(sent, dict):
+            sent = [sent]
         if type(sent) is not list:
             _require(sent, (list,), "tool_calls")
         calls = tuple([_read_call(call) for call in sent])
@@ -244,6 +295,10 @@ def _calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
         return calls
     older = message.get("function_call")
     return (_read_call({"function": older}),) if older else ()
+
+
+def _is_call(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call")
 
 
 def _identified(calls: tuple[AgentCall, ...]) -> tuple[AgentCall, ...]:
@@ -263,7 +318,9 @@ def _read_call(call: Any) -> AgentCall:
     function = call.get("function")
     if type(function) is not dict:
         _require(function, (dict,), "function")
-        function = {}
+        arguments = call.get("arguments", call.get("input"))
+        function = {"name": call.get("name"), "arguments": arguments}  # beside the id
+        call = {name: call.get(name) for name in _CALL}
     name, sent_id = function.get("name"), call.get("id")
     if type(name) is not str:
         _require(name, (str,), "the name of a tool call")
@@ -273,7 +330,7 @@ def _read_call(call: Any) -> AgentCall:
     if not function.keys() <= _FUNCTION and (inner := _others(function, _FUNCTION)):
         fields = {**(fields or {}), "function": inner}
     return AgentCall(
-        name or "",
+        (name or "").strip(),
         read_arguments(function.get("arguments")),
         sent_id if isinstance(sent_id, str) else "" if sent_id is None else str(sent_id),
         fields,
@@ -289,21 +346,28 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 
 def _usage_of(usage: dict[str, Any]) -> Usage:
+    """The counts under their usual names, or those of other servers: `cached_tokens` beside them
+    (Moonshot), `prompt_cache_hit_tokens` (DeepSeek), and Anthropic's."""
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     details = usage.get("completion_tokens_details")
     reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
-    return Usage(
-        _num_tokens(usage.get("prompt_tokens")),
-        _num_tokens(usage.get("completion_tokens")),
-        _num_tokens(cached),
-        _num_tokens(reasoning),
-    )
+    for name in ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"):
+        cached = usage.get(name) if cached is None else cached
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    prompt = _num_tokens(usage.get("input_tokens") if prompt is None else prompt)
+    completion = _num_tokens(usage.get("output_tokens") if completion is None else completion)
+    if not completion:
+        completion = max(0, _num_tokens(usage.get("total_tokens")) - prompt) if prompt else 0
+    reasoning = usage.get("reasoning_tokens") if reasoning is None else reasoning
+    return Usage(prompt, completion, _num_tokens(cached), _num_tokens(reasoning))
 
 
 def _num_tokens(value: Any) -> int:
     """A reported count of tokens; 0 for a value that cannot be one: a negative count would
     return money to a budget, and the log cannot hold a huge one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 
 

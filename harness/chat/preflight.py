@@ -1,9 +1,10 @@
-"""One request before a run, so that a wrong URL, key or model costs a sentence and not a run.
+"""Requests before a run, so that a wrong URL, key or model costs a sentence and not a run.
 
-The server's list of models decides where it contains the model, and costs nothing. Many servers
-have no such list, or answer to names that it does not contain; they get one chat request of one
-token. What passes by itself (a rate limit, a server that loads its model) is left to the retries of
-the run.
+A policy is rehearsed (see harness.setup.rehearsal): its first request is sent before the first
+episode begins. Models of judges and users are looked for: the server's list of models decides where
+it contains the model, and costs nothing. Many servers have no such list, or answer to names that it
+does not contain; they get one chat request of one token. What passes by itself (a rate limit, a
+server that loads its model) is left to the retries of the run.
 """
 
 import re
@@ -13,10 +14,21 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from rehearsal_room.harness.chat.completions import read_error
-from rehearsal_room.harness.chat.retry import AttemptFailure, is_retried
+from rehearsal_room.harness.chat.completions import (
+    error_in,
+    is_page,
+    read_completion,
+    read_error,
+)
+from rehearsal_room.harness.chat.retry import (
+    AttemptFailure,
+    is_context_overflow,
+    is_retried,
+    is_withheld,
+)
 from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport, TransportError
 from rehearsal_room.harness.core.errors import ModelServerError
+from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.scenarios.core.short_text import one_line
 
 MAX_WAIT_S = 20.0  # for the list of models
@@ -73,6 +85,36 @@ async def require_model(
         raise ModelServerError(f"model {name!r} at {url}: {cause}")
 
 
+async def find_server(name: str, url: str, models: ModelTransport) -> "FoundServer":
+    """What the list of models says of a server at `url`, which need not have one; `models` is open.
+    Raises ModelServerError where no server, or no proxy, is there."""
+    outcome = await _sent(models, b"")
+    if isinstance(outcome, bytes):
+        return FoundServer(names_in(outcome))
+    if outcome.is_connection and not (outcome.was_sent and outcome.kind == "connection"):
+        raise ModelServerError(f"model {name!r} at {url}: {cause_of(outcome)}")
+    return FoundServer(is_lost=outcome.is_connection)
+
+
+def cause_of_rehearsal(failure: AttemptFailure, found: "FoundServer") -> str | None:
+    """Why a run cannot begin whose first request failed so; None: it can. What depends on this
+    one request (its length, its content), and what may pass, is left to the run.
+
+    Example: Failure("status", "unknown role 'tool'", 400) -> "the server refuses a request as the
+        run sends it (status 400: unknown role 'tool')"
+    """
+    if is_withheld(failure) or is_context_overflow(failure):
+        return None
+    if failure.is_connection and failure.was_sent and not found.is_lost:
+        return None
+    if (cause := cause_of(failure, found.models)) is not None:
+        return cause
+    if 400 <= failure.status < 500 and not is_retried(failure):
+        fault = f"status {failure.status}: {failure.message}"
+        return f"the server refuses a request as the run sends it ({fault})"
+    return None
+
+
 async def listed_by(models: ModelTransport) -> tuple[tuple[str, ...], str]:
     """The models that a server lists, and why there are none; `models` is open."""
     outcome = await _sent(models, b"")
@@ -103,14 +145,18 @@ def cause_of_answer(body: bytes) -> str | None:
 
     Example: b"<!doctype html>" -> "the server answers with a web page (HTML) ..."
     """
-    if body.lstrip()[:1] == b"<":
+    if is_page(body):
         return f"the server answers with a web page (HTML), and not with a reply; {_LOOK_AT_URL}"
+    if isinstance(read_completion(body), Reply):
+        return None
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         shown = one_line(body[:80].decode(errors="replace"), 60)
         return f"the server's answer is not JSON ({shown!r}); {_LOOK_AT_URL}"
     if isinstance(answer, dict) and ("choices" in answer or "error" in answer):
+        return None
+    if error_in(body) is not None:
         return None
     shown = one_line(body[:80].decode(errors="replace"), 60)
     return f"the server's answer is not a chat completion ({shown}); {_LOOK_AT_URL}"
@@ -145,7 +191,7 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
         return f"the server does not have this model ({found}){served}"
     if failure.status == 407:
         return f"a proxy on the way wants a user and password ({found}); set them in its URL"
-    if failure.status in (404, 405):
+    if failure.status in (404, 405, 501):
         return f"there is no chat endpoint ({found}); the URL usually ends in /v1"
     if failure.status in (402, 403, 429):  # 429: an exhausted quota, which no retry helps
         return f"the server refuses the account ({found})"
@@ -166,6 +212,13 @@ async def _sent(transport: ModelTransport, body: bytes) -> bytes | AttemptFailur
 def _matches(name: str, listed: str) -> bool:
     """Whether a listed name is this model's; gateways list patterns such as `openai/*`, too."""
     return name == listed or ("*" in listed and fnmatchcase(name, listed))
+
+
+class FoundServer(msgspec.Struct, frozen=True):
+    """What a server's list of models says of it."""
+
+    models: tuple[str, ...] = ()  # empty: it has no list
+    is_lost: bool = False  # whether the connection ended without an answer
 
 
 class _Model(msgspec.Struct):

@@ -1,10 +1,10 @@
 """When a failed request is sent again, and after which wait: pure decisions, without waiting.
 
 Sent again: status 408, 409, 429 and 5xx, lost connections, timeouts, responses that cannot be read
-or that contain no choice, and generations that failed. Not sent again: other 4xx, an exhausted
-quota, a full context or a filter under any status, and responses with `x-should-retry: false`. The
-server determines the wait (`retry-after-ms`, `Retry-After` in seconds or as an HTTP date, RFC 9110
-§10.2.3); otherwise it is exponential backoff with full jitter.
+or that contain no choice, and generations that failed. Not sent again: 501, 505 and other 4xx, an
+exhausted quota, a full context or a filter under any status, and responses with
+`x-should-retry: false`. The server determines the wait (`retry-after-ms`, `Retry-After` in seconds
+or as an HTTP date, RFC 9110 §10.2.3); otherwise it is exponential backoff with full jitter.
 """
 
 import math
@@ -22,6 +22,7 @@ from rehearsal_room.harness.model_servers.refusal_words import tells_filter, tel
 # refused: the provider withheld the reply.
 AttemptFailureKind = Literal["status", "connection", "timeout", "malformed", "proxy", "refused"]
 _RETRIED = frozenset({408, 409, 429})
+_NOT_IMPLEMENTED = frozenset({501, 505})  # by a server that has no such method or protocol
 _OVERLOADED = frozenset({429, 503, 529})  # 529: Anthropic's word for 503
 _PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_HEADERS: Mapping[str, str] = {}
@@ -123,6 +124,8 @@ def is_retried(failure: AttemptFailure) -> bool:
     advice = failure.headers.get("x-should-retry")
     if advice in ("true", "false"):
         return advice == "true"
+    if failure.status in _NOT_IMPLEMENTED:
+        return False
     return failure.status in _RETRIED or failure.status >= 500
 
 

@@ -47,7 +47,9 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
             timeout=endpoint.timeout_s,
             max_retries=0,
             default_headers={"Accept-Encoding": "identity"},
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._limit]}),
+            http_client=openai.DefaultAsyncHttpxClient(
+                event_hooks={"response": [self._limit]}, follow_redirects=False
+            ),
         )
 
     @asynccontextmanager

@@ -293,11 +293,13 @@ def read_arguments(sent: Any) -> Any:
     """A call's arguments, decoded; the text itself where it is not JSON, or the log cannot
     hold its value.
 
-    An empty text means no arguments: several servers write it so for tools without parameters.
+    A blank text means no arguments: several servers write it so for tools without parameters.
 
     Example: '{"id": 7}' -> {"id": 7}; '{"id": 7' -> '{"id": 7'; '' -> {}
     """
     if sent is None or sent == "":
+        return {}
+    if isinstance(sent, str) and not sent.strip():
         return {}
     if not isinstance(sent, str):
         return sent if argument_fault(sent) is None else _encode_as_text(sent)

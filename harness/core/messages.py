@@ -96,6 +96,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     weights: str = ""  # the version of the weights that answered; empty: not known
     attempts: int = 1  # requests that were sent to get this reply
     limited_s: float = 0.0  # seconds of waits after rate limits before it
+    early_s: float = 0.0  # seconds that it took before the episode asked for it (a rehearsal)
     # The field in which the server sent the thought with which `text` begins, as in
     # `reasoning_content`; empty: there is no thought, or the model wrote it into its text.
     thought: str = ""

@@ -22,6 +22,7 @@ from rehearsal_room.harness.rollout.running import Judge, SessionParts
 from rehearsal_room.harness.settings.judge import asks_models, judges_in_workers
 from rehearsal_room.harness.setup.launching import Launch, Launched
 from rehearsal_room.harness.setup.parts import admission_of, link_of, preflight
+from rehearsal_room.harness.setup.rehearsal import find_server, rehearse_for_workers
 from rehearsal_room.harness.setup.run_folder import (
     begin_folder,
     keep_adaptations,
@@ -59,7 +60,8 @@ async def play_in_workers(launch: Launch, start: StartWorker, *, announces: bool
             pool.announce(_scenarios(launch))
     left = await launch.remaining()
     if left.missing:
-        await preflight(settings.model, launch.policy)
+        await find_server(settings, launch.policy)
+        await rehearse_for_workers(settings, launch.policy, left.missing)
     start = with_process_faults(start, launch.chaos.injector)
     num_episodes = len(left.missing) + len(left.unjudged) * (not judges_here)
     num_workers = min(settings.processes, settings.max_concurrency, num_episodes)

@@ -87,7 +87,7 @@ class EventStream:
         """Take the next bytes."""
         if self._is_stream is False:
             return
-        if self._is_stream is None and (begin := data.lstrip()):
+        if self._is_stream is None and (begin := data.removeprefix(b"\xef\xbb\xbf").lstrip()):
             self._is_stream = begin[:1] not in (b"{", b"[", b"<", b'"')
         self._buffer += data
         if b"\n" not in data and b"\r" not in data:

@@ -9,7 +9,7 @@ import re
 _NOT_ABOUT_LENGTH = frozenset({401, 402, 403, 404, 408, 409, 429})
 _CODES = frozenset(
     {
-        *("context_length_exceeded", "exceed_context_size_error", "string_above_max_length"),
+        *("context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached"),
         *("context_window_exceeded", "model_context_window_exceeded", "prompt_too_long"),
         *("contextwindowexceedederror", "request_too_large", "max_tokens_exceeded"),
     }
@@ -18,6 +18,13 @@ _WORDS = re.compile(
     r"context[ _-]?(length|window|size|limit)|contextwindow"
     r"|maximum (model|prompt|input|sequence|allowed input) length"
     r"|max_model_len|max_seq_len|max_position_embeddings|\bn_ctx\b"
+    r"|messages\[\d+\]\.content[^.]{0,40}too long|input validation error: `inputs`"
+    r"|(token limit exceeded|exceeded( the)? model token limit)"
+    r"|(inputs?|prompt)[ _]tokens?\b[^.]{0,40}(must be|larger than|more than|less than|<=)"
+    r"|(input|prompt) token count is [\d,]+ but|request contains [\d,]+ tokens"
+    r"|too large[^.]{0,40}\. max size: [\d,]+ tokens|expected maxlength: \d+"
+    r"|sequence of [\d,]+ tokens does not fit"
+    r"|sequence length [\d,]+ exceeds|prompt length of [\d,]+ is longer"
     r"|(prompt|input|request|message|conversation|history)s?( tokens?)?( length)?"
     r" (is|are|was) too (long|large)"
     r"|too many (input |prompt )?tokens|too long for (the|this) model"
@@ -33,6 +40,12 @@ _WORDS = re.compile(
     r"\bgot -?\d+|max_(completion_)?tokens[`'\"]?[^.]{0,40}(got|=|:) ?-\d+",
     re.IGNORECASE,
 )
+# A limit of what is asked for, whatever the prompt is.
+_ABOUT_OUTPUT = re.compile(
+    r"^(?!.*(context|prompt|input|messages)).*max_(completion_)?tokens\b.*(maximum|max)[^.]{0,30}"
+    r"\b(output|completion)",
+    re.IGNORECASE | re.DOTALL,
+)
 _FILTER_CODES = frozenset(
     {
         *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
@@ -43,7 +56,8 @@ _FILTER_CODES = frozenset(
 _FILTERED = re.compile(
     r"content management policy|content exists risk|safety system|violating our (usage|content)"
     r"|inappropriate content|blocked by [\w ]{0,30}(safety|content|moderation)"
-    r"|input (was )?flagged|responsible ai polic",
+    r"|input (was )?flagged|responsible ai polic|prohibited_content|(input|output) new_sensitive"
+    r"|不安全|敏感内容",
     re.IGNORECASE,
 )
 
@@ -54,7 +68,7 @@ def tells_overflow(status: int, code: str, message: str) -> bool:
 
     Example: 500, "exceed_context_size_error", "the request exceeds ..." -> True
     """
-    if status in _NOT_ABOUT_LENGTH:
+    if status in _NOT_ABOUT_LENGTH or _ABOUT_OUTPUT.search(message):
         return False
     return code.lower() in _CODES or _WORDS.search(message) is not None
 

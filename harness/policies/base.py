@@ -63,6 +63,18 @@ class OpenPolicy(Policy, AbstractAsyncContextManager[Any], Protocol):
 
 
 @runtime_checkable
+class Rehearses(AbstractAsyncContextManager[Any], Protocol):
+    """A policy whose first request can be sent before the run."""
+
+    async def find_server(self) -> None:
+        """Check that a server is there; the policy need not be open. Raises ModelServerError."""
+
+    async def rehearse(self, first: Assignment, window: Window) -> None:
+        """Send the request with which this episode begins, and keep its outcome for the episode.
+        Raises ModelServerError where every episode of the run would end so."""
+
+
+@runtime_checkable
 class Observable(Protocol):
     """A policy whose requests to a model server can be observed."""
 

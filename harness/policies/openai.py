@@ -31,6 +31,10 @@ from rehearsal_room.harness.chat.adaptive import AdaptiveWriter
 from rehearsal_room.harness.chat.answer_limits import AnswerLimits
 from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
 from rehearsal_room.harness.chat.preflight import (
+    FoundServer,
+    cause_of_answer,
+    cause_of_rehearsal,
+    find_server,
     listed_by,
     models_endpoint,
     require_model,
@@ -48,6 +52,7 @@ from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import (
     ContextLengthError,
+    ModelOutageError,
     ModelRefusedError,
     ModelServerError,
     PolicyError,
@@ -57,6 +62,7 @@ from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.model_servers.descriptors import connections_at_most
 from rehearsal_room.harness.model_servers.event_stream import StreamLimits
 from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.rehearsal import Rehearsal
 
 OPENAI_URL = "https://api.openai.com/v1"
 LEARNED = "adapted "  # begins the statistics that are words of ServerFeatures
@@ -112,6 +118,8 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         fields = request_fields(settings, endpoint.base_url)
         self._writer = AdaptiveWriter(fields, secret=endpoint.api_key, known=settings.adapt)
         self._stream = StreamLimits(settings.stall_s, settings.max_tokens)
+        self._found = FoundServer()
+        self._rehearsal: Rehearsal | None = None  # None: no outcome waits for its episode
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -129,8 +137,11 @@ class OpenAIPolicy(AsyncContextManagerMixin):
 
     def agent(self, assignment: Assignment) -> "OpenAIAgent":
         """An agent for one episode."""
+        return OpenAIAgent(self, self._seed_of(assignment))
+
+    def _seed_of(self, assignment: Assignment) -> int | None:
         seed = self._settings.seed
-        return OpenAIAgent(self, None if seed is None else (seed + assignment.seed) % _SEEDS)
+        return None if seed is None else (seed + assignment.seed) % _SEEDS
 
     @property
     def base_url(self) -> str:
@@ -161,14 +172,54 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         ModelServerError. The policy need not be open."""
         await preflight_of(self._settings, self._endpoint)
 
+    async def find_server(self) -> None:
+        """Check that a server is there. Raises ModelServerError. The policy need not be open."""
+        async with transport_of("lean", models_endpoint(self._endpoint)) as models:
+            self._found = await find_server(self._settings.model, self.base_url, models)
+
+    async def rehearse(self, first: Assignment, window: Window) -> None:
+        """Send the request with which an episode begins, in the form that the server accepts. Its
+        outcome is the first attempt of that episode. Raises ModelServerError where every episode of
+        the run would end so."""
+        writer, seed = self._writer, self._seed_of(first)
+        features, body = writer.features, writer.body(window, seed)
+        kept = self._rehearsal = Rehearsal(body)
+        while True:
+            try:
+                content = await self._client.post(body, 1, self._stream if writer.streams else None)
+            except ModelOutageError as exc:
+                raise self._cannot_begin(f"no server answers ({exc})") from exc
+            if isinstance(content, bytes):
+                cause = cause_of_answer(content)
+                outcome = self._client.read(content, 1)
+            else:
+                cause, outcome = cause_of_rehearsal(content, self._found), content
+            if isinstance(outcome, Reply) or not writer.adapt(features, outcome, window, seed):
+                break
+            features, body = writer.features, writer.body(window, seed)
+            kept.body = body
+        if cause is not None:
+            raise self._cannot_begin(cause)
+        kept.settle(outcome)
+
+    def _cannot_begin(self, cause: str) -> ModelServerError:
+        sentence = f"model {self._settings.model!r} at {self.base_url}: {cause}"
+        key = self._endpoint.api_key
+        return ModelServerError(sentence.replace(key, "***") if key else sentence)
+
     async def reply_to(self, window: Window, seed: int | None) -> Reply:
         """The model's reply to a window. Raises PolicyError and ModelOutageError."""
         writer = self._writer
         features, body = writer.features, writer.body(window, seed)
         attempt, limited_s = 1, 0.0
         while True:
-            stream = self._stream if writer.streams else None
-            outcome = await self._client.ask(body, attempt, stream)
+            kept = self._rehearsal
+            if kept is not None and kept.body == body:
+                self._rehearsal = None
+                outcome = await kept.outcome()
+            else:
+                stream = self._stream if writer.streams else None
+                outcome = await self._client.ask(body, attempt, stream)
             if isinstance(outcome, Reply):
                 if limited_s:
                     outcome = msgspec.structs.replace(outcome, limited_s=limited_s)

@@ -388,6 +388,7 @@ class Episode:
             else:
                 reply, asked, unfinished = unfinished.reply, asked - unfinished.policy_s, None
             answered = time.perf_counter()
+            asked -= reply.early_s
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
             await self.record_step(step)
             context.meters.stepped(time.perf_counter() - answered)

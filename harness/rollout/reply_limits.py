@@ -7,11 +7,10 @@ no other process gets such a text.
 
 import msgspec
 
+from rehearsal_room.envpool.core.answers import KEPT, MAX_ANSWER
 from rehearsal_room.harness.core.messages import Answer, Decision, FormatError, Reply
 
 MAX_REPLY = 2_000_000  # characters of a reply, its thoughts and arguments included
-MAX_ANSWER = 100_000  # characters of a final answer
-_KEPT = 10_000  # characters of a text that is too long
 
 
 def cut_reply(reply: Reply) -> tuple[Reply, FormatError | None]:
@@ -20,7 +19,7 @@ def cut_reply(reply: Reply) -> tuple[Reply, FormatError | None]:
     if length <= MAX_REPLY:
         return reply, None
     reason = f"The reply has {length:,} characters; write at most {MAX_REPLY:,}."
-    cut = msgspec.structs.replace(reply, text=reply.text[:_KEPT], calls=())
+    cut = msgspec.structs.replace(reply, text=reply.text[:KEPT], calls=())
     return cut, FormatError(reason)
 
 
@@ -40,11 +39,3 @@ def checked_answer(decision: Decision) -> Decision:
     return FormatError(
         f"The answer has {len(decision.text):,} characters; write at most {MAX_ANSWER:,}."
     )
-
-
-def cut_answer(text: str) -> str:
-    """The answer of an agent in this process, or its beginning where it is too long; the rest is
-    named at the end."""
-    if len(text) <= MAX_ANSWER:
-        return text
-    return f"{text[:_KEPT]}… (cut: it had {len(text):,} characters, of {MAX_ANSWER:,} that fit)"

@@ -31,6 +31,7 @@ from rehearsal_room.harness.setup.parts import (
 )
 from rehearsal_room.harness.setup.planning import Tasks
 from rehearsal_room.harness.setup.policies import unplayed_lines
+from rehearsal_room.harness.setup.rehearsal import find_server, rehearsed
 from rehearsal_room.harness.setup.run_folder import keep_adaptations
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
@@ -86,7 +87,7 @@ async def play_here(launch: Launch) -> Launched:
     settings, policy, chaos = launch.settings, launch.policy, launch.chaos
     left = await launch.remaining()
     if left.missing:
-        await preflight(settings.model, policy)
+        await find_server(settings, policy)
     admission = admission_of(settings, policy)
     async with (
         pool_of(settings, open_spawner=chaos.open_spawner) as pool,
@@ -109,6 +110,8 @@ async def play_here(launch: Launch) -> Launched:
             await preflight(settings.model, parts.judge)
         if policy is not None and left.missing:
             await stack.enter_async_context(policy)
+            rehearsal = rehearsed(settings, policy, pool, left.missing, parts.users)
+            await stack.enter_async_context(rehearsal)
         if admission is not None and isinstance(policy, Observable):
             policy.observe(admission)
         meters = Meters(pool, lag=LagMonitor())

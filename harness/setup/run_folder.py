@@ -6,6 +6,7 @@ from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
 
+from rehearsal_room.harness.chat.prices import Prices, read_prices
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
@@ -17,7 +18,7 @@ from rehearsal_room.harness.settings.run import (
     with_adaptations,
     with_plan,
 )
-from rehearsal_room.harness.setup.run_trust import RUN_FILE, marked, renewed
+from rehearsal_room.harness.setup.run_trust import RUN_FILE, counts, marked, renewed
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -120,3 +121,12 @@ def has_episodes(folder: Path) -> bool:
             return bool(reader.records_after(0, limit=1))
     except LogError:
         return True
+
+
+def prices_of(folder: Path, given: Path | None) -> Prices | None:
+    """The prices of a run's model: those of a file that is given, else those with which the user
+    made the run; None: there are none. Raises SettingsError."""
+    if given is None and (folder / RUN_FILE).is_file() and counts(folder / RUN_FILE):
+        named = resolve(folder / RUN_FILE, {}).model.prices
+        given = Path(named) if named and Path(named).is_file() else None
+    return None if given is None else read_prices(given)

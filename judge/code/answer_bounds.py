@@ -57,6 +57,7 @@ _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
 _PER_WORD = 20  # characters of a word, on average; URLs are longer, sentences of them are rare
 _LEAST_CHARACTERS = 4_000  # of an answer that no verifier reads
 _MOST_VALUES = 100  # of an answer, unless the accepted one has a quarter of them
+_MOST_WORDS = 600  # of an answer where no accepted one is known
 _SHOWN = 5
 _DEED = re.compile(
     r"\b(?:i|we)(?:'ve| have|'d| had)? (?:also |now |just |already |both |then )?"
@@ -74,7 +75,7 @@ _MY_ACT = re.compile(
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
 )
 _MY_NEWS = re.compile(
-    r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed)\b"
+    r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed|paid|sent)\b"
 )
 _OBJECT = re.compile(r" the (?!request)")
 _REFUSING = ("declin", "refus", "deni")
@@ -194,6 +195,23 @@ def answer_faults(
         yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
     if not bounds.must_refuse and (undone := _denied(bounds, answer)):
         yield f"states that something was not {undone[0]}"
+
+
+def doubts(answer: str, *, writes: bool) -> Iterable[str]:
+    """Why an answer proves nothing whatever the task is, as phrases: what can be said where no
+    accepted answer is known. `writes`: the episode changed rows."""
+    text = plain(answer)
+    if (num_words := len(text.split())) > _MOST_WORDS:
+        yield f"has {num_words} words, of {_MOST_WORDS} allowed"
+        return  # what it says beyond is not read
+    if (num_values := len(readings(answer))) > _MOST_VALUES:
+        yield f"has {num_values} values, of {_MOST_VALUES} allowed"
+    if retracted := RETRACTED.search(text):
+        yield f"takes back what it states: {retracted[0]!r}"
+    if refused := REFUSED.search(text):
+        yield f"refuses: {refused[0]!r}"
+    if not writes and (deed := _MY_NEWS.search(text)):
+        yield f"claims a deed, and no row changed: {deed[0]!r}"
 
 
 def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:

@@ -85,7 +85,11 @@ class CodeJudge:
             return unjudged(trajectory, why, ()), None
         changes = changes_of(trajectory)
         verification = await self._runner.verify(task, trajectory, changes, observe=observe)
-        if verification.findings and (bounds := await self._bounds_of(task)) is not None:
+        try:
+            bounds = await self._bounds_of(task) if verification.findings else None
+        except VerifierError as exc:
+            return unjudged(trajectory, str(exc), verification.findings, verification.run), None
+        if bounds is not None:
             answer = ended_of(trajectory).answer
             within = bounded(verification.findings, bounds, answer, changes)
             if within != verification.findings:

@@ -10,10 +10,14 @@ Promises:
 - The code of a scenario whose verifiers run in workers is never executed in this process.
 """
 
+import ast
+from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
+import anyio
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError, StateError
@@ -24,6 +28,7 @@ from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.events import VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.answer_bounds import doubts
 from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import Verification, ended_of
@@ -63,7 +68,7 @@ class VerifierRunner(Protocol):
 
     async def play_oracle(self, task: Task) -> OraclePlay | None:
         """The texts that the task's oracle reads and the rows that it changes, on a fresh world;
-        None: it cannot be played here, or has no solution."""
+        None: it has no solution, or no world here. Raises VerifierError where it failed."""
 
 
 class InProcessRunner:
@@ -137,8 +142,9 @@ class WorkerRunner:
     code under `--isolate`. `start` is the state in which the scenario's worlds start.
 
     What an AWM verifier of kind `code` returns becomes one finding, a goal: it is met where the
-    verifier returned `complete`. One of kind `sql` gives evidence for a judge that asks models, and
-    no verdict.
+    verifier returned `complete`. Where the verifier reads the answer, and the answer takes back
+    what it states, refuses, or is a heap, the finding is left open (see answer_bounds.doubts). A
+    verifier of kind `sql` gives evidence for a judge that asks models, and no verdict.
     """
 
     suspends = True
@@ -148,6 +154,8 @@ class WorkerRunner:
         self._start = start
         self._pool = pool
         self.kind: VerifierSource = "package" if scenario.awm is None else "awm"
+        self._oracles: dict[str, OraclePlay] = {}  # by task id
+        self._playing = defaultdict[str, anyio.Lock](anyio.Lock)
 
     async def verify(
         self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
@@ -156,7 +164,7 @@ class WorkerRunner:
         ended = ended_of(trajectory)
         if ended.state is None:
             return Verification((), _STATE_UNKNOWN)
-        verification = await self._run(task, ended.state, ended.answer)
+        verification = await self._run(task, ended.state, ended.answer, writes=bool(changes))
         if not observe:
             return verification
         observed = await self._observe(task, ended.state, ended.answer)
@@ -164,23 +172,31 @@ class WorkerRunner:
 
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""
-        return await self._run(task, self._start, "")
+        return await self._run(task, self._start, "", writes=False)
 
     async def play_oracle(self, task: Task) -> OraclePlay | None:
         """See VerifierRunner."""
         if self._scenario.awm is not None:  # its tasks have no solutions
             return None
+        async with self._playing[task.id]:  # many verdicts on one task may be due at once
+            if task.id not in self._oracles:
+                self._oracles[task.id] = await self._played(task)
+        return self._oracles[task.id]
+
+    async def _played(self, task: Task) -> OraclePlay:
         try:
             async with self._pool.lease(self._scenario, task) as env:
                 results = [
                     await env.call(call.name, call.arguments, f"oracle-{index}")
                     for index, call in enumerate(task.oracle)
                 ]
-        except PoolError:
-            return None
+        except PoolError as exc:  # a worker died, say: without the bounds nothing is proved
+            raise VerifierError(f"the oracle of task {task.id!r} cannot be played: {exc}") from exc
         return tuple(one.text for one in results), net_changes(one.changes for one in results)
 
-    async def _run(self, task: Task, state: StoredState, answer: str) -> Verification:
+    async def _run(
+        self, task: Task, state: StoredState, answer: str, *, writes: bool
+    ) -> Verification:
         awm = self._scenario.awm
         name = f"task {task.id!r} of scenario {self._scenario.name!r}"
         if awm is not None:
@@ -196,12 +212,17 @@ class WorkerRunner:
             return Verification((), f"the verifier of {name} failed: {fault}", run=run)
         if awm is None:
             return Verification(verified.findings, run=run)
+        is_complete = verified.label == "complete"
+        found = verified.label
+        if is_complete and reads_answer(awm.verifiers[task.id].code or ""):
+            found = "; ".join(doubts(answer, writes=writes)) or found
         finding = Finding(
             name="verify_task_completion",
-            passed=verified.label == "complete",
+            passed=found == "complete",
             expected="complete",
-            found=verified.label,
+            found=found,
             kind="goal",
+            is_open=is_complete and found != "complete",
         )
         return Verification((finding,), run=run)
 
@@ -215,6 +236,21 @@ class WorkerRunner:
         except PoolError:
             return ""
         return "" if verified.fault else msgspec.json.encode(verified.detail).decode()
+
+
+@lru_cache(1_024)
+def reads_answer(code: str) -> bool:
+    """Whether the code of an AWM verifier uses its last argument, the final answer."""
+    try:
+        body = ast.parse(code).body
+    except SyntaxError:  # which the gate's check of the verifier reports
+        return False
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == "verify_task_completion":
+            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+            used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            return len(names) > 2 and names[-1] in used
+    return False
 
 
 class LoggedRunner:

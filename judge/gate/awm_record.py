@@ -19,7 +19,6 @@ The code runs in workers. Not covered, because there are no oracles: whether a t
 and whether its verifier accepts a solution and rejects a near miss.
 """
 
-import ast
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from random import Random
@@ -31,6 +30,7 @@ from rehearsal_room.envpool.core.errors import PoolError, SeedError, WorldError
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.store.states import States
+from rehearsal_room.judge.code.runners import reads_answer
 from rehearsal_room.judge.gate.checks.texts import known_of, missing_in
 from rehearsal_room.judge.gate.core.near_duplicates import features_of
 from rehearsal_room.judge.gate.core.report import (
@@ -42,7 +42,6 @@ from rehearsal_room.judge.gate.core.report import (
 from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from rehearsal_room.judge.gate.package import CheckResult
 from rehearsal_room.judge.playback.adversaries import MOST_READS, answers_without_work
-from rehearsal_room.judge.playback.nondeterminism import parsed
 from rehearsal_room.judge.playback.playback import format_call
 from rehearsal_room.judge.playback.tool_fuzzing import (
     Prober,
@@ -318,20 +317,6 @@ def _base(tried: Sequence[tuple[Call, ToolResult]]) -> Call | None:
     succeeded = [(call, result) for call, result in tried if result.error is None]
     wrote = [call for call, result in succeeded if result.changes]
     return next(iter(wrote or [call for call, _ in succeeded]), None)
-
-
-def reads_answer(code: str) -> bool:
-    """Whether the code of a verifier uses its last argument, the final answer."""
-    try:
-        body = parsed(code).body
-    except SyntaxError:  # which the check of the verifier reports
-        return False
-    for node in body:
-        if isinstance(node, ast.FunctionDef) and node.name == "verify_task_completion":
-            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
-            used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-            return len(names) > 2 and names[-1] in used
-    return False
 
 
 def _kinds(verifier: AwmVerifier | None) -> list[Which]:

@@ -63,6 +63,7 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 config=config,
                 dtype=dtype,
                 local_files_only=True,
+                trust_remote_code=False,  # else it asks, and runs code of the folder
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
@@ -79,7 +80,9 @@ def open_config(folder: Path) -> PreTrainedConfig:
     _check_files(folder)
     try:
         with quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)  # nosec B615 # no hub
+            config = AutoConfig.from_pretrained(  # nosec B615 # no hub
+                folder, local_files_only=True, trust_remote_code=False
+            )
     except (OSError, ValueError, RuntimeError, StrictDataclassError) as exc:
         raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
     return without_noise(config)

@@ -208,6 +208,17 @@ async def _nothing(task: TaskView, env: AgentEnv) -> str:
     return None  # type: ignore[return-value]
 
 
+class _Death(BaseException):
+    """Neither an Exception nor able to say what it is."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+async def _dies(task: TaskView, env: AgentEnv) -> str:
+    raise BaseExceptionGroup("the tasks of the agent", [_Death()])
+
+
 async def _exits(task: TaskView, env: AgentEnv) -> str:
     sys.exit("I give up")
 
@@ -225,6 +236,7 @@ async def _is_without_model(task: TaskView, env: AgentEnv) -> str:
         (_name, "TypeError: a tool's name is a str, not int (library.py, line ", 0),
         (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
         (_exits, "SystemExit: I give up (test_library.py, line ", 0),
+        (_dies, "_Death: ", 0),
     ],
 )
 async def test_an_agent_that_fails(agent: AgentFunction, error: str, num_steps: int) -> None:

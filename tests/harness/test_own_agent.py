@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 import rehearsal_room as rr
+from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
 from rehearsal_room.harness.log.reader import open_reader
@@ -116,6 +117,28 @@ async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:
     assert (report.endings, report.labels) == ({"answered": 8}, {"completed": 8})
     attempts = [row.attempt for row in rows_of(tmp_path / "run").values()]
     assert attempts == [1] * 4 + [2] * 2 + [1] * 2
+
+
+async def test_fewer_episodes_than_tasks_play_a_sample(tmp_path: Path) -> None:
+    """The same sample each time; a run that is resumed with more episodes goes on in its order, and
+    one of other tasks is refused."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        return "I do not know."
+
+    async def tasks(folder: str, scenario: str, episodes: int, *, resume: bool) -> list[str]:
+        await rehearse(agent, [scenario], tmp_path / folder, episodes=episodes, resume=resume)
+        return [row.task for row in rows_of(tmp_path / folder).values()]
+
+    every = [task.id for task in rr.find_world("shop_support").default_tasks]
+    part = await tasks("run", "shop_support", 4, resume=False)
+    assert part not in (every[:4], sorted(every)[:4])
+    assert await tasks("again", "shop_support", 4, resume=False) == part
+    whole = await tasks("run", "shop_support", len(every), resume=True)
+    assert (whole[:4], sorted(whole)) == (part, sorted(every))
+    assert await tasks("whole", "shop_support", len(every), resume=False) == every
+    with pytest.raises(SettingsError, match="played other tasks"):
+        await tasks("run", str(LIBRARY), 4, resume=True)
 
 
 async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> None:

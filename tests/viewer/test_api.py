@@ -9,8 +9,10 @@ import anyio
 import msgspec
 import pytest
 
+from rehearsal_room.harness.chat.prices import Price, Prices
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.outcomes.model_use import model_use_lines
 from rehearsal_room.harness.replay.run import replay
 from rehearsal_room.harness.reports.summary import read_report
 from rehearsal_room.harness.settings.run import Settings
@@ -18,7 +20,9 @@ from rehearsal_room.judge.statistics.compare_output import warning_lines
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
 from rehearsal_room.viewer.reading.open_runs import run_id
-from tests.support.viewer_client import Client, viewing
+from tests.support.judged_runs import served
+from tests.support.model_server import Completes
+from tests.support.viewer_client import Client, played, viewing
 
 
 async def test_runs_and_their_pages(mutants: Path, oracles: Path) -> None:
@@ -44,6 +48,30 @@ async def test_runs_and_their_pages(mutants: Path, oracles: Path) -> None:
     assert sum(page["curves"]["steps"]) == report["steps"]
     assert page["curves"]["live"][-1] == 0
     assert [task["n"] for task in page["tasks"]] == [4, 4]
+
+
+async def test_what_the_model_took(tmp_path: Path, oracles: Path) -> None:
+    """The page of a run that asked a model says what `show` says, and has its numbers; that of a
+    run without a model has nothing. The model server is ours."""
+    run, prices = tmp_path / "asked", tmp_path / "p.toml"
+    prices.write_text("[models.m]\ninput = 1.0\noutput = 10.0\n")
+    with served(Completes("I cannot help.")) as server:
+        asked = {"policy": "openai", "model": "m", "base_url": server.url, "prices": str(prices)}
+        task = "shop_support:address-to-parents"
+        await anyio.to_thread.run_sync(lambda: played(run, task, group_size=4, **asked))
+    async with viewing(run, oracles) as client:
+        found = (await client.get(f"/api/runs/{run_id(run)}"))["model"]
+        nothing = (await client.get(f"/api/runs/{run_id(oracles)}"))["model"]
+        prices.unlink()
+    with open_reader(run) as reader:
+        shown = read_report(reader, prices=Prices({"m": Price(1.0, 10.0)}))
+    assert shown.model is not None and nothing is None
+    assert (shown.model.requests, shown.model.completion_tokens) == (4, 28)
+    assert found == {
+        "use": msgspec.to_builtins(shown.model),
+        "times": msgspec.to_builtins(shown.reply_times),
+        "lines": model_use_lines(shown.model, shown.reply_times),
+    }
 
 
 async def test_an_episode_is_what_the_log_has(oracles: Path) -> None:

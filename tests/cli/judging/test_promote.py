@@ -134,7 +134,8 @@ def test_gate_files_that_are_refused(
 
 
 def test_bad_input(rehearse: Rehearse, runs: tuple[Path, Path], gate: Path, tmp_path: Path) -> None:
-    """A run without verdicts, a base without a shared task, an unknown stage, no gate file."""
+    """A run without verdicts, a base without a shared task, an unknown stage, no gate file, a run
+    whose episodes would count twice."""
     rehearse("run", LIBRARY, "--judge", "none", "-n", 1, "-o", tmp_path / "none")
     status, _, err = rehearse("promote", gate, tmp_path / "none", "--against", runs[1])
     assert (status, "no episode has a verdict" in err) == (2, True)
@@ -145,6 +146,10 @@ def test_bad_input(rehearse: Rehearse, runs: tuple[Path, Path], gate: Path, tmp_
     assert (status, "no stage 'x'; stages: sandbox, staging" in err) == (2, True)
     status, _, err = rehearse("promote", tmp_path / "no.toml", runs[1])
     assert (status, "there is no gate file" in err) == (2, True)
+    again = tmp_path / "again"
+    again.symlink_to(runs[1])
+    status, _, err = rehearse("promote", gate, runs[1], again, "--against", runs[1])
+    assert (status, "again: this run is named twice" in err) == (2, True)
 
 
 def test_a_gate_on_the_judge(

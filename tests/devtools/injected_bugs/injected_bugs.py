@@ -22,7 +22,7 @@ from rehearsal_room.harness.log import writer as writers
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.log.writer import LogWriter
 from rehearsal_room.harness.rollout import episode as episodes
-from rehearsal_room.harness.rollout import session
+from rehearsal_room.harness.rollout import remaining, session
 from rehearsal_room.harness.rollout.episode import Episode
 from rehearsal_room.harness.rollout.monitor import Monitor
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
@@ -193,20 +193,20 @@ def _forgets_an_episode_at_its_ending(stack: ExitStack) -> None:
 
 
 def _remaining(stack: ExitStack, change: Callable[[Any], Any]) -> None:
-    read = session._remaining_of
+    read = remaining._remaining_of
 
     @wraps(read)
     def changed(*args: Any) -> Any:
         return change(read(*args))
 
-    replace(stack, session, "_remaining_of", changed)
+    replace(stack, remaining, "_remaining_of", changed)
 
 
 @bug
 def _repeats_an_attempt_under_its_number(stack: ExitStack) -> None:
     def same(left: Any) -> Any:
         first = [msgspec.structs.replace(one, attempt=1) for one in left.missing]
-        return left.replace(missing=first)
+        return left._replace(missing=first)
 
     _remaining(stack, same)
 
@@ -215,7 +215,7 @@ def _repeats_an_attempt_under_its_number(stack: ExitStack) -> None:
 def _takes_an_unjudged_episode_for_done(stack: ExitStack) -> None:
     _remaining(
         stack,
-        lambda left: left.replace(
+        lambda left: left._replace(
             unjudged=[], done=[*left.done, *(row for row, _ in left.unjudged)]
         ),
     )
@@ -230,7 +230,7 @@ def _plays_an_unjudged_episode_again(stack: ExitStack) -> None:
             for one in left.plans
             if one.episode in names
         ]
-        return left.replace(unjudged=[], missing=[*left.missing, *plans])
+        return left._replace(unjudged=[], missing=[*left.missing, *plans])
 
     _remaining(stack, again)
 
@@ -240,7 +240,7 @@ def _drops_the_last_missing_episode(stack: ExitStack) -> None:
     def fewer(left: Any) -> Any:
         if not left.done or len(left.missing) < 2:
             return left
-        return left.replace(missing=left.missing[:-1], plans=left.plans[:-1])
+        return left._replace(missing=left.missing[:-1], plans=left.plans[:-1])
 
     _remaining(stack, fewer)
 
@@ -326,12 +326,12 @@ def _records_a_verdict_for_the_first_attempt(stack: ExitStack) -> None:
 
 @bug
 def _judges_an_interrupted_episode_at_once(stack: ExitStack) -> None:
-    read = session._remaining_of
+    read = remaining._remaining_of
 
     def eager(reader: Any, plans: Any, judged: bool, repeated: Any) -> Any:
         return read(reader, plans, judged, repeated - {Ending.CANCELLED})
 
-    replace(stack, session, "_remaining_of", eager)
+    replace(stack, remaining, "_remaining_of", eager)
 
 
 @bug

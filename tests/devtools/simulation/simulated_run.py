@@ -7,7 +7,8 @@ order of tasks, other delays, failures of the model, faults on purpose and death
 
 import re
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -209,11 +210,13 @@ class _Run:
         scenarios = [self._plans[0].scenario]
         pool, chaos = self._pool, Chaos(self._chaos, self._settings.model)
         await pool.host(scenarios[0])
+        judged = _JudgesPool(pool)
         model = SimulatedModel(
-            process, self.choices, self.ledger, self.num_lives, lambda: pool.num_live
+            *(process, self.choices, self.ledger, self.num_lives),
+            num_live=lambda: pool.num_live - judged.num_live,
         )
         opened = open_judge(
-            self._settings.judge, pool=pool, scenarios=scenarios, folder=self.folder
+            self._settings.judge, pool=judged, scenarios=scenarios, folder=self.folder
         )
         admission = self._admission()
         if admission is not None:
@@ -255,6 +258,26 @@ class _Run:
         if not self._shape.is_adaptive:
             return None
         return AdaptiveAdmission(DrawnControl(self.choices))
+
+
+class _JudgesPool:
+    """The pool as the judge has it, which plays oracles in worlds that are no episode's."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self.num_live = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    @asynccontextmanager
+    async def lease(self, scenario: Any, task: Any = None) -> AsyncIterator[Any]:
+        self.num_live += 1
+        try:
+            async with self._pool.lease(scenario, task) as env:
+                yield env
+        finally:
+            self.num_live -= 1
 
 
 class DrawnControl(AdmissionControl):

@@ -96,6 +96,52 @@ async def test_an_open_episode_is_not_seeded_again() -> None:
         assert (await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie))[0] == 200
 
 
+OWN = {"task": TASK.id}  # a row that an agent can guess
+ASTRAY = [
+    ("../flight_desk/seed_session", {"task": find("flight_desk").tasks[0].id}),
+    ("../../worlds", {"scenario": "shop_support"}),
+    ("../../openenv/shop_support/reset", {}),
+    ("../../openenv/shop_support/mcp", {"jsonrpc": "2.0", "method": "openenv/session/create"}),
+    ("../../openenv/shop_support/shop_support/tasks", {"split": "train"}),
+    ("../../ors/tasks", {"split": "train"}),
+    ("../..//x/../worlds", {"scenario": "shop_support"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), ASTRAY)
+async def test_a_tool_name_leads_nowhere_else(tool: str, arguments: Any) -> None:
+    """A client resolves the dots of a path (aiohttp does). A call with the cookie of an open
+    episode that leads elsewhere is refused: it begins nothing, and the episode goes on."""
+    async with served_protocols(SHOP, find("flight_desk")) as client:
+        cookie = await seeded(client)
+        status, answer = await client.ask("POST", f"{BASE}/{tool}", arguments, Cookie=cookie)
+        assert (status, "go to the path of its world" in answer["detail"]) == (404, True)
+        assert client.leases.num_live == len(client.protocols.sessions) == 1
+        row = {**ROW, "response": response("Done.")}
+        assert (await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie))[0] == 200
+        # A cookie of an episode that is over stands in nobody's way.
+        assert (await client.ask("POST", "/worlds", ASTRAY[1][1], Cookie=cookie))[0] == 201
+
+
+async def test_a_session_that_an_agent_seeded_is_not_verified() -> None:
+    """An agent whose session was idle for too long may seed another: a row of which it knows only a
+    part is not the trainer's."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client, OWN)
+        row = {**ROW, "response": response(TASK.answer)}
+        status, answer = await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie)
+        assert (status, "is not the one" in answer["detail"]) == (422, True)
+
+
+async def test_an_answer_that_is_too_long_is_judged() -> None:
+    """Its length saves nobody from the verdict: the beginning is judged."""
+    async with served_protocols(SHOP) as client:
+        cookie = await seeded(client)
+        row = {**ROW, "response": response("x" * 200_000)}
+        status, verified = await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie)
+        assert (status, verified["reward"]) == (200, 0.0)
+
+
 @pytest.mark.parametrize(
     "row",
     [

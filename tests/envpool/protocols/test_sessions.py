@@ -12,7 +12,12 @@ from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.envpool.protocols import sessions as sessions_module
 from rehearsal_room.envpool.protocols.episodes import Opening, PlayedWorld, WorldVerdict
-from rehearsal_room.envpool.protocols.sessions import NotBegun, SessionError, Sessions
+from rehearsal_room.envpool.protocols.sessions import (
+    NotBegun,
+    SessionError,
+    Sessions,
+    bytes_of,
+)
 from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
 from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.scenarios.format import Scenario, Task
@@ -201,6 +206,17 @@ async def test_the_bytes_of_an_episode_are_bounded(
         assert session.num_bytes < 2**20
         await session.begin(scenario, scenario.tasks[0])
         assert session.num_bytes == 0
+
+
+async def test_changed_rows_count(scenario: Scenario) -> None:
+    """A short call may change long rows, which are kept for the judge: they count, too."""
+    async with opened(scenario) as (sessions, _, _pool):
+        session = sessions.open("a", None)
+        await session.begin(scenario, scenario.tasks[0])
+        result = await session.call("book", BOOK)
+        rows = [row for one in result.changes for row in (one.before, one.after)]
+        least = sum(bytes_of(row) for row in rows)
+        assert session.num_bytes >= least + bytes_of(BOOK) + bytes_of(result.text) > least > 0
 
 
 async def test_a_tool_that_is_called_like_a_route_is_not_served(scenario: Scenario) -> None:

@@ -123,3 +123,82 @@ def test_a_schema_without_properties_is_completed() -> None:
     whole = {"type": "object", "properties": {}}
     for schema in ({"type": "object"}, {}, whole):
         assert sent_tool(ToolSpec("clear", "", schema), "clear")["function"]["parameters"] == whole
+
+
+def _sent(message: dict[str, Any], finish: str = "stop", **more: Any) -> bytes:
+    return json.dumps({"choices": [{"message": message, "finish_reason": finish}], **more}).encode()
+
+
+_WHOLE = _sent({"content": "hi"})
+_CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+_EVENT = {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}
+_HI, _CALLS = Reply("hi"), Reply("", (AgentCall("f", {"a": 1}, "x"),), "tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"\xef\xbb\xbf" + _WHOLE, _HI),
+        (b": heartbeat\n\ndata: " + json.dumps(_EVENT).encode() + b"\n\ndata: [DONE]\n\n", _HI),
+        (json.dumps(_EVENT).encode(), _HI),
+        (b'{"choices": [{"text": "hi", "finish_reason": "stop"}]}', _HI),
+        (_sent({"content": None, "tool_calls": _CALL}, "tool_calls"), _CALLS),
+        (
+            _sent({"tool_calls": [{"id": "x", "name": " f\n", "arguments": {"a": 1}}]}, "stop"),
+            _CALLS,
+        ),
+        (
+            _sent({"content": [{"type": "tool_use", "id": "x", "name": "f", "input": {"a": 1}}]}),
+            _CALLS,
+        ),
+        (
+            _sent(
+                {"content": "hi"},
+                usage={"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 5},
+            ),
+            Reply("hi", usage=Usage(9, 7, 5)),
+        ),
+        (
+            _sent({"content": "hi"}, usage={"prompt_tokens": 9.0, "total_tokens": 16}),
+            Reply("hi", usage=Usage(9, 7)),
+        ),
+        (
+            _sent(
+                {"content": "hi"},
+                usage={
+                    "prompt_tokens": 9,
+                    "completion_tokens": 7,
+                    "prompt_cache_hit_tokens": 8,
+                    "reasoning_tokens": 3,
+                },
+            ),
+            Reply("hi", usage=Usage(9, 7, 8, 3)),
+        ),
+    ],
+)
+def test_odd_replies_are_read(body: bytes, expected: Reply) -> None:
+    """Forms that differ from OpenAI's, and lose nothing."""
+    assert read_completion(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        ({"object": "error", "message": "busy", "code": 503}, ("status", 503, "busy")),
+        ({"errors": [{"message": "busy"}]}, ("malformed", 0, "the answer contains an error: busy")),
+        ({"detail": "busy"}, ("malformed", 0, "the answer contains an error: busy")),
+        ({"success": False, "message": "a"}, ("malformed", 0, "the answer contains an error: a")),
+        ({"message": "no error"}, ("malformed", 0, "the answer contains no choice")),
+    ],
+)
+def test_errors_in_other_places(body: Any, failure: tuple[str, int, str]) -> None:
+    """An error in an answer of status 200 is found where servers put it."""
+    found = read_completion(json.dumps(body).encode())
+    assert isinstance(found, AttemptFailure)
+    assert (found.kind, found.status, found.message) == failure
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n", None])
+def test_blank_arguments_are_none(text: str | None) -> None:
+    """Blank arguments are read as an empty object."""
+    assert read_arguments(text) == {}

@@ -662,6 +662,18 @@ async def test_whether_a_request_was_sent_is_known(
     assert sent == [False, True]
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_no_client_follows_a_redirect(
+    server: ModelServer, client: str, streams: bool
+) -> None:
+    """A redirect is a refusal that names its target; nothing, and no key, goes there."""
+    async with ModelServer() as other:
+        server.plan(Status(307, headers={"Location": f"{other.url}/chat/completions"}))
+        with pytest.raises(PolicyError, match=f"status 307: the server redirects to {other.url}"):
+            await reply(server, client=client, api_key="sk-secret-1", stream=streams)
+        assert (len(server.requests), other.requests) == (1, [])
+
+
 async def test_the_key_is_never_shown(server: ModelServer, client: str) -> None:
     """The error does not contain the key, also where the server repeats it in its message."""
     server.plan(Status(401, "Incorrect API key provided: sk-secret-1."))

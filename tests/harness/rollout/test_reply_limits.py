@@ -7,15 +7,14 @@ import anyio
 import pytest
 
 import rehearsal_room as rr
+from rehearsal_room.envpool.core.answers import MAX_ANSWER, cut_answer
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.messages import AgentCall, Answer, FormatError, Reply
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.rollout.reply_limits import (
-    MAX_ANSWER,
     MAX_REPLY,
     checked_answer,
-    cut_answer,
     cut_reply,
 )
 

@@ -32,14 +32,10 @@ async def main(url: str) -> None:
         await env.reset(task_idx=0)
         for call in task["oracle"]:
             assert await env.call_tool(call["name"], **call["arguments"])
+        await refused(env, "no_such_tool", "tool_not_found")
         call = CallToolAction(tool_name="verify", arguments={"final_answer": task["answer"]})
         assert (await env.step(call)).reward == 1.0
-        try:
-            await env.call_tool("no_such_tool")
-        except RuntimeError as exc:
-            assert "tool_not_found" in str(exc), exc
-        else:
-            raise AssertionError("an unknown tool was called")
+        await refused(env, task["oracle"][0]["name"], "takes no more calls")
         env.use_production_mode = True  # calls over /mcp, in a session of their own
         try:
             await env.call_tool("get_order", order_id=4101)
@@ -48,6 +44,15 @@ async def main(url: str) -> None:
         else:
             raise AssertionError("a session without an episode executed a call")
     sys.stdout.write(f"openenv-core 0.3.0, MCPToolClient: {len(tools)} tools, oracle got 1.0\n")
+
+
+async def refused(env: MCPToolClient, tool: str, why: str) -> None:
+    try:
+        await env.call_tool(tool)
+    except RuntimeError as exc:
+        assert why in str(exc), exc
+    else:
+        raise AssertionError(f"{tool} was called")
 
 
 asyncio.run(main(sys.argv[1]))

@@ -159,6 +159,22 @@ def test_a_folder_without_a_complete_model_is_refused(
         open_model(spoiled, CPU)
 
 
+def test_the_code_of_a_model_folder_does_not_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is data: transformers would ask on the terminal whether to run its code, and it is
+    not asked."""
+    trace = tmp_path / "trace"
+    spoiled = shutil.copytree(folder, tmp_path / "spoiled")
+    (spoiled / "own.py").write_text(f"open({str(trace)!r}, 'w').close()\n", encoding="utf-8")
+    classes = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}
+    _config(spoiled, model_type="own", auto_map=classes)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ModelError, match="spoiled: the model cannot be opened: "):
+        open_model(spoiled, CPU)
+    assert not trace.exists()
+
+
 def test_a_reference_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:
     """A divergence between distributions over different tokens has no meaning: the error names the
     reference's folder and both numbers of tokens."""

@@ -11,7 +11,6 @@ import msgspec
 from rich.console import Console
 
 from rehearsal_room.cli.core.flags import flags_of
-from rehearsal_room.harness.chat.prices import Prices, read_prices
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
 from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
@@ -29,7 +28,6 @@ from rehearsal_room.harness.settings.run import (
 from rehearsal_room.harness.setup.planning import require_same_beginning
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,
-    counts,
     harmless,
     require_play,
 )
@@ -120,15 +118,6 @@ PRICES = click.option(
     metavar="FILE",
     help="File of the models' prices (default: the one with which the run was made).",
 )
-
-
-def prices_of(folder: Path, given: Path | None) -> Prices | None:
-    """The prices of a run's model: those of a file that is given, else those with which the user
-    made the run; None: there are none. Raises SettingsError."""
-    if given is None and (folder / RUN_FILE).is_file() and counts(folder / RUN_FILE):
-        named = resolve(folder / RUN_FILE, {}).model.prices
-        given = Path(named) if named and Path(named).is_file() else None
-    return None if given is None else read_prices(given)
 
 
 def run_flags(command: Callable[..., None]) -> Callable[..., None]:

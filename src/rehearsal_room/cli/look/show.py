@@ -6,13 +6,14 @@ from typing import Any
 import click
 
 from rehearsal_room.cli.core.help import SectionedCommand
-from rehearsal_room.cli.core.options import PRICES, RUN, prices_of
+from rehearsal_room.cli.core.options import PRICES, RUN
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.logged_runs.logged_run import log_folder
 from rehearsal_room.harness.reports.episode_view import render_episode
 from rehearsal_room.harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
+from rehearsal_room.harness.setup.run_folder import prices_of
 
 
 @click.command("show", cls=SectionedCommand)

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from rehearsal_room.cli.core.help import SectionedCommand
-from rehearsal_room.cli.core.options import JSON, PRICES, console_of, prices_of, write_json
+from rehearsal_room.cli.core.options import JSON, PRICES, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.outputs import write_output
+from rehearsal_room.harness.setup.run_folder import prices_of
 from rehearsal_room.judge.statistics.compare_output import comparison_lines, markdown_of
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.outcomes import read_outcomes

@@ -107,6 +107,9 @@ def promote_command(
             "study --json` or `rehearse worlds check --json` wrote"
         )
     runs = [log_folder(folder) for folder in folders]
+    for number, folder in enumerate(runs):
+        if folder.resolve() in [other.resolve() for other in runs[:number]]:
+            raise SettingsError(f"{folder}: this run is named twice, and its episodes count once")
     base = None if against is None else log_folder(against)
     _require_episodes([*runs, *([base] if base else [])])
     judge = None if soundness is None else _soundness_of(soundness, runs)

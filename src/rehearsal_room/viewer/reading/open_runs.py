@@ -16,13 +16,17 @@ from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
 from rehearsal_room.harness.log.writer import has_writer
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, num_planned
+from rehearsal_room.harness.outcomes.model_use import ModelUse, ReplyTimes
+from rehearsal_room.harness.reports.summary import priced_use
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.run_folder import prices_of
 from rehearsal_room.viewer.index.run_index import RunIndex, index_path
 from rehearsal_room.viewer.reading.token_texts import TextOf, token_reader
 
 TRAINING_FILE = "train.toml"
 RunKind = Literal["run", "training"]
 _LATELY_S = 15.0
+_READ_AGAIN = 20.0  # times the seconds that it took: at most a twentieth of the time is spent so
 
 
 class NotHereError(HarnessError):
@@ -33,6 +37,15 @@ class _Report(msgspec.Struct):
     """What is read of report.json."""
 
     episodes: int
+
+
+class _ReadModelUse(msgspec.Struct, frozen=True):
+    """What was read of a log in this state; it is read again at the earliest at `again_at`."""
+
+    state: tuple[float, ...] | None = None  # None: nothing was read
+    again_at: float = 0.0  # seconds of the monotonic clock
+    use: ModelUse | None = None
+    times: ReplyTimes | None = None
 
 
 class ShownRun:
@@ -50,6 +63,7 @@ class ShownRun:
         self._planned: int | None = None
         self._snapshots: dict[str, ScenarioSnapshot] = {}
         self._text_of: TextOf | Literal[False] | None = None  # False: there is none
+        self._model_use = _ReadModelUse()
 
     @property
     def log_folder(self) -> Path:
@@ -101,6 +115,28 @@ class ShownRun:
                 versions = sorted((self.folder / "versions").glob("v*"))
                 self._text_of = token_reader(self.settings(), versions) or False
             return self._text_of or None
+
+    def model_use(self) -> tuple[ModelUse | None, ReplyTimes | None]:
+        """What the model of the policy took so far; None: no model played, or there is no reply.
+        Reading it takes all of the log, so that for a live run it is some moments old. Raises
+        LogError and SettingsError."""
+        with self._lock:
+            known, now, state = self._model_use, time.monotonic(), self._state()
+            if known.state != state and (now >= known.again_at or not self.is_live()):
+                try:
+                    prices = prices_of(self.log_folder, None)
+                except SettingsError:  # the file has changed since
+                    prices = None
+                with self.reading() as reader:
+                    found = priced_use(reader, reader.episodes(), prices)
+                took = time.monotonic() - now
+                self._model_use = known = _ReadModelUse(state, now + _READ_AGAIN * took, *found)
+            return known.use, known.times
+
+    def _state(self) -> tuple[float, ...]:
+        """What changes when the log is written."""
+        path = self.log_folder / LOG_NAME
+        return tuple(_changed_at(one) for one in (path, path.with_name(f"{path.name}-wal")))
 
     def num_planned(self) -> int:
         """How many episodes the run planned; 0: it is not known."""

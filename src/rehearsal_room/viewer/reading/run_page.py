@@ -7,6 +7,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.model_use import ModelUse, ReplyTimes, model_use_lines
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL
 from rehearsal_room.harness.reports.faults import FaultCounts, faults_in
@@ -66,6 +67,14 @@ class TaskLine(msgspec.Struct, frozen=True):
     digests: int  # how many different end states its episodes have
 
 
+class ModelUseShown(msgspec.Struct, frozen=True):
+    """What the model of the policy took, as `rehearse show` says it."""
+
+    use: ModelUse
+    times: ReplyTimes
+    lines: list[str]
+
+
 class RunPage(msgspec.Struct, frozen=True):
     """The page of a run."""
 
@@ -84,6 +93,7 @@ class RunPage(msgspec.Struct, frozen=True):
     tags: list[str]
     lag: Mapping[str, float] | None  # of finished sessions: mean and worst, in milliseconds
     forked_from: str | None
+    model: ModelUseShown | None  # None: no model played, or it has not replied yet
 
 
 def run_page(run: ShownRun) -> RunPage:
@@ -111,7 +121,15 @@ def run_page(run: ShownRun) -> RunPage:
         tags=_used(index, "tags"),
         lag={"worst_ms": 1e3 * max(worst for _, worst in lag)} if lag else None,
         forked_from=settings.forked_from or None,
+        model=_model_use(run),
     )
+
+
+def _model_use(run: ShownRun) -> ModelUseShown | None:
+    use, times = run.model_use()
+    if use is None or times is None:
+        return None
+    return ModelUseShown(use, times, model_use_lines(use, times))
 
 
 _LABEL = "CASE WHEN label IS NOT NULL THEN label WHEN judge IS NULL THEN 'none' ELSE 'unjudged' END"

@@ -41,7 +41,7 @@ class SimulatedDatabase:
         try:
             self._connection.close()
         except apsw.Error as exc:
-            raise sqlite3.OperationalError(str(exc)) from exc
+            raise _error_of(exc) from exc
 
     async def _delay(self) -> None:
         seconds = self._choices.amount("slow_commit", _LONGEST_S, rate=_SLOW)
@@ -51,4 +51,11 @@ class SimulatedDatabase:
         try:
             return list(self._connection.execute(sql, values))
         except apsw.Error as exc:
-            raise sqlite3.OperationalError(str(exc)) from exc
+            raise _error_of(exc) from exc
+
+
+def _error_of(exc: apsw.Error) -> sqlite3.OperationalError:
+    """The error that the sqlite3 module raises in its place."""
+    error = sqlite3.OperationalError(str(exc))
+    error.sqlite_errorcode = getattr(exc, "extendedresult", sqlite3.SQLITE_ERROR)
+    return error

@@ -1,5 +1,5 @@
 // A run's curves, statistics with intervals, errors, failures and settings.
-import { count, number, percent, seconds, short, words } from "../base/format.js";
+import { count, dollars, number, percent, seconds, short, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { episodeHref, href } from "../base/route.js";
 import { Fold, Interval, Meter } from "../parts/basics.js";
@@ -12,6 +12,7 @@ export function Overview({ run, summary }) {
     ${curves?.at?.length > 1 && html`<${Curves} curves=${curves} />`}
     <div class="cards">
       ${statistics && html`<${Statistics} of=${statistics} />`}
+      ${summary.model && html`<${ModelUse} of=${summary.model} />`}
       <${Errors} run=${run} errors=${summary.errors ?? []} />
       ${Failures(run, summary.failures)}
       ${Faults(summary.faults)}
@@ -57,6 +58,23 @@ function Statistics({ of }) {
     ${of.without_score > 0 && html`<p class="dim">${count(of.without_score, "episode")} without a verdict: whatever they had been, ${percent(of.bounds[0])} to ${percent(of.bounds[1])} of all are completed.</p>`}
     ${of.variance && html`<p class="dim">Variance: ${percent(of.variance.world, 0)} between worlds, ${percent(of.variance.task, 0)} between tasks, ${percent(of.variance.rollout, 0)} between tries.</p>`}
   </section>`;
+}
+
+function ModelUse({ of: { use, times } }) {
+  const rows = [
+    ["Replies", number(use.replies)],
+    ["Requests", number(use.requests), use.retries > 0 && count(use.retries, "retry", "retries")],
+    ["Waits after rate limits", seconds(times.rate_limited_s)],
+    ["Tokens in", number(use.prompt_tokens), use.cached_tokens > 0 && `${number(use.cached_tokens)} cached`],
+    ["Tokens out", number(use.completion_tokens), use.reasoning_tokens > 0 && `${number(use.reasoning_tokens)} of reasoning`],
+    ["A reply took (p50)", seconds(times.p50_s)],
+    ["A reply took (p95)", seconds(times.p95_s)],
+    ["A reply took (p99)", seconds(times.p99_s)],
+    ["Cost", use.cost_usd === null ? "not known" : dollars(use.cost_usd)],
+  ];
+  return html`<section class="card" aria-label="Model"><h2>What the model took</h2>
+    <table class="stats"><tbody>${rows.map(([name, value, note]) => html`<tr><th scope="row">${name}</th><td class="figure">${value}</td>
+      <td class="wide dim">${note || ""}</td></tr>`)}</tbody></table></section>`;
 }
 
 function Share({ name, code, one }) {

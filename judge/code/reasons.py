@@ -33,8 +33,8 @@ _GROUNDS = {
     "before": r"before\b|already\b|earlier\b|previous|in the past\b",
     "somebody else": r"(?:some|any|no)(?:body|one) else|(?:an)?other (?:person|customer|member"
     r"|guest|agent|owner|user|client|patient)|different (?:person|customer|member|guest)|belong"
-    r"|colleague|passed on|transfer|(?:the (?:person|customer|member|guest)|whoever)"
-    r" (?:who|it|to)\b|only (?:he|she|they)\b|on .{1,20} behalf",
+    r"|colleague|passed on|transfer|whoeve|the (?:person|customer|member|guest) (?:who|it|to)\b"
+    r"|only (?:he|she|they)\b|on .{1,20} behalf",
     "mine": r"my own\b|mine\b|myself\b|own\b|same person|themsel|himself|herself|the one who",
     "role": r"supervisor|manager|senior|superior|management|team lead",
     "too late": r"late\b|deadline|cut-?off|window|grace\b|period|out of date|outdated"

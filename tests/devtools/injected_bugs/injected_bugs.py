@@ -387,8 +387,8 @@ def _does_not_make_the_kept_calls(stack: ExitStack) -> None:
 def _does_not_report_to_the_agent_what_is_kept(stack: ExitStack) -> None:
     made = episodes.Assignment
 
-    def unaware(*args: Any) -> Any:
-        return msgspec.structs.replace(made(*args), kept=())
+    def unaware(*args: Any, **options: Any) -> Any:
+        return msgspec.structs.replace(made(*args, **options), kept=())
 
     replace(stack, episodes, "Assignment", unaware)
 

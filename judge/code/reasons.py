@@ -56,7 +56,7 @@ _GROUNDS = {
     "fraud": r"fraud|suspicio|forged",
     "secret": r"confidential|secret",
     "spam": r"spam",
-    "insult": r"insult|rude\b|abus|offens",
+    "insult": r"insult|rude\b|abus|offensiv",
     "private": r"personal data|phone number|privacy",
     "worse": r"worse|deteriorat|aggravat",
     "young": r"child|minors?\b|kids?\b|too young",
@@ -66,7 +66,7 @@ _GROUNDS = {
     "invented": r"invent|make .{0,20}\bup\b|made up",
     "rating": r"(?:bad|poor|low|good) rating|negative|critical|unfavourable|stars?\b|one-star",
     "sale": r"sale\b|sale price|promotion|combin",
-    "spelling": r"spell|typo|misspel",
+    "spelling": r"spell|typo|misspell",
     "same": r"duplicate|same\b|identical|alike",
 }
 _PATTERNS = {name: re.compile(rf"\b(?:{words})") for name, words in _GROUNDS.items()}

@@ -42,10 +42,12 @@ from rehearsal_room.judge.code.sentences import (
     is_same,
     names_in,
     of_class,
+    quotes_in,
     sentences,
     shown,
     stems,
 )
+from rehearsal_room.scenarios.checks import has_whole
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _NEGATIVE = re.compile(
@@ -201,7 +203,7 @@ def contradictions(
         return
     for sentence in sentences(answer):
         every = _ALL.search(sentence)
-        if every and (every[0].startswith("all") or done & actions(sentence)):
+        if every and (every[0].startswith("all") or (done | DECIDING) & actions(sentence)):
             yield f"makes no exception: {every[0]!r}"
 
 
@@ -339,6 +341,11 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     extra = [name for name in names_in(answer) if not known.issuperset(name.split())]
     if missing and extra:
         yield f"names {min(extra)} in place of {min(missing)}"
+    due, quoted = quotes_in(accepted), quotes_in(answer)
+    lacking = [one for one in due if not has_whole(said, one)]
+    other = [one for one in quoted if not has_whole(plain(f"{accepted} {asked}"), one)]
+    if lacking and other:
+        yield f"names {other[0]} in place of {lacking[0]}"
 
 
 def _other_records(answer: str, known: str, own: Callable[[], Sequence[Reading]]) -> Iterator[str]:

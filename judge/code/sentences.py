@@ -192,6 +192,11 @@ def names_in(text: str) -> set[str]:
     return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
 
 
+def quotes_in(text: str) -> list[str]:
+    """The titles that stand in quotes."""
+    return [plain(title) for title in _QUOTED.findall(text)]
+
+
 @lru_cache(maxsize=KNOWN)
 def by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]]]:
     found: dict[str, list[tuple[Reading, str]]] = {}

@@ -140,3 +140,12 @@ def test_a_part_is_refused_where_the_answer_speaks_of_it_and_not_as_done(
 ) -> None:
     """The rows prove that it was not done; words that count it among what was done are a lie."""
     assert is_refused(ACCEPTED, answer, Things([ACCEPTED, ASKED])) == is_met
+
+
+def test_a_title_in_place_of_the_accepted_one_has_a_sign() -> None:
+    """A title of the case that stands beside the accepted ones replaces none."""
+    accepted = "Mario Lin no longer has access to “Cleaning checklist”."
+    other = "Mario Lin no longer has access to “Noise limits”."
+    assert "names noise limits in place of cleaning checklist" in found(other, accepted)
+    beside = "“Noise limits” was never shared; Mario Lin is off “Cleaning checklist”."
+    assert not [sign for sign in found(beside, accepted) if sign.startswith("names ")]

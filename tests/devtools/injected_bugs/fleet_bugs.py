@@ -37,7 +37,7 @@ def _leases_a_lost_episode_under_its_number(stack: ExitStack) -> None:
     lose = AssignmentBook.lose
 
     def same(self: AssignmentBook, worker: int) -> int:
-        attempts = {one.index: one.attempt for one in self._leased.values()}
+        attempts = {one.index: one.attempt for one in self._assigned.values()}
         num_lost = lose(self, worker)
         for index, lease in enumerate(self._again):
             attempt = attempts.get(lease.index, lease.attempt)

@@ -44,6 +44,14 @@ _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ni
 _WORDS = dict(zip(_UNITS, range(20), strict=True)) | {
     word: 10 * n for n, word in enumerate(_TENS, 2)
 }
+_SPELLED_DAYS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"),
+    *("seventeenth", "eighteenth", "nineteenth", "twentieth"),
+)
+_NTH = {word: n for n, word in enumerate(_SPELLED_DAYS, 1)}
+_NTH |= {f"twenty-{word}": 20 + n for n, word in enumerate(_SPELLED_DAYS[:9], 1)}
+_NTH |= {"thirtieth": 30, "thirty-first": 31}
 _PHRASES = {
     "no": 0,
     "none": 0,
@@ -80,6 +88,8 @@ _YEAR = r"(?:,? \d{4}(?!\d))?"
 _TO_99 = f"(?:(?:{_any_of(_TENS)})(?:[- ](?:{_any_of(_UNITS[1:10])}))?|{_any_of(_UNITS[1:])})"
 _TO_999 = f"(?:(?:{_TO_99}|a) hundred(?: (?:and )?{_TO_99})?|{_TO_99}|zero)"
 _SPELLED = rf"(?:{_TO_999} thousand(?:,? (?:and )?{_TO_999})?|{_TO_999}(?: dozen)?)"
+_HOUR = rf"(?:{_any_of(_UNITS[1:13])}|\d{{1,2}})"
+_OF_DAY = r"(?: in the (?:morning|afternoon|evening))"
 _COINS = r"(?:cents?|pence)"
 _NOTES = r"(?:dollars?|euros?|pounds?|usd|eur|gbp)"
 _HALF = r"(?:am|pm|a\.m\.|p\.m\.)"
@@ -96,6 +106,17 @@ _FORMS = {
     ),
     "slashed": r"(?<![\d/])\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})(?![\d/])",
     "dotted": r"(?<![\d.])\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})(?![\d.]\d)",
+    # "on 4.11" is a date; "4.11." elsewhere may be one.
+    "dotted_day": (
+        r"(?P<surely>(?:(?<=\bon )|(?<=\buntil )|(?<=\btill )|(?<=\bsince ))\d{1,2}\.\d{1,2}\.?"
+        rf"(?!\w)(?!{_OF_MONEY})(?! (?:hours?|kg|km|stars?|points?)\b))"
+        r"|(?<![\d.,$€£+-])\d{1,2}\.\d{1,2}\.(?!\w)"
+    ),
+    "spelled_day": rf"\b(?:{_any_of(_NTH)}) (?:of )?{_MONTH}\b\.?{_YEAR}",
+    "spoken_hour": (
+        rf"\b(?:(?P<first>{_HOUR}) ?(?:-|to|till|until) ?)?(?P<last>{_HOUR})"
+        rf"(?: ?o'clock{_OF_DAY}?|{_OF_DAY})\b"
+    ),
     "range": rf"{_DAY}(?= ?(?:-|to|and|or|until|,) ?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b)",
     "day_first": rf"{_DAY}(?: of)? {_MONTH}\b\.?{_YEAR}",
     "month_first": (
@@ -140,7 +161,7 @@ _UNBOUNDED = {"number", "plural", "spelled_amount"}  # forms of any number of di
 _LONGEST = 100  # characters of a number; a float holds none that is longer
 # Where a value can begin; elsewhere no form is tried, which makes reading a long text three times
 # as fast.
-_SPOKEN = _beginning(*_MONTH_OF, *_WORDS, *_PHRASES, "half", "quarter")
+_SPOKEN = _beginning(*_MONTH_OF, *_WORDS, *_PHRASES, *_NTH, "half", "quarter")
 _BEGIN = (
     r"(?=[\d$€£+(.-]|us\$|usd|eur|gbp)"
     rf"|(?<!\w)(?=an? ?(?:h|quarter)|{_SPOKEN}"
@@ -201,6 +222,31 @@ def _slashed(found: re.Match[str]) -> _Made:
 def _dotted(found: re.Match[str]) -> _Made:
     day, month, year = map(int, found[0].split("."))
     yield "date", {(year + (2000 if year < 100 else 0), month, day)}, False
+
+
+def _dotted_day(found: re.Match[str]) -> _Made:
+    day, month = map(int, found[0].rstrip(".").split("."))
+    is_day = 0 < day <= 31 and 0 < month <= 12
+    is_sure = is_day and found["surely"] is not None
+    if is_day:
+        yield "date", {(0, month, day)}, not is_sure
+    if not is_sure:
+        yield "number", {float(found[0].rstrip("."))}, False
+
+
+def _spelled_day(found: re.Match[str]) -> _Made:
+    nth, *rest = found[0].split()
+    month = next(_MONTH_OF[word.strip(".,")] for word in rest if word.strip(".,") in _MONTH_OF)
+    year = int(rest[-1]) if rest[-1].isdecimal() else 0
+    yield "date", {(year, month, _NTH[nth])}, False
+
+
+def _spoken_hour(found: re.Match[str]) -> _Made:
+    is_later = "noon" in found[0] or "evening" in found[0]
+    for text in (found["first"], found["last"]):
+        if text is not None:
+            hour = _number_of(text)
+            yield "time", {(hour + 12 * (is_later and hour < 12), 0)}, False
 
 
 def _named(found: re.Match[str]) -> _Made:
@@ -337,6 +383,9 @@ _READ: dict[str, Callable[[re.Match[str]], _Made]] = {
     "iso": _iso,
     "slashed": _slashed,
     "dotted": _dotted,
+    "dotted_day": _dotted_day,
+    "spelled_day": _spelled_day,
+    "spoken_hour": _spoken_hour,
     "range": _range,
     "day_first": _named,
     "month_first": _named,

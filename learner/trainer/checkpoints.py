@@ -9,10 +9,15 @@ and resumed run gets the same numbers as an uninterrupted one.
 
 The tensors can be read by a different number of processes than wrote them; the random states are
 then not restored.
+
+A checkpoint is data and may come from anybody, but torch keeps its metadata and its numbers as
+pickles, which can name any function. They are read with the classes of the format only.
 """
 
 import hashlib
 import json
+import os
+import pickle
 import re
 import shutil
 import warnings
@@ -23,6 +28,7 @@ from pickle import UnpicklingError
 from typing import Any, Final, Literal
 
 import msgspec
+import torch
 from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
@@ -44,6 +50,20 @@ _STORAGE = frozenset(
 )
 _TRUNCATED = (EOFError, UnpicklingError)  # raised for a file that was cut short
 _FORMAT: Final = 2
+_PLAIN_VALUES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+# What the metadata of a checkpoint is made of.
+_METADATA_MODULES = ("torch.distributed.checkpoint.metadata",)
+_METADATA = {
+    ("torch", "Size"),
+    ("torch", "device"),
+    ("torch.serialization", "_get_layout"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("pathlib", "PosixPath"),
+    ("pathlib", "PurePosixPath"),
+    ("pathlib", "WindowsPath"),
+    ("pathlib._local", "PosixPath"),
+    ("collections", "OrderedDict"),
+}
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,9 +125,47 @@ def save(
 
 def load(folder: Path, state: dict[str, Any], processes: Processes) -> None:
     """Read a checkpoint's tensors into the tensors of `state`. Raises CheckpointError."""
-    with _as_checkpoint_errors(folder, "read"), _quiet():
-        FileSystemReader(folder).read_metadata()  # first, because on failure `load` logs tracebacks
-        state_dict_loader.load(state, checkpoint_id=folder, no_dist=processes.size == 1)
+    with _as_checkpoint_errors(folder, "read"), _quiet(), _without_code():
+        reader = _DataReader(folder)
+        reader.read_metadata()  # first, because on failure `load` logs tracebacks
+        state_dict_loader.load(state, storage_reader=reader, no_dist=processes.size == 1)
+
+
+class _DataReader(FileSystemReader):
+    """Reads the metadata of a checkpoint that names no function."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        path = self._get_metadata_path(kwargs.get("rank"))
+        with self.fs.create_stream(path, "rb") as file:
+            _MetadataUnpickler(file).load()
+        return super().read_metadata(*args, **kwargs)
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """The class that a pickle names. Raises UnpicklingError for one that the format has not."""
+        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
+            return super().find_class(module, name)
+        if "." in name or (module not in _METADATA_MODULES and (module, name) not in _METADATA):
+            raise UnpicklingError(f"its metadata names {module}.{name}, which is no part of it")
+        found = super().find_class(module, name)
+        if module in _METADATA_MODULES and getattr(found, "__module__", "") != module:
+            raise UnpicklingError(f"its metadata names {module}.{name}, which is no part of it")
+        return found
+
+
+@contextmanager
+def _without_code() -> Iterator[None]:
+    """A block in which torch.load reads tensors and plain values only, whoever calls it."""
+    before = os.environ.get(_PLAIN_VALUES)
+    os.environ[_PLAIN_VALUES] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_PLAIN_VALUES]
+        else:
+            os.environ[_PLAIN_VALUES] = before
 
 
 def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -15,7 +16,14 @@ from torch import Tensor
 
 from rehearsal_room.learner.core.atomic_dirs import reason
 from rehearsal_room.learner.core.errors import CheckpointError
-from rehearsal_room.learner.trainer.checkpoints import newest
+from rehearsal_room.learner.model.distributed import Processes
+from rehearsal_room.learner.trainer.checkpoints import (
+    CheckpointManifest,
+    Identity,
+    load,
+    newest,
+    save,
+)
 from rehearsal_room.learner.trainer.trainer import Trainer, open_trainer
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.forked import in_child
@@ -217,6 +225,38 @@ def test_a_broken_file_is_named(
     with pytest.raises(CheckpointError, match=message):
         opened(folder).resume(tmp_path)
     assert [record for record in caplog.records if record.name == "root"] == []
+
+
+class _Attack:
+    """A value whose pickle calls a function of its author's choice."""
+
+    def __init__(self, trace: Path) -> None:
+        self._trace = trace
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._trace),)
+
+
+def test_the_metadata_of_a_checkpoint_call_nothing(folder: Path, tmp_path: Path) -> None:
+    """They are a pickle, and a checkpoint may come from anybody."""
+    opened(folder).save(tmp_path, b"", keep=1)
+    trace = tmp_path / "trace"
+    path = tmp_path / "checkpoint-000001" / ".metadata"
+    path.write_bytes(pickle.dumps(_Attack(trace)))
+    with pytest.raises(CheckpointError, match=r"names posix\.mkdir, which is no part of it"):
+        opened(folder).resume(tmp_path)
+    assert not trace.exists()
+
+
+def test_the_values_of_a_checkpoint_call_nothing(folder: Path, tmp_path: Path) -> None:
+    """Numbers beside the tensors are pickles, too."""
+    trace = tmp_path / "trace"
+    manifest = CheckpointManifest(1, Identity("", "", 0, ""), b"", 1)
+    save(tmp_path, {"rate": _Attack(trace)}, manifest, Processes())
+    trace.rmdir() if trace.exists() else None
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load(tmp_path / "checkpoint-000001", {"rate": 0.5}, Processes())
+    assert not trace.exists()
 
 
 def test_a_checkpoint_of_an_older_format_is_refused(folder: Path, tmp_path: Path) -> None:

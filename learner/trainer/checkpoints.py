@@ -143,20 +143,20 @@ class _DataReader(FileSystemReader):
 
 class _MetadataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """The class that a pickle names. Raises UnpicklingError for one that the format has not."""
+        """The class that a pickle names. Raises UnpicklingError for one that the format lacks."""
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return super().find_class(module, name)
         if "." in name or (module not in _METADATA_MODULES and (module, name) not in _METADATA):
-            raise UnpicklingError(f"its metadata names {module}.{name}, which is no part of it")
+            raise UnpicklingError(f"its metadata names {module}.{name}, which the format lacks")
         found = super().find_class(module, name)
         if module in _METADATA_MODULES and getattr(found, "__module__", "") != module:
-            raise UnpicklingError(f"its metadata names {module}.{name}, which is no part of it")
+            raise UnpicklingError(f"its metadata names {module}.{name}, which the format lacks")
         return found
 
 
 @contextmanager
 def _without_code() -> Iterator[None]:
-    """A block in which torch.load reads tensors and plain values only, whoever calls it."""
+    """A block in which torch.load reads tensors and plain values only."""
     before = os.environ.get(_PLAIN_VALUES)
     os.environ[_PLAIN_VALUES] = "1"
     try:

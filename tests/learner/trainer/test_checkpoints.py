@@ -243,7 +243,7 @@ def test_the_metadata_of_a_checkpoint_call_nothing(folder: Path, tmp_path: Path)
     trace = tmp_path / "trace"
     path = tmp_path / "checkpoint-000001" / ".metadata"
     path.write_bytes(pickle.dumps(_Attack(trace)))
-    with pytest.raises(CheckpointError, match=r"names posix\.mkdir, which is no part of it"):
+    with pytest.raises(CheckpointError, match=r"names posix\.mkdir, which the format lacks"):
         opened(folder).resume(tmp_path)
     assert not trace.exists()
 

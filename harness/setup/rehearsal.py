@@ -2,7 +2,9 @@
 
 It has what the run's requests have (the tools of the first world, the history window, the dialect,
 sampling and seed), so that it finds what the run would find in each episode. Its outcome is the
-first attempt of the first episode that sends the same request, so that it costs nothing.
+first attempt of the first episode that sends the same request, so that it costs nothing. It is one
+request more where each episode begins with words that are given to the agent, and with what its
+user says to them (tau2).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -44,7 +46,8 @@ async def rehearsed(
     if not (missing and settings.model.preflight and isinstance(policy, Rehearses)):
         yield
         return
-    plan = next((one for one in missing if one.attempt == 1), missing[0])
+    fresh = [one for one in missing if one.attempt == 1]
+    plan = next((one for one in fresh if not one.task.opening), (*fresh, missing[0])[0])
     users = users or TaskUsers(plays_solutions=False)
     async with pool.lease(plan.scenario, plan.task) as env:
         user = users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)

@@ -108,8 +108,10 @@ def test_a_run_is_resumed_with_auto(
     """run.toml has `auto`, which a resumed run keeps; the resumed run may have a number instead."""
     no_environment(monkeypatch)
     folder = tmp_path / "run"
-    with served(HiddenCapacity()) as server:
-        server.plan(*[Status(400)] * 3)  # three episodes fail, and are played again
+    capacity = HiddenCapacity()
+    with served(capacity) as server:
+        # The first request is answered, three episodes fail, and are played again.
+        server.plan(capacity, *[Status(400)] * 3)
         status, _, err = rehearse("run", *run_of(server, folder))
         assert status == 0, err
         saved = tomllib.loads((folder / "run.toml").read_text())

@@ -24,9 +24,9 @@ counted, and there is no history window: the agent keeps its own memory. Runs on
 
 import reprlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, NoReturn
@@ -66,7 +66,8 @@ from rehearsal_room.harness.rollout.remaining import scenarios_of
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Scenario
 
 DEFAULT_LIMITS = Limits()
 _log = structlog.get_logger(__name__)
@@ -363,8 +364,16 @@ async def rehearse(
     what happened until then. Where structlog is not configured, only warnings are shown.
     """
     folder = Path(output)
-    planned = partial(plan_of, episodes=episodes, group_size=group_size, seed=seed)
-    plans = await anyio.to_thread.run_sync(_plans, folder if resume else None, scenarios, planned)
+    plans = await anyio.to_thread.run_sync(
+        partial(
+            _plans,
+            scenarios,
+            folder if resume else None,
+            episodes=episodes,
+            group_size=group_size,
+            seed=seed,
+        )
+    )
     worlds = scenarios_of(plans)
     async with AsyncExitStack() as stack:
         stack.enter_context(warnings_only())
@@ -387,23 +396,28 @@ async def rehearse(
 
 
 def _plans(
-    resumed: Path | None,
     scenarios: Sequence[str],
-    planned: Callable[[Sequence[tuple[Scenario, Task]]], Iterator[EpisodePlan]],
+    resumed: Path | None,
+    *,
+    episodes: int | None,
+    group_size: int,
+    seed: int,
 ) -> list[EpisodePlan]:
     """The episodes. Where they are fewer than the tasks need, these are a sample; a run that is
     resumed keeps the order in which it began. Raises SettingsError where it played other tasks."""
-    in_order = list(planned(select_tasks(scenarios)))
-    sampled = list(planned(select_tasks(scenarios, is_sampled=True)))
+    read_once = cache(find)
+    tasks = select_tasks(scenarios, read_once)
+    sampled = select_tasks(scenarios, read_once, is_sampled=True)
+    planned = partial(plan_of, episodes=episodes, group_size=group_size, seed=seed)
     if resumed is None or not (resumed / LOG_NAME).exists():
-        every = {(one.scenario.digest, one.task.id) for one in in_order}
-        is_part = len(every) < len(select_tasks(scenarios))
-        return sampled if is_part else in_order
+        is_part = episodes is not None and episodes < len(tasks) * group_size
+        return list(planned(sampled if is_part else tasks))
     with open_reader(resumed) as reader:
         played = {row.episode: (row.scenario_digest, row.task) for row in reader.episodes()}
-    for plans in (sampled, in_order):
-        tasks = {plan.episode: (plan.scenario.digest, plan.task.id) for plan in plans}
-        if played.items() <= tasks.items():
+    for order in (sampled, tasks):
+        plans = list(planned(order))
+        known = {plan.episode: (plan.scenario.digest, plan.task.id) for plan in plans}
+        if played.items() <= known.items():
             return plans
     raise SettingsError(
         f"resume: the run in {resumed} played other tasks than these, or more; name its scenarios, "

@@ -4,8 +4,9 @@
     POST /<tool>         the arguments -> what the tool returns
     POST /verify         a row with its `response` -> the same, and `reward`: the episode is over
 
-The cookie is set by every response, since a client may keep only the last one's. /verify closes the
-session; one that is left closes when it was idle for too long.
+The cookie is set by every response, errors included: a client may keep only the last one's, and an
+agent whose call lost it would have no verdict. /verify closes the session; one that is left closes
+when it was idle for too long.
 
 A tool is called by the path of its name, so an agent can call `seed_session` and `verify`, too, and
 with `../` whatever else the server has. So what comes with the cookie of an open episode is served
@@ -20,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Message, Scope, Send
 
 from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult
 from rehearsal_room.envpool.protocols.episodes import WorldVerdict, failed_findings, shown_reason
@@ -69,9 +70,31 @@ class GymProtocol:
         named `../../worlds` does."""
         if scope["type"] != "http" or scope["method"] != "POST":
             return False
-        session = self._sessions.of_anyone(_key(Request(scope)))
+        session = self._named_by(scope)
         world = None if session is None else _seed_of(session).world
         return world is not None and not scope["path"].startswith(f"/gym/{world.name}/")
+
+    def sender(self, scope: Scope, send: Send) -> Send:
+        """What sends the response to a request: with the cookie, if the request has that of an open
+        session."""
+        session = self._named_by(scope) if scope["type"] == "http" else None
+        if session is None:
+            return send
+        cookie = _with_cookie(Response(), session).headers["set-cookie"].encode()
+
+        async def with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = message.get("headers", ())
+                message = {**message, "headers": [*headers, (b"set-cookie", cookie)]}
+            await send(message)
+
+        return with_cookie
+
+    def _named_by(self, scope: Scope) -> Session | None:
+        """The open session whose cookie a request has, whatever token came with it."""
+        if all(name != b"cookie" for name, _ in scope["headers"]):
+            return None
+        return self._sessions.of_anyone(_key(Request(scope)))
 
     async def _seed(self, request: Request) -> Response:
         world, row = self._world(request), await object_of(request)
@@ -98,7 +121,7 @@ class GymProtocol:
     async def _call(self, request: Request) -> Response:
         session = self._session(request)
         result = await session.call(request.path_params["tool"], await value_of(request))
-        return _with_cookie(_result(result), session)
+        return _result(result)
 
     async def _verify(self, request: Request) -> Response:
         session, row = self._session(request), await object_of(request)

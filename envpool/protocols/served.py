@@ -63,6 +63,10 @@ class ServedProtocols(AsyncContextManagerMixin):
             return True
         return first not in _OWN and (b"x-session-id" in headers or b"x-deployment" in headers)
 
+    def sender(self, scope: Scope, send: Send) -> Send:
+        """What sends the response to a request; errors of the checks before go through it, too."""
+        return self._gym.sender(scope, send)
+
     @property
     def refusal(self) -> RefusalOf:
         """The form of the errors of these protocols."""

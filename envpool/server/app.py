@@ -64,6 +64,9 @@ class Protocols(Protocol):
     def claims(self, scope: Scope) -> bool:
         """Whether a request is theirs."""
 
+    def sender(self, scope: Scope, send: Send) -> Send:
+        """What sends the response to a request; refusals of the access checks go through it."""
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or one WebSocket, whose access was checked."""
 
@@ -101,7 +104,7 @@ class App:
         if protocols is None or guarded is None:
             await self._api(scope, receive, send)
         elif scope["type"] == "websocket" or protocols.claims(scope):
-            await guarded(scope, receive, send)
+            await guarded(scope, receive, protocols.sender(scope, send))
         else:
             await self._api(scope, receive, send)
 

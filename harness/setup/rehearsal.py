@@ -40,9 +40,10 @@ async def rehearsed(
     missing: Sequence[EpisodePlan],
     users: UserSource | None = None,
 ) -> AsyncIterator[None]:
-    """A run whose open policy has sent its first request; `missing` are the episodes to play, and
-    `users` with whom agents talk (None: as the tasks say). Raises ModelServerError, also in a
-    group, and WorldError and PoolError."""
+    """Open a block for a run, and send its first request before it. `policy` is open; `missing` are
+    the episodes to play; `users` makes the users with whom agents talk (None: those of the tasks).
+
+    Raises ModelServerError, alone or in an exception group, WorldError and PoolError."""
     if not (missing and settings.model.preflight and isinstance(policy, Rehearses)):
         yield
         return

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_GRACE = 20  # times the seconds of a block, for a `__del__` that may take long
+
 
 class TookTooLong(BaseException):
     """The block of `stopped_after` took too long. No `except Exception` catches it."""
@@ -35,9 +37,10 @@ def stopped_after(seconds: float) -> Iterator[None]:
     is_inside = True
 
     def stop(number: int, frame: FrameType | None) -> None:
-        is_late = time.monotonic() - began >= 5 * seconds
-        is_due = is_late or time.thread_time() - used >= seconds
-        if is_inside and is_due and not _is_clearing_away(frame):
+        passed = time.monotonic() - began
+        is_due = passed >= 5 * seconds or time.thread_time() - used >= seconds
+        waits = _is_clearing_away(frame) and passed < _GRACE * seconds
+        if is_inside and is_due and not waits:
             raise TookTooLong
 
     began, used = time.monotonic(), time.thread_time()

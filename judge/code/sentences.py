@@ -174,6 +174,7 @@ def is_same(one: Filler, other: Filler) -> bool:
 
 
 def shown(fillers: frozenset[Filler]) -> str:
+    """Things and values as a message lists them."""
     return ", ".join(
         sorted(
             one if isinstance(one, str) else "/".join(sorted(map(str, one.options)))
@@ -189,6 +190,7 @@ def stems(text: str) -> frozenset[str]:
 
 
 def names_in(text: str) -> set[str]:
+    """The names of people and places in a text, by their capital letters."""
     return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
 
 
@@ -199,6 +201,8 @@ def quotes_in(text: str) -> list[str]:
 
 @lru_cache(maxsize=KNOWN)
 def by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]]]:
+    """The values of a text with their words, by kind (see `kind_of`); the parts of names are left
+    out."""
     found: dict[str, list[tuple[Reading, str]]] = {}
     read = plain(text)
     spans = things.spans(read)

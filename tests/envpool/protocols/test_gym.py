@@ -1,6 +1,8 @@
 """NeMo Gym's resources-server contract at /gym/<world>."""
 
+import json
 import re
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -74,15 +76,32 @@ async def test_doing_nothing_gets_nothing() -> None:
 
 
 async def test_each_response_sets_the_cookie() -> None:
-    """A client that keeps only the cookies of the last response stays in its session."""
+    """NeMo Gym's simple agent keeps only the cookies of the last response. Whatever an agent calls,
+    its session is not lost: the trainer's /verify finds it."""
+    calls: tuple[tuple[str, Any], ...] = (
+        ("get_order", {"order_id": 4101}),
+        ("no_such_tool", {}),
+        ("verify", {}),
+        ("seed_session", ROW),
+        ("get_order/4101/x", {}),
+        ("../../worlds", {}),
+        ("../../ors/tasks", {}),
+        ("../../../nothing", {}),
+        ("get_order", ["not", "an", "object"]),
+        ("get_order", {"order_id": "x" * 2**21}),
+    )
     async with served_protocols(SHOP) as client:
         cookie = await seeded(client)
-        for path, body in (("get_order", {"order_id": 4101}), ("no_such_tool", {})):
+        for path, body in calls:
             sent = client.http.post(
-                f"{client.url}{BASE}/{path}", json=body, headers={"Cookie": cookie}
+                f"{client.url}{BASE}/{path}",
+                data=BytesIO(json.dumps(body).encode()),
+                headers={"Cookie": cookie, "Content-Type": "application/json"},
             )
             async with sent as answer:
-                assert answer.cookies[COOKIE].value in cookie
+                assert answer.cookies[COOKIE].value in cookie, (path, answer.status)
+        row = {**ROW, "response": response("Done.")}
+        assert (await client.ask("POST", f"{BASE}/verify", row, Cookie=cookie))[0] == 200
 
 
 async def test_an_open_episode_is_not_seeded_again() -> None:

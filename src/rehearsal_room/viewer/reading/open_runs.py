@@ -117,9 +117,9 @@ class ShownRun:
             return self._text_of or None
 
     def model_use(self) -> tuple[ModelUse | None, ReplyTimes | None]:
-        """What the model of the policy took so far; None: no model played, or there is no reply.
-        Reading it takes all of the log, so that for a live run it is some moments old. Raises
-        LogError and SettingsError."""
+        """The requests, tokens and cost of the run's model so far, and the times of its replies;
+        None: no model acts, or none has replied. This reads the whole log, so for a live run the
+        figures may be some moments old. Raises LogError."""
         with self._lock:
             known, now, state = self._model_use, time.monotonic(), self._state()
             if known.state != state and (now >= known.again_at or not self.is_live()):

@@ -68,7 +68,7 @@ class TaskLine(msgspec.Struct, frozen=True):
 
 
 class ModelUseShown(msgspec.Struct, frozen=True):
-    """What the model of the policy took, as `rehearse show` says it."""
+    """The requests, tokens, times and cost of the run's model, as `rehearse show` prints them."""
 
     use: ModelUse
     times: ReplyTimes

@@ -58,6 +58,8 @@ def stopped_after(seconds: float) -> Iterator[None]:
 def _is_clearing_away(frame: FrameType | None) -> bool:
     """Whether the interpreter clears a dead object away. An exception there is lost and printed,
     and may leave a dictionary of somebody else half changed; the next signal comes soon."""
-    if frame is None:
-        return False
-    return frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__
+    while frame is not None:  # of `__del__` itself, or of what it calls
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False

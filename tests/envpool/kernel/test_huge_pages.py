@@ -8,4 +8,4 @@ def test_objects_stay_as_they_are() -> None:
     moves."""
     num_bytes, words = collapsed()
     assert words == "True True"
-    assert num_bytes == 0 or num_bytes >= 30 * 2**20
+    assert num_bytes == 0 or num_bytes >= 24 * 2**20

@@ -9,6 +9,7 @@ from rehearsal_room.harness.core.events import (
     EpisodeStarted,
     HistorySummarized,
     Judged,
+    ModelAsked,
     Record,
     StepTaken,
 )
@@ -25,6 +26,7 @@ class Trajectory(msgspec.Struct, frozen=True):
     ended: EpisodeEnded | None
     judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the newest last
     summaries: tuple[HistorySummarized, ...] = ()
+    asked: tuple[ModelAsked, ...] = ()  # what an agent of the user's own asked its model
 
     @property
     def first_own_turn(self) -> int:
@@ -64,7 +66,7 @@ class Assembly:
     Raises ValueError when the first record is not an EpisodeStarted.
     """
 
-    __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps", "summaries")
+    __slots__ = ("asked", "attempt", "ended", "episode", "judged", "started", "steps", "summaries")
 
     def __init__(self, first: Record) -> None:
         if not isinstance(first.event, EpisodeStarted):
@@ -76,6 +78,7 @@ class Assembly:
         self.ended: EpisodeEnded | None = None
         self.judged: dict[str, Judged] = {}
         self.summaries: list[HistorySummarized] = []
+        self.asked: list[ModelAsked] = []
 
     def add(self, record: Record) -> None:
         """Add the attempt's next record."""
@@ -89,6 +92,8 @@ class Assembly:
             self.judged[event.judge] = event
         elif isinstance(event, HistorySummarized):
             self.summaries.append(event)
+        elif isinstance(event, ModelAsked):
+            self.asked.append(event)
 
     def trajectory(self) -> Trajectory:
         """The trajectory of the records added so far."""
@@ -100,6 +105,7 @@ class Assembly:
             self.ended,
             tuple(self.judged.values()),
             tuple(self.summaries),
+            tuple(self.asked),
         )
 
 

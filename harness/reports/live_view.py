@@ -24,6 +24,7 @@ from rehearsal_room.harness.core.events import (
     FaultInjected,
     HistorySummarized,
     Judged,
+    ModelAsked,
     Record,
     StepTaken,
 )
@@ -198,6 +199,9 @@ def _event_text(event: Event) -> str:
         return f"summary: {_short(event.reply.text)}"
     if isinstance(event, FaultInjected):
         return f"fault {fault_text(event)}"
+    if isinstance(event, ModelAsked):
+        said = _short(event.reply.text) if event.reply is not None else _short(event.error)
+        return f"model: {said}"
     return f"weights {event.version}"
 
 

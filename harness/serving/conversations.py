@@ -35,6 +35,7 @@ from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.summary import SummaryWindow
 from rehearsal_room.harness.history.windows import Windows, summary_of
+from rehearsal_room.harness.model_api.request import ClientReply, UnsupportedRequest
 from rehearsal_room.harness.policies.token_agent import split_tool_calls
 from rehearsal_room.harness.serving.reply_memory import (
     RememberedReply,
@@ -45,17 +46,6 @@ from rehearsal_room.harness.serving.reply_memory import (
 from rehearsal_room.harness.tokenization.chat_tokenizer import reply_key
 
 _TRANSLATED = (Native.name, hermes.Hermes.name)  # dialects to which native tools are translated
-
-
-class UnsupportedRequest(ValueError):
-    """A request that this server cannot answer; the message is a sentence for the client."""
-
-
-class ClientReply(msgspec.Struct, frozen=True):
-    """A reply in the form that the client gets."""
-
-    text: str
-    calls: tuple[AgentCall, ...]
 
 
 Summarize = Callable[[Window, "ClientConversation"], Awaitable[Reply]]  # the reply has its tokens

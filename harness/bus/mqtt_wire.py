@@ -20,7 +20,7 @@ broker reports to a client that it may not write; mosquitto does not report that
 Each record has a position in its publisher's log: a number that grows, so that the order of
 positions is the order within every episode. A message of records has a Mark: the log, the positions
 that the message covers for its kind, and the heads: for each kind, the position up to which every
-record had been sent before. A Ledger stores how far its follower has got, eight numbers for each
+record had been sent before. A Ledger stores how far its follower has got, nine numbers for each
 log, and decides for each message whether it is new, known, or follows a gap. A gap is filled from
 the log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
 (episode, attempt, seq) once and in order, and its memory does not grow with the run.
@@ -71,7 +71,8 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 def mark_of(text: str) -> Mark:
     """The mark in a text made by `str(mark)`. Raises ValueError.
 
-    Example: "9f3a 190 200 190 187 0 0 0 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 0, 0, 0, 0, 0, 0))
+    Example: "9f3a 190 200 190 187 0 0 0 0 0 0 0" ->
+        Mark("9f3a", 190, 200, (190, 187, 0, 0, 0, 0, 0, 0, 0))
     """
     log, *numbers = text.split(" ")
     since, upto, *heads = map(int, numbers)

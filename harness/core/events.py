@@ -3,10 +3,10 @@ from them.
 
 The facts of an episode are `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`;
 its verdicts follow as `Judged`. Where the history window asks the agent for a summary, the summary
-is a `HistorySummarized` between two steps; where the agent asks a model by itself, each reply is a
-`ModelAsked`. A Record stamps a fact with its episode, attempt,
-sequence number and time. The key (episode, attempt, seq) is unique: a key that arrives twice is the
-same fact, delivered twice.
+is a `HistorySummarized` between two steps. Where the agent is a program that asks a model by
+itself, each reply is a `ModelAsked`, and what it writes beside its calls is an `AgentOutput`. A
+Record stamps a fact with its episode, attempt, sequence number and time. The key (episode, attempt,
+seq) is unique: a key that arrives twice is the same fact, delivered twice.
 """
 
 import re
@@ -166,6 +166,16 @@ class ModelAsked(msgspec.Struct, frozen=True, tag="model", gc=False, omit_defaul
     seconds: float = 0.0  # until the reply
 
 
+class AgentOutput(msgspec.Struct, frozen=True, tag="output", gc=False, omit_defaults=True):
+    """What an agent of the user's own wrote beside its calls, and how its process ended."""
+
+    stdout: str = ""  # its beginning
+    stderr: str = ""  # its end
+    status: int | None = None  # of its process, negative: the signal; None: it had none
+    left_out: int = 0  # bytes of both that are not here
+    seconds: float = 0.0  # that it ran
+
+
 class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     """The episode is over. A judge needs nothing live any more: the facts suffice."""
 
@@ -266,12 +276,15 @@ Event = (
     | StepTaken
     | HistorySummarized
     | ModelAsked
+    | AgentOutput
     | EpisodeEnded
     | Judged
     | WeightsPublished
     | FaultInjected
 )
-EventKind = Literal["started", "step", "summary", "model", "ended", "judged", "weights", "fault"]
+EventKind = Literal[
+    "started", "step", "summary", "model", "output", "ended", "judged", "weights", "fault"
+]
 
 
 # A name that may come from anybody and becomes a file's name: no separator, no control character,

@@ -18,6 +18,7 @@ from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.bus.mqtt_wire import RunStatus
 from rehearsal_room.harness.core.events import (
+    AgentOutput,
     EpisodeEnded,
     EpisodeStarted,
     Event,
@@ -202,6 +203,8 @@ def _event_text(event: Event) -> str:
     if isinstance(event, ModelAsked):
         said = _short(event.reply.text) if event.reply is not None else _short(event.error)
         return f"model: {said}"
+    if isinstance(event, AgentOutput):
+        return f"output: {_short(event.stderr or event.stdout)}"
     return f"weights {event.version}"
 
 

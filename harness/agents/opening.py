@@ -19,6 +19,8 @@ from rehearsal_room.harness.settings.run import Settings
 
 def check_agent(settings: AgentSettings) -> None:
     """Check an agent before anything is opened. Raises SettingsError."""
+    if not settings.target:
+        return
     if settings.kind == "function":
         load_agent(settings.target)
     elif settings.kind == "command":

@@ -37,6 +37,7 @@ from rehearsal_room.judge.code.case import (
     RETRACTED,
     Bounds,
     Own,
+    accepted_answers,
     denials,
     distinct,
     num_items,
@@ -52,6 +53,7 @@ from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
 from rehearsal_room.scenarios.core.statements import plain, readings
+from rehearsal_room.scenarios.format import Task
 
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
 _PER_WORD = 20  # characters of a word, on average; URLs are longer, sentences of them are rare
@@ -86,6 +88,18 @@ _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
+
+
+def can_matter(
+    findings: Iterable[Finding], task: Task, answer: str, changes: Iterable[RowChange]
+) -> bool:
+    """Whether the bounds of a task can change a finding. They cannot where the answer is the
+    accepted one, no text was written and nothing is open; this costs a hundredth of the bounds."""
+    if plain(answer) not in accepted_answers(task) or any(one.is_open for one in findings):
+        return True
+    if task.kind == "decline" and task.utterances:  # the reason may stand in another one of them
+        return True
+    return any(True for _ in texts_in(changes))
 
 
 def bounded(

@@ -13,7 +13,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Judged, Label, VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.judge.code.answer_bounds import bounded
+from rehearsal_room.judge.code.answer_bounds import bounded, can_matter
 from rehearsal_room.judge.code.case import Bounds, bounds_of
 from rehearsal_room.judge.code.runners import VerifierRunner, run_at_once
 from rehearsal_room.judge.code.untouchable import untouchable_guards
@@ -85,14 +85,14 @@ class CodeJudge:
             return unjudged(trajectory, why, ()), None
         changes = changes_of(trajectory)
         verification = await self._runner.verify(task, trajectory, changes, observe=observe)
-        try:
-            bounds = await self._bounds_of(task) if verification.findings else None
-        except VerifierError as exc:
-            return unjudged(trajectory, str(exc), verification.findings, verification.run), None
-        if bounds is not None:
-            answer = ended_of(trajectory).answer
-            within = bounded(verification.findings, bounds, answer, changes)
-            if within != verification.findings:
+        answer, found = ended_of(trajectory).answer, verification.findings
+        if found and can_matter(found, task, answer, changes):
+            try:
+                bounds = await self._bounds_of(task)
+            except VerifierError as exc:
+                return unjudged(trajectory, str(exc), found, verification.run), None
+            within = found if bounds is None else bounded(found, bounds, answer, changes)
+            if within != found:
                 verification = msgspec.structs.replace(verification, findings=within)
         if verification.findings and (guards := untouchable_guards(self._scenario, trajectory)):
             findings = (*verification.findings, *guards)

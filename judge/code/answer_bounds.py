@@ -90,16 +90,13 @@ _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
 
 
-def can_matter(
-    findings: Iterable[Finding], task: Task, answer: str, changes: Iterable[RowChange]
-) -> bool:
-    """Whether the bounds of a task can change a finding. They cannot where the answer is the
-    accepted one, no text was written and nothing is open; this costs a hundredth of the bounds."""
-    if plain(answer) not in accepted_answers(task) or any(one.is_open for one in findings):
-        return True
+def is_accepted(findings: Iterable[Finding], task: Task, answer: str) -> bool:
+    """Whether nothing is open and the answer is the accepted one. Then the bounds change no
+    finding, unless texts were written that are none of the oracle's. This takes 2 µs, and to read
+    the bounds of a task some milliseconds."""
     if task.kind == "decline" and task.utterances:  # the reason may stand in another one of them
-        return True
-    return any(True for _ in texts_in(changes))
+        return False
+    return plain(answer) in accepted_answers(task) and not any(one.is_open for one in findings)
 
 
 def bounded(

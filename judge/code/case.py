@@ -59,6 +59,7 @@ _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d{1,15})(?!
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 Own = Callable[[], Sequence[Reading]]
 Record = Mapping[str, object]
+Text = tuple[str, str, str]  # table, column, text
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -266,12 +267,17 @@ def distinct(found: Iterable[Reading]) -> tuple[Reading, ...]:
     return tuple({(one.kind, one.options): one for one in found}.values())
 
 
-def texts_in(changes: Iterable[RowChange]) -> Iterable[tuple[str, str, str]]:
-    """The texts of several words that changes wrote: table, column, text."""
+def texts_in(changes: Iterable[RowChange]) -> Iterable[Text]:
+    """The texts of several words that changes wrote."""
     for change in changes:
+        before = change.before or {}
         for column, value in (change.after or {}).items():
-            was = None if change.before is None else change.before.get(column)
-            if isinstance(value, str) and value != was and len(value.split()) >= _TEXT_WORDS:
+            if (
+                isinstance(value, str)
+                and len(value) >= 2 * _TEXT_WORDS - 1
+                and value != before.get(column)
+                and len(value.split(None, _TEXT_WORDS)) >= _TEXT_WORDS
+            ):
                 yield change.table, column, value
 
 

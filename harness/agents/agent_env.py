@@ -2,8 +2,8 @@
 
 import reprlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NoReturn
 
 import anyio
@@ -13,7 +13,7 @@ from rehearsal_room.envpool.core.answers import cut_answer
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
-from rehearsal_room.harness.core.events import Ending, StepTaken
+from rehearsal_room.harness.core.events import AgentOutput, Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.rollout.deadlines import Watch
@@ -41,13 +41,19 @@ class TaskView(msgspec.Struct, frozen=True):
     user: str  # the acting user, as text
     now: str  # the scenario's clock
     is_dialogue: bool = False  # a user answers what the agent says (`AgentEnv.say`)
+    # Of this episode alone, in a run of `--agent`; empty: there is none.
+    mcp_url: str = ""  # an MCP server (streamable HTTP) with the world's tools
+    model_url: str = ""  # a model API: OpenAI's base URL, with /v1 at its end
+    anthropic_url: str = ""  # the same as Anthropic's clients want it, without /v1
+    model: str = ""  # the model there
+    key: str = ""  # the API key for that URL
 
 
 class AgentEnv:
     """The world of one episode: its agent can use it until the agent returns."""
 
     __slots__ = (
-        *("_closed", "_is_paused", "_run", "_scope", "_since", "_turn", "_watch"),
+        *("_closed", "_is_paused", "_num_asking", "_run", "_scope", "_since", "_turn", "_watch"),
         *("failure", "stopped"),
     )
 
@@ -60,6 +66,7 @@ class AgentEnv:
         self.failure: Exception | None = None  # of the run itself, not of the agent
         self._closed = False
         self._is_paused = False
+        self._num_asking = 0  # requests to the model that are under way
         self.stopped: EpisodeOutcome | None = (
             None  # how the episode ended before its agent returned
         )
@@ -178,6 +185,32 @@ class AgentEnv:
             await self._run.record_step(StepTaken(Reply(answer), Answer(answer), policy_s=waited))
             self._run.answer = answer_of_steps(self._run.steps)
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A block in which the agent waits for its model, and is not late itself."""
+        self._num_asking += 1
+        self._watch.got_reply()
+        try:
+            yield
+        finally:
+            self._num_asking -= 1
+            if not self._closed:
+                self._expect()
+
+    def record(self, output: AgentOutput) -> None:
+        """Record what the agent wrote beside its calls."""
+        self._run.record_fact(output)
+
+    def end(self, ending: Ending, error: str | None) -> None:
+        """End the episode now, whatever the agent does."""
+        self.stopped = ending, error
+        self._scope.cancel()
+
+    def fail(self, failure: Exception) -> None:
+        """Stop the agent, for this failure of the run itself."""
+        self.failure = failure
+        self._scope.cancel()
+
     def close(self) -> None:
         """Refuse further calls: the agent has returned, but may have left tasks running."""
         self._closed = True
@@ -240,6 +273,11 @@ class AgentEnv:
 
     def _wait_for_agent(self) -> None:
         self._since = time.perf_counter()
+        self._expect()
+
+    def _expect(self) -> None:
+        if self._num_asking:
+            return
         self._watch.expect_reply(self._run.context.limits.reply_timeout)
 
 

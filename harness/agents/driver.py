@@ -1,13 +1,15 @@
 """The driver of an agent function: it lets the function take an episode's steps, and decides how
 the episode ended."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from traceback import walk_tb
 
 import anyio
-import structlog
+import msgspec
 
 from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
+from rehearsal_room.harness.agents.door import Addresses, AgentDoor
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending
@@ -15,47 +17,83 @@ from rehearsal_room.harness.rollout.deadlines import Watch
 from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver
 from rehearsal_room.harness.rollout.session import sole_exception
 
-_log = structlog.get_logger(__name__)
+
+class AgentFailed(Exception):
+    """The agent has failed; the message is a sentence for the log."""
 
 
-def driver_of(agent: AgentFunction) -> EpisodeDriver:
-    """The episode driver that lets this function take the steps."""
+def driver_of(agent: AgentFunction, door: AgentDoor | None = None) -> EpisodeDriver:
+    """The episode driver that lets this function take the steps. `door` is where it finds its world
+    and a model over HTTP (None: it has neither)."""
 
     async def drive(run: Episode, watch: Watch) -> EpisodeOutcome:
-        failure: BaseException | None = None
-        answer: object = None
         scope = anyio.CancelScope()
         env = AgentEnv(run, watch, scope)
-        try:
-            with scope:
-                answer = await agent(_view_of(run), env)
-        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as exc:  # a program may end with sys.exit
-            if isinstance(exc, BaseExceptionGroup) and exc.subgroup(KeyboardInterrupt):
-                raise
-            failure = exc
-        finally:
-            env.close()
+        with ExitStack() as stack:
+            view, at_door = _view_of(run), None
+            if door is not None:
+                at_door, addresses = stack.enter_context(door.episode(run, env))
+                view = _with_addresses(view, addresses, door.model)
+            stack.callback(env.close)
+            answer, failure = await _result_of(agent, view, env, scope)
         if env.failure is not None:
             raise env.failure
         if env.stopped is not None:
             return env.stopped
         if failure is None and not env.has_step:
             return Ending.STEP_LIMIT, None
+        if at_door is not None and at_door.failure is not None:
+            raise at_door.failure  # the model's last word: the agent is not to blame
         if failure is None and not isinstance(answer, str):
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:
-            cause = sole_exception(failure)
-            error = f"{type(cause).__name__}: {_words_of(cause)}{_origin(cause)}"
-            _log.warning("agent_failed", episode=run.plan.episode, error=error)
-            is_outage = isinstance(cause, PolicyError)
-            return Ending.POLICY_ERROR if is_outage else Ending.AGENT_FAILED, error
+            return _failed(failure, run)
         assert isinstance(answer, str)
         await env.finish(answer)
         return Ending.ANSWERED, None
 
     return drive
+
+
+async def _result_of(
+    agent: AgentFunction, view: TaskView, env: AgentEnv, scope: anyio.CancelScope
+) -> tuple[object, BaseException | None]:
+    """What the agent returned, and what it raised (None: it raised nothing)."""
+    answer: object = None
+    try:
+        with scope:
+            answer = await agent(view, env)
+    except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:  # a program may end with sys.exit
+        if isinstance(exc, BaseExceptionGroup) and exc.subgroup(KeyboardInterrupt):
+            raise
+        return None, exc
+    return answer, None
+
+
+def _failed(failure: BaseException, run: Episode) -> EpisodeOutcome:
+    """How an episode ends whose agent raised this."""
+    cause = sole_exception(failure)
+    if isinstance(cause, AgentFailed):
+        error = str(cause)
+    else:
+        error = f"{type(cause).__name__}: {_words_of(cause)}{_origin(cause)}"
+    run.context.notices.say(
+        "agent_failed", about=error[:200], episode=run.plan.episode, error=error
+    )
+    return Ending.POLICY_ERROR if isinstance(cause, PolicyError) else Ending.AGENT_FAILED, error
+
+
+def _with_addresses(view: TaskView, addresses: Addresses, model: str) -> TaskView:
+    return msgspec.structs.replace(
+        view,
+        mcp_url=addresses.mcp_url,
+        model_url=addresses.openai_url if model else "",
+        anthropic_url=addresses.anthropic_url if model else "",
+        model=model,
+        key=addresses.key,
+    )
 
 
 def _view_of(run: Episode) -> TaskView:

@@ -1,1 +1,0 @@
-"""The server's side of the model APIs: requests of clients read, and replies written for them."""

@@ -186,8 +186,8 @@ def events(answer: ModelReply, *, model: str, id: str) -> bytes:
     return b"".join([_event(one["type"], one) for one in sent])
 
 
-def error(why: str, status: int) -> bytes:
-    """A refusal in the form of Anthropic's errors."""
+def error(why: str, status: int, code: str | None = None) -> bytes:
+    """A refusal in the form of Anthropic's errors, which have no code besides the status."""
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "api_error")
     return _encode({"type": "error", "error": {"type": kind, "message": why}})

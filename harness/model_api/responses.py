@@ -91,6 +91,13 @@ def read_request(body: bytes) -> ResponsesRequest:
     return ResponsesRequest(asked, request.instructions or "", request.previous_response_id or "")
 
 
+def with_instructions(read: ResponsesRequest, before: Sequence[Message]) -> ModelRequest:
+    """The whole request after an earlier conversation; instructions hold for one request."""
+    head = (Message("system", read.instructions),) if read.instructions else ()
+    messages = (*head, *before, *read.request.messages)
+    return msgspec.structs.replace(read.request, messages=messages)
+
+
 def _fields(request: _Request) -> dict[str, Any]:
     """The fields that shape the reply, in the words of the chat API."""
     fields: dict[str, Any] = {

@@ -15,6 +15,7 @@ from rehearsal_room.harness.core.messages import Reply, Usage, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.harness.core.token_bytes import encode_ids
 from rehearsal_room.harness.model_api.request import ModelReply, ModelRequest, UnsupportedRequest
+from rehearsal_room.harness.model_api.sampling_fields import SamplingFields, sampling_fields
 from rehearsal_room.harness.policies.token_agent import (
     GeneratedTokens,
     Sampling,
@@ -25,7 +26,6 @@ from rehearsal_room.harness.policies.token_agent import (
 from rehearsal_room.harness.serving.compatibility import ServingFormat, ServingFormats
 from rehearsal_room.harness.serving.conversations import ClientConversation
 from rehearsal_room.harness.serving.reply_memory import ReplyMemory
-from rehearsal_room.harness.serving.sampling_fields import SamplingFields, sampling_fields
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
 _T = TypeVar("_T")

@@ -350,10 +350,8 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 def _usage_of(usage: dict[str, Any]) -> Usage:
     """The counts under their usual names, or those of other servers: `cached_tokens` beside them
     (Moonshot), `prompt_cache_hit_tokens` (DeepSeek), and Anthropic's."""
-    if usage.keys() <= _USUAL_COUNTS and (
-        completion := _num_tokens(usage.get("completion_tokens"))
-    ):
-        return Usage(_num_tokens(usage.get("prompt_tokens")), completion)
+    if usage.keys() <= _USUAL_COUNTS and (sampled := _num_tokens(usage.get("completion_tokens"))):
+        return Usage(_num_tokens(usage.get("prompt_tokens")), sampled)
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     details = usage.get("completion_tokens_details")

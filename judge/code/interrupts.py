@@ -16,8 +16,9 @@ from types import FrameType
 _GRACE = 20  # times the seconds of a block, for a `__del__` that may take long
 
 
-class TookTooLong(BaseException):
-    """The block of `stopped_after` took too long. No `except Exception` catches it."""
+class TookTooLong(KeyboardInterrupt):
+    """The block of `stopped_after` took too long. Like Ctrl-C, it is nothing that code may handle
+    as an error of its own."""
 
 
 @contextmanager

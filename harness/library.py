@@ -439,13 +439,16 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
         answer: object = None
         scope = anyio.CancelScope()
         env = AgentEnv(run, watch, scope)
+        own_task = anyio.get_current_task()
         try:
             with scope:
                 answer = await agent(_view_of(run), env)
-        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             raise
         except BaseException as exc:  # a program may end with sys.exit
             if isinstance(exc, BaseExceptionGroup) and exc.subgroup(KeyboardInterrupt):
+                raise
+            if not _is_running(own_task):  # somebody closes this coroutine, by GeneratorExit
                 raise
             failure = exc
         finally:
@@ -469,6 +472,14 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
         return Ending.ANSWERED, None
 
     return drive
+
+
+def _is_running(task: anyio.TaskInfo) -> bool:
+    """Whether the code that asks runs in this task."""
+    try:
+        return anyio.get_current_task() == task
+    except RuntimeError:  # it runs in no task, or no event loop runs
+        return False
 
 
 def _view_of(run: Episode) -> TaskView:

@@ -10,6 +10,7 @@ import msgspec
 from rehearsal_room.harness.bus.mqtt_wire import Heads
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.scenarios.files import own_fault
 
 _NAME = "copied.json"
 
@@ -30,6 +31,8 @@ def read_copied(folder: Path) -> Copied | None:
     path = folder / _NAME
     if not path.is_file():
         return None
+    if fault := own_fault(path):
+        raise LogError(f"{path}: {fault}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Copied)
     except (msgspec.DecodeError, OSError) as exc:

@@ -11,13 +11,15 @@ has compared its tables with ours.
 """
 
 import os
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from rehearsal_room.scenarios.files import own_fault
+
 SUFFIXES = ("", "-wal", "-shm", "-journal")  # of the files of a database
 SCHEMA_QUERY = "SELECT type, name, sql FROM sqlite_master"
+_MOST = 2**48  # bytes: a log may be large
 _MAGIC = bytes.fromhex("d9d505f920a163d7")  # SQLite's file format, 3: the rollback journal
 
 
@@ -27,10 +29,8 @@ def require_own_files(path: Path) -> None:
     for suffix in SUFFIXES:
         file = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
-            mode = os.lstat(file).st_mode
-            if not stat.S_ISREG(mode):
-                kind = "a link" if stat.S_ISLNK(mode) else "no regular file"
-                raise OSError(f"{file.name}: this is {kind}; a log is in its own folder only")
+            if fault := own_fault(file, most=_MOST):
+                raise OSError(f"{file.name}: {fault}")
             if suffix == "-journal" and _names_a_file(file):
                 raise OSError(f"{file.name} names another file, which SQLite would remove")
 

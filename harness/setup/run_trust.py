@@ -32,7 +32,7 @@ from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.trusted_folders import trusts_run_folders
 from rehearsal_room.scenarios.catalogue import bundled_names, folder_of
 from rehearsal_room.scenarios.errors import ScenarioError
-from rehearsal_room.scenarios.files import read_toml
+from rehearsal_room.scenarios.files import own_fault, read_toml
 from rehearsal_room.scenarios.format import BUNDLED
 
 RUN_FILE = "run.toml"
@@ -80,6 +80,8 @@ def counts(file: Path) -> bool:
     """Whether what a file of a run folder names counts: this user began the run, or trusts it."""
     if trusts_run_folders():
         return True
+    if own_fault(file):
+        return False
     try:
         data, mark, mac = file.read_bytes().rpartition(_MARK)
     except OSError:

@@ -17,7 +17,7 @@ import msgspec
 from rehearsal_room.envpool.core.remote_states import Snapshot, Verified
 from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
 from rehearsal_room.envpool.store.overlay import Overlay
-from rehearsal_room.envpool.store.states import States, states_of_image
+from rehearsal_room.envpool.store.states import states_of_image
 from rehearsal_room.envpool.workers.messages.codec import frame, request_of
 from rehearsal_room.envpool.workers.messages.wire import Load
 from rehearsal_room.scenarios.api import RowChange

@@ -142,7 +142,9 @@ def test_in_another_thread_a_verifier_is_bounded_too(tmp_path: Path) -> None:
         later = portal.call(all_in_thread)
     why = f"the verifier of task {SLOW!r} of scenario 'shop_support' took longer than 1 s"
     reasons = {name: judged.unjudged for name, judged in found.items()}
-    failed = f"the verifier of task {SLOW!r} of scenario 'shop_support' failed: it ended its process"
+    failed = (
+        f"the verifier of task {SLOW!r} of scenario 'shop_support' failed: it ended its process"
+    )
     ended = f"{failed}, with status -9"
     assert reasons == {**dict.fromkeys(ENDLESS, why), "without its socket": ended}
     assert (later.label, later.verifier_run) == (Label.COMPLETED, VerifierRun("worker"))

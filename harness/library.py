@@ -354,11 +354,12 @@ async def rehearse(
 ) -> Rehearsal:
     """Run episodes of your agent and log them in the folder `output`.
 
-    `scenarios` are given as `name`, `path` or `name:task`, one or several; `episodes` is the total, None: one group
-    of each task; fewer play a sample of the tasks, always the same. `judge` makes the judge, as
-    `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the episodes stay
-    unjudged. With `resume` only the missing episodes are run. `statistics_of` computes the report's
-    statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes both.
+    `scenarios` are given as `name`, `path` or `name:task`, one or several; `episodes` is the total,
+    None: one group of each task; fewer play a sample of the tasks, always the same. `judge` makes
+    the judge, as `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the
+    episodes stay unjudged. With `resume` only the missing episodes are run. `statistics_of`
+    computes the report's statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes
+    both.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
     what happened until then. Where structlog is not configured, only warnings are shown.
@@ -396,9 +397,7 @@ async def rehearse(
     return await anyio.to_thread.run_sync(_report, folder, statistics_of, limits)
 
 
-def _require(
-    agent: object, output: object, sizes: dict[str, int | None], concurrency: int
-) -> None:
+def _require(agent: object, output: object, sizes: dict[str, int | None], concurrency: int) -> None:
     """Raise SettingsError for arguments with which no run can be begun."""
     if not callable(agent):
         raise SettingsError(f"agent: expected an async function, found {type(agent).__name__}")

@@ -30,7 +30,7 @@ MakeError = Callable[[str], Exception]  # an exception class; it is called with 
 
 def own_fault(path: Path, *, most: int = _MAX_BYTES) -> str:
     """Why a file may not be read, or written, as a part of the folder that the user named: it leads
-    elsewhere, would block, or is larger than any of ours. Empty: it may, or is not there."""
+    elsewhere, would block, or is larger than any that we write. Empty: it may, or is not there."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +40,7 @@ def own_fault(path: Path, *, most: int = _MAX_BYTES) -> str:
     if stat.S_ISLNK(found.st_mode):
         return "this is a link, and only files in the folder itself are used"
     if not stat.S_ISREG(found.st_mode):
-        return "this is no regular file"
+        return "this is not a regular file"
     return f"this is larger than {most:,} bytes" if found.st_size > most else ""
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rehearsal_room.scenarios.files import own_fault
 
@@ -24,8 +25,8 @@ _MAGIC = bytes.fromhex("d9d505f920a163d7")  # SQLite's file format, 3: the rollb
 
 
 def require_own_files(path: Path) -> None:
-    """Refuse a database one of whose files, where it exists, is no regular file, and one whose
-    journal names another file. Raises OSError with the reason."""
+    """Refuse a database with a file that is not a regular one, and one whose journal names
+    another file. Raises OSError with the reason."""
     for suffix in SUFFIXES:
         file = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
@@ -35,7 +36,7 @@ def require_own_files(path: Path) -> None:
                 raise OSError(f"{file.name} names another file, which SQLite would remove")
 
 
-def require_schema(found: Iterable[tuple[str, str, str | None]], known: Iterable[str]) -> None:
+def require_schema(found: Iterable[Iterable[Any]], known: Iterable[str]) -> None:
     """Refuse a database whose schema (see SCHEMA_QUERY) has more than these statements. Raises
     OSError with the reason."""
     ours = set(map(_normal, known))

@@ -31,9 +31,11 @@ def names_of(scenarios: object) -> tuple[str, ...]:
 
     Example: "shop_support" -> ("shop_support",)
     """
-    is_one = isinstance(scenarios, str | PathLike) or not isinstance(scenarios, Iterable)
+    several: Iterable[object] = (scenarios,)
+    if isinstance(scenarios, Iterable) and not isinstance(scenarios, str | PathLike):
+        several = scenarios
     names: list[str] = []
-    for one in (scenarios,) if is_one else scenarios:
+    for one in several:
         if not isinstance(one, str | PathLike):
             found = type(one).__name__
             raise SettingsError(f"scenarios: expected names or paths of scenarios, found {found}")

@@ -83,8 +83,8 @@ def marked(data: bytes) -> bytes:
 
 def kept_path(folder: Path, name: str) -> Path:
     """Where a file is that is kept for later commands on a run: in its folder, if this user began
-    the run or has no folder of their own; else in the user's own folder, because whoever made the
-    run's could have made the file. Raises OSError."""
+    the run or has no folder of their own; else in the user's own folder, because the author
+    of the run's folder could have made the file. Raises OSError."""
     if counts(folder / RUN_FILE) or user_key(_KEY) is None:
         return own_path(folder / name)
     place = blake2b(os.fsencode(folder.resolve()), digest_size=12).hexdigest()
@@ -190,7 +190,8 @@ def _require(
         way = f"give it as --{prefix}{field.flag} yourself, or " if given is not None else ""
         raise SettingsError(
             f"{file} names {keys[field.key]} {printable(_shown(value), one_line=True)}, and a file "
-            f"runs nothing, opens nothing and gets no key unless you began its run on this machine: {way}"
+            "runs nothing, opens nothing and gets no key unless you began its run on this machine: "
+            f"{way}"
             "pass --trust-run if you trust the folder"
         )
 

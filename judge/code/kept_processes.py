@@ -112,9 +112,9 @@ class _Process:
         self._frames = WorkerFrames()
         self._ids = count()
         with theirs:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-P", "-m", "rehearsal_room.judge.code.verdict_process"],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # which Ctrl-C does not reach
             )
@@ -123,7 +123,7 @@ class _Process:
         return self._process.poll() is None
 
     async def answer(self, question: Question, world: VerdictWorld) -> Verified:
-        """Raises OSError when the process ends, and PoolError for bytes that are no answer."""
+        """Raises OSError when the process ends, and PoolError for bytes that are not an answer."""
         number, load = next(self._ids), world.load_for(self._worlds)
         await self._send(msgspec.structs.replace(question, id=number, load=load).encoded())
         reply = reply_of(await self._received())

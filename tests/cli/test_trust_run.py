@@ -171,8 +171,8 @@ def test_addresses_of_a_strangers_run_get_nothing(
     values: dict[str, Any],
     flag: str,
 ) -> None:
-    """--resume with an address, a command or a file that only run.toml names is one sentence, and no
-    server hears of this user's keys."""
+    """--resume with an address, a command or a file that only run.toml names is one sentence, and
+    no server hears of this user's keys."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("REHEARSE_TOKEN", KEY)
     run = tmp_path / "run"
@@ -219,8 +219,8 @@ def test_files_of_a_run_are_its_own(
 def test_stored_verdicts_of_a_stranger_are_not_taken(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever made the folder could have made its verdicts.sqlite, with labels as they like: it is
-    neither read nor written. In a run of one's own it is."""
+    """The author of the folder could have made its verdicts.sqlite, with labels as they like: it is
+    neither read nor written. In a run that this user began it is."""
     run = tmp_path / "run"
     assert rehearse("run", "shop_support", "-n", 1, "-o", run)[0] == 0
     assert kept_path(run, "verdicts.sqlite") == run / "verdicts.sqlite"

@@ -31,7 +31,9 @@ T = TypeVar("T")
 class BackgroundRun:
     """The run. All its methods may be used from any thread."""
 
-    def __init__(self, folder: str | Path, scenarios: str | Sequence[str], options: RunOptions) -> None:
+    def __init__(
+        self, folder: str | Path, scenarios: str | Sequence[str], options: RunOptions
+    ) -> None:
         """Raises ScenarioError and SettingsError for scenarios that cannot be used."""
         self.options = options
         self._scenarios = names_of(scenarios)

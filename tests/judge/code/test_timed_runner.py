@@ -146,7 +146,8 @@ def test_in_another_thread_a_verifier_is_bounded_too(tmp_path: Path) -> None:
         f"the verifier of task {SLOW!r} of scenario 'shop_support' failed: it ended its process"
     )
     ended = f"{failed}, with status -9"
-    assert reasons == {**dict.fromkeys(ENDLESS, why), "without its socket": ended}
+    assert reasons.pop("without its socket") in (why, ended)  # as fast as the process starts
+    assert set(reasons.values()) == {why}
     assert (later.label, later.verifier_run) == (Label.COMPLETED, VerifierRun("worker"))
     beside = [one for one in psutil.Process().children() if "verdict_process" in str(one.cmdline())]
     assert {one.status() for one in beside} == {"sleeping"}
@@ -162,7 +163,7 @@ FAULTS = {
     raise Trap
 """,
     "nothing": "return None",
-    "what is no finding": "return ['passed']",
+    "another value": "return ['passed']",
     "a write": "return after.all('DELETE FROM orders RETURNING id')",
     "changes": "return [Finding('x', False, str(after.changes), answer, 'goal')]",
 }
@@ -170,7 +171,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_both_threads_say_the_same(tmp_path: Path, fault: str) -> None:
-    """Of an error, of what is no verdict, and of what the episode changed."""
+    """Of an error, of a value that is not a verdict, and of what the episode changed."""
     world = changed(tmp_path, FAULTS[fault])
     judge = CodeJudge(world.scenario, TimedRunner(world))
     here = await verdict(judge, world, SLOW)
@@ -181,7 +182,7 @@ async def test_both_threads_say_the_same(tmp_path: Path, fault: str) -> None:
 
 
 def test_verdicts_beside_are_those_in_this_process() -> None:
-    """On oracles and answers of nothing, for all tasks of a bundled world; one process makes them."""
+    """On oracles and answers of nothing, for all tasks of a world; one process makes them."""
     world = HostedScenario(find("shop_support"))
     judge = CodeJudge(world.scenario, TimedRunner(world))
     tasks = [task for task in world.scenario.tasks if task.user is None]

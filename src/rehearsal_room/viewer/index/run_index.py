@@ -152,7 +152,7 @@ def _no_collection() -> Iterator[None]:
 
 def index_path(folder: Path) -> Path:
     """Where the index of a run's folder is: there, if this user began the run; else in the user's
-    cache, because whoever made the folder could have made the file."""
+    cache, because the folder's author could have made the file."""
     if os.access(folder, os.W_OK) and counts(folder / RUN_FILE):
         return folder / NAME
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rehearse" / "view"

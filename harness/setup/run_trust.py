@@ -64,6 +64,8 @@ _OF_PLAY = {
     "tokens": "the model's folder",
     "prices": "the prices in the file",
     "allow": "the list of tasks in the file",
+    "agent": "the agent",
+    "agent_env": "variables of your environment",
 }
 _OF_JUDGE = {
     "base_url": "the server of the judge's models",

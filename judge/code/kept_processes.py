@@ -142,7 +142,7 @@ class _Process:
         rest = memoryview(data)
         while rest:
             try:
-                rest = rest[self._socket.send(rest, socket.MSG_NOSIGNAL) :]
+                rest = rest[self._socket.send(rest) :]
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
 

@@ -54,8 +54,8 @@ _OMITTED = (
 
 # Names of the flags that `eval --help` shows.
 _USUAL = (
-    *("policy", "model", "base_url", "category", "tries", "episodes", "concurrency", "temperature"),
-    *("seed", "suite_path", "output", "resume", "dry_run", "config", "json_file"),
+    *("policy", "model", "base_url", "category", "exclude", "tries", "episodes", "concurrency"),
+    *("temperature", "suite_path", "output", "resume", "dry_run", "config", "json_file"),
 )
 
 

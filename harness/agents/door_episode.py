@@ -1,7 +1,8 @@
 """One episode as its agent reaches it over HTTP: the world's tools, and the model."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import anyio
 import msgspec
@@ -139,6 +140,15 @@ class DoorEpisode:
         shown = Message("assistant", reply.text, reply.calls, None, reply.thought, reply.fields)
         self._responses[id] = (*messages, shown)
 
+    @contextmanager
+    def waiting(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """A block in which a request is answered; its scope is cancelled when the episode ends."""
+        self._requests.add(scope)
+        try:
+            yield
+        finally:
+            self._requests.discard(scope)
+
     async def ask(self, request: ModelRequest, api: str) -> tuple[Reply, ModelReply]:
         """The model's reply, as it is logged and as the agent gets it. Raises UnsupportedRequest,
         PolicyError and EpisodeOver."""
@@ -150,16 +160,13 @@ class DoorEpisode:
                 "this run names no model (--model or --base-url of `rehearse run`), so the agent "
                 "has to ask its own"
             )
-        if len(self._branches) + len(self._requests) >= self._most:
+        if len(self._branches) + len(self._requests) > self._most:
             self._env.end(Ending.STEP_LIMIT, f"{self._most:,} requests to the model")
             raise EpisodeOver("it has no request left")
         window = _window(self._run, request)
         began = time.perf_counter()
-        reply: Reply | None = None
-        scope = anyio.CancelScope()
-        self._requests.add(scope)
         try:
-            with scope, self._env.asking():
+            with self._env.asking():
                 reply = await _reply(agent, window, self._run.context.limits.reply_timeout)
         except ModelOutageError as exc:
             self._env.fail(exc)
@@ -169,9 +176,8 @@ class DoorEpisode:
             await self._record(request, window, None, api, str(exc), time.perf_counter() - began)
             raise
         finally:
-            self._requests.discard(scope)
-        if reply is None or self._is_over:
-            self.num_lost += 1
+            self.num_lost += self._is_over
+        if self._is_over:
             raise EpisodeOver("it ended while the model was asked")
         self.failure = None
         reply = _with_ids(reply, len(self._branches))

@@ -51,7 +51,7 @@ def claim_of(marks: Iterable[pytest.Mark]) -> Claim:
     named: dict[str, Any] = {}
     for mark in marks:
         scenarios = scenarios or mark.args
-        named = mark.kwargs | named
+        named = {**mark.kwargs, **named}
     for name in named.keys() - _RULES.keys():
         raise SettingsError(f"{_MARK} has no argument {name!r}; it has {', '.join(_RULES)}")
     for scenario in scenarios:

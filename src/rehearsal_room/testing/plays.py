@@ -56,7 +56,7 @@ class PlayedEpisode(msgspec.Struct, frozen=True):
     @property
     def label(self) -> Label | None:
         """The verdict's label; None: the episode has none."""
-        return self.verdict and self.verdict.label
+        return None if self.verdict is None else self.verdict.label
 
     @property
     def answer(self) -> str:

@@ -16,7 +16,6 @@ import pytest
 
 _MARK = "rehearse"
 _INSTEAD = ("xfail", "fail", "pass")
-_player = pytest.StashKey[object]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,12 +69,9 @@ def _is_alpha(text: str) -> bool:
 @pytest.fixture
 def rehearse_run(request: pytest.FixtureRequest, tmp_path: Path) -> object:
     """Play episodes of an agent: `rehearse_run(agent)` gives the report and the folder."""
-    from rehearsal_room.testing.claims import claim_of
-    from rehearsal_room.testing.plays import RunPlayer
+    from rehearsal_room.testing.settling import run_player
 
-    player = RunPlayer(claim_of(request.node.iter_markers(_MARK)), tmp_path)
-    request.node.stash[_player] = player
-    return player
+    return run_player(request.node, tmp_path)
 
 
 @pytest.fixture
@@ -114,7 +110,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if item.get_closest_marker(_MARK) is not None:
         from rehearsal_room.testing.settling import settle
 
-        settle(item, item.stash.get(_player, None))
+        settle(item)
     return result
 
 

@@ -2,8 +2,10 @@
 has the decision."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rehearsal_room.harness.core.errors import SettingsError
@@ -19,6 +21,13 @@ from rehearsal_room.testing.plays import RunPlayer, reported
 PROPERTY = "rehearse"  # of a test's report: the decision in words
 VERDICT_PROPERTY = "rehearse_verdict"
 _num_claims = pytest.StashKey[int]()
+_player = pytest.StashKey[RunPlayer]()
+
+
+def run_player(item: pytest.Item, folder: Path) -> RunPlayer:
+    """What plays a test's agent; its run is the one that the claims are about."""
+    item.stash[_player] = player = RunPlayer(claim_of(item.iter_markers("rehearse")), folder)
+    return player
 
 
 def check_marks(item: pytest.Item) -> None:
@@ -29,29 +38,33 @@ def check_marks(item: pytest.Item) -> None:
             _baselines(item).find(claim.no_worse_than, item.nodeid)
 
 
-def settle(item: pytest.Item, player: RunPlayer | None) -> None:
+def settle(item: pytest.Item) -> None:
     """Decide the claims of a test that has passed so far; save its run where the user asked."""
-    claim = claim_of(item.iter_markers("rehearse"))
-    name = item.config.getoption("rehearse_save")
     with reported():
-        if player is None or not player.played:
-            if claim.count:
-                raise SettingsError(
-                    "the test claims something about an agent, and has none: call"
-                    " `rehearse_run(agent)`"
-                )
+        claim = claim_of(item.iter_markers("rehearse"))
+        if (run := _run_of(item, claim)) is None:
             return
-        run = player.played[-1].folder
         base = _base_of(item, claim)
-    if claim.count:
         before = None if base is None else read_facts(base)
         alpha = SharedAlpha(float(item.config.getini("rehearse_alpha")), _claims_in(item.session))
         decision = decide(claim, read_facts(run), before, alpha)
-    with reported():
-        if name:
+        if name := item.config.getoption("rehearse_save"):
             _baselines(item).save(name, item.nodeid, run)
-    if claim.count:
+    if decision.lines:
         _apply(item, decision, run, base)
+
+
+def _run_of(item: pytest.Item, claim: Claim) -> Path | None:
+    """The folder of the last run of a test; None: it has none, and claims nothing. Raises
+    SettingsError where it claims something."""
+    player = item.stash.get(_player, None)
+    if player is not None and player.played:
+        return player.played[-1].folder
+    if claim.count:
+        raise SettingsError(
+            "the test claims something about an agent, and has none: call `rehearse_run(agent)`"
+        )
+    return None
 
 
 def _apply(item: pytest.Item, decision: Decision, run: Path, base: Path | None) -> None:
@@ -69,10 +82,10 @@ def _failure(decided: Sequence[str], run: Path, base: Path | None) -> Iterator[s
     yield from decided
     lost: tuple[str, ...] = ()
     if base is not None:
-        compared = compare_runs([base, run])
-        lost = compared.lost
-        yield ""
-        yield from comparison_lines(compared)
+        with suppress(SettingsError):  # they share no task
+            compared = compare_runs([base, run])
+            lost = compared.lost
+            yield from ("", *comparison_lines(msgspec.structs.replace(compared, groups=())))
     yield ""
     yield from failed_episode_lines(run, lost)
 

@@ -1,10 +1,10 @@
-"""python -m tests.testing.aa_campaign [SESSIONS] [REAL]: how often a session has a red test although
-its claims are all true, and how often a true drop is found.
+"""python -m tests.testing.aa_campaign [SESSIONS] [REAL]: how often a session with nothing but true
+claims has a red test, and how often a true drop is found.
 
 Sessions are drawn: agents that just reach what is claimed of them, and equal agents that are
 compared, decided by the plug-in's code at alpha 0.05. REAL sessions are pytest's own: each pair
 saves the runs of scripted agents in real worlds, and compares equal agents with them. 1,000 drawn
-sessions take about a minute, 1,000 real pairs about a quarter of an hour.
+sessions take some seconds, the drops a minute, and 1,000 real pairs half an hour.
 """
 
 import contextlib

@@ -68,7 +68,7 @@ def test_a_base() -> None:
 
 
 def test_sessions_of_true_claims_are_seldom_red() -> None:
-    """1 to 16 claims that are just reached, and equal agents compared: at most alpha of the
+    """1 to 32 claims that are just reached, and equal agents compared: at most alpha of the
     sessions are red, as bounded for so many. `python -m tests.testing.aa_campaign` has the whole,
     with sessions of pytest."""
     sessions = repeats(short=200, long=2_000)

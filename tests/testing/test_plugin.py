@@ -1,5 +1,6 @@
 """Sessions of pytest that use the plug-in, on real worlds; the agents are scripted."""
 
+import os
 import re
 import subprocess
 import sys
@@ -266,26 +267,28 @@ def test_the_fixtures_in_async_tests(pytester: pytest.Pytester) -> None:
     )
 
 
-@pytest.mark.slow  # each starts interpreters, and two have worker processes
+@pytest.mark.slow  # each starts interpreters that import everything
 @pytest.mark.parametrize(
     ("options", "text", "outcomes"),
     [
-        (["-n", "2"], CLAIMS, {"passed": 2, "failed": 1, "inconclusive": 1}),
+        (["-n", "2"], CLAIMS + FIXTURES, {"passed": 6, "failed": 1, "inconclusive": 1}),
         (["-p", "no:xdist"], CLAIMS, {"passed": 2, "failed": 1, "inconclusive": 1}),
-        (["-n", "2"], FIXTURES, {"passed": 4}),
     ],
-    ids=["xdist", "no xdist", "fixtures in xdist"],
+    ids=["xdist", "no xdist"],
 )
 def test_sessions_of_their_own(
-    pytester: pytest.Pytester, options: list[str], text: str, outcomes: dict[str, int]
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    text: str,
+    outcomes: dict[str, int],
 ) -> None:
     """With and without pytest-xdist: each worker counts the claims of the whole session."""
     pytester.makepyfile(test_agent=HEAD + text)
-    pytester.syspathinsert(ROOT)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     result = pytester.runpytest_subprocess("-Werror", *plugin_options(), *options)
     assert result.parseoutcomes() == outcomes
-    if text is CLAIMS:
-        result.stdout.fnmatch_lines(["*inconclusive: * (0.05 shared by 3 claims)"])
+    result.stdout.fnmatch_lines(["*inconclusive: * (0.05 shared by 3 claims)"])
 
 
 LIGHT = """

@@ -1,10 +1,13 @@
-"""python -m tests.testing.aa_campaign [SESSIONS] [REAL]: how often a session with nothing but true
-claims has a red test, and how often a true drop is found.
+"""How often a session with nothing but true claims has a red test, and how often a true drop is
+found.
 
-Sessions are drawn: agents that just reach what is claimed of them, and equal agents that are
-compared, decided by the plug-in's code at alpha 0.05. REAL sessions are pytest's own: each pair
-saves the runs of scripted agents in real worlds, and compares equal agents with them. 1,000 drawn
-sessions take some seconds, the drops a minute, and 1,000 real pairs half an hour.
+    python -m tests.testing.aa_campaign drawn 1000     half a minute of CPU
+    python -m tests.testing.aa_campaign drops 4000     two minutes
+    python -m tests.testing.aa_campaign pytest 1000    twenty minutes
+
+`drawn` sessions have agents that just reach what is claimed of them, and equal agents that are
+compared, decided by the plug-in's code at alpha 0.05. The sessions of `pytest` are real: one saves
+the runs of scripted agents in real worlds, and the next one compares equal agents with them.
 """
 
 import contextlib
@@ -28,10 +31,8 @@ from rehearsal_room.testing.decisions import SharedAlpha, decide
 from tests.judge.promotion.drawn import facts_of
 from tests.judge.statistics.verdict_campaign import PROMISED, PromisedPower, drawn
 
-SESSIONS = 1_000
 ALPHA = 0.05
 MOST_APART = 0.03  # of measured and promised power
-_DRAWN_FOR_POWER = 4_000
 _SALT = "REHEARSAL_AA_SALT"
 
 # A session of pytest. Its agents just reach what is claimed, or are equal to those of the base.
@@ -180,25 +181,38 @@ def plugin_options() -> tuple[str, ...]:
     return () if installed else ("-p", "rehearsal_room.testing.plugin")
 
 
-def main(sessions: int, real: int) -> int:
-    """Run the campaign; returns the exit status."""
-    red = sum(map(is_red, range(sessions)))
-    wrong = red > most_red(sessions)
-    _say(f"{red} of {sessions} drawn sessions red; at most {most_red(sessions)}")
+def drawn_sessions(count: int) -> bool:
+    """Whether at most as many of the drawn sessions are red as may be."""
+    red = sum(map(is_red, range(count)))
+    _say(f"{red} of {count} drawn sessions red; at most {most_red(count)}")
+    return red <= most_red(count)
+
+
+def drops(count: int) -> bool:
+    """Whether drops are found as often as `compare size` promises."""
+    furthest = 0.0
     for pair in PROMISED:
         for claims in (1, 4):
-            tasks, promised, found = power_found(pair, claims, _DRAWN_FOR_POWER)
-            wrong |= abs(found - promised) > MOST_APART
+            tasks, promised, found = power_found(pair, claims, count)
+            furthest = max(furthest, abs(found - promised))
             what = f"{pair.second:g} to {pair.first:g}, {pair.tries} tries, {claims} claims"
             _say(f"{what}: {tasks} tasks, power promised {promised:.3f}, found {found:.3f}")
+    return furthest <= MOST_APART
+
+
+def pytest_sessions(count: int) -> bool:
+    """Whether at most as many of pytest's sessions are red as may be."""
     gc.freeze()  # pytest collects all garbage at the end of each session
-    red = 0
+    red, most = 0, most_red(count)
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(real):
+        for seed in range(count):
             red += is_red_in_pytest(Path(folder), seed)
-            if seed + 1 in (real, *range(100, real, 100)):
-                _say(f"{red} of {seed + 1} sessions of pytest red; at most {most_red(real)} in all")
-    return int(wrong or red > most_red(real))
+            if (seed + 1) % 50 == 0 or seed + 1 == count:
+                _say(f"{red} of {seed + 1} sessions of pytest red; at most {most} of {count}")
+    return red <= most
+
+
+PARTS = {"drawn": drawn_sessions, "drops": drops, "pytest": pytest_sessions}
 
 
 def _say(line: str) -> None:
@@ -207,5 +221,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    given = [int(text) for text in sys.argv[1:]]
-    sys.exit(main(*(given + [SESSIONS, 0][len(given) :])))
+    part, count = sys.argv[1], int(sys.argv[2])
+    sys.exit(0 if PARTS[part](count) else 1)

@@ -8,6 +8,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+from rehearsal_room.harness.agents.opening import check_agent
 from rehearsal_room.harness.bus.mqtt_settings import broker_of
 from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile, read_chaos
@@ -55,6 +56,7 @@ def launch(
     ScenarioError and PoolError; ModelOutageError where the model server goes away in the run.
     """
     require_new(folder, resume=resume)
+    check_agent(settings.agent)
     engine = engine or _engine_of(settings, policy)
     tasks, plans = planned(settings)
     if not resume:

@@ -58,9 +58,10 @@ FOLDERS = {
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "model_servers"),
-        *("chat", "bus", "admission"),
+        *("chat", "model_api", "bus", "admission"),
         *("settings", "following", "policies", "vllm/child", "vllm", "continuation"),
-        *("users", "outcomes", "rollout", "chaos", "setup", "fleet", "cluster", "logged_runs"),
+        *("users", "outcomes", "rollout", "agents", "chaos", "setup", "fleet", "cluster"),
+        "logged_runs",
         *("replay", "reports", "profile", "serving", "."),
     ),
     "judge": (
@@ -94,6 +95,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.client.http",
         "envpool.openenv.client",
         "envpool.openenv.pool",
+        "harness.agents.endpoints",
         "harness.chat.transport_aiohttp",
         "rehearsal_room.play.http_api",
     },
@@ -211,6 +213,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.protocols.ors_calls",
         "envpool.protocols.served",
         "envpool.protocols.task_routes",
+        "harness.agents.door",
         "harness.serving.http_server",
         "rehearsal_room.viewer.server.acting_routes",
         "rehearsal_room.viewer.server.answers",

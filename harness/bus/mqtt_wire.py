@@ -20,7 +20,7 @@ broker reports to a client that it may not write; mosquitto does not report that
 Each record has a position in its publisher's log: a number that grows, so that the order of
 positions is the order within every episode. A message of records has a Mark: the log, the positions
 that the message covers for its kind, and the heads: for each kind, the position up to which every
-record had been sent before. A Ledger stores how far its follower has got, seven numbers for each
+record had been sent before. A Ledger stores how far its follower has got, nine numbers for each
 log, and decides for each message whether it is new, known, or follows a gap. A gap is filled from
 the log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
 (episode, attempt, seq) once and in order, and its memory does not grow with the run.
@@ -71,7 +71,8 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 def mark_of(text: str) -> Mark:
     """The mark in a text made by `str(mark)`. Raises ValueError.
 
-    Example: "9f3a 190 200 190 187 0 0 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 0, 0, 0, 0, 0))
+    Example: "9f3a 190 200 190 187 0 0 0 0 0 0 0" ->
+        Mark("9f3a", 190, 200, (190, 187, 0, 0, 0, 0, 0, 0, 0))
     """
     log, *numbers = text.split(" ")
     since, upto, *heads = map(int, numbers)
@@ -228,22 +229,23 @@ class Packer:
     def pack(self, outbox: deque[tuple[Position, Record]]) -> list[Parcel]:
         """Take the next records from the outbox, as one parcel for each kind among them.
 
-        Kinds are sent in the order started, step, summary, ended, judged. An attempt's records have
-        this order anyway, so it is preserved. The one exception, a step after a summary, waits for
-        the next parcels.
+        Kinds are sent in the order started, step, summary, model, ended, judged. An attempt's
+        records have this order anyway, so it is preserved. The one exception, a step after a
+        summary or after a reply of the model to an agent that asks it by itself, waits for the next
+        parcels.
         """
         payloads: dict[str, bytearray] = {}
         counts: dict[str, int] = {}
         episodes: dict[str, str] = {}
-        summarized: set[str] = set()  # episodes with a summary among these records
+        replied: set[str] = set()  # episodes with a summary or such a reply among these records
         num_records = num_bytes = 0
         since = self.boundary
         while outbox and num_records < self._batch and num_bytes < MAX_BYTES:
             position, record = outbox[0]
             kind = kind_of(record.event)
-            if kind == "summary":
-                summarized.add(record.episode)
-            elif kind == "step" and record.episode in summarized:
+            if kind in ("summary", "model"):
+                replied.add(record.episode)
+            elif kind == "step" and record.episode in replied:
                 break
             outbox.popleft()
             payload = payloads.setdefault(kind, bytearray(_ARRAY))

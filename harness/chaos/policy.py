@@ -140,8 +140,14 @@ class _FaultyAgent:
         self._injector = injector
         self._num_replies = len(assignment.kept)
         self._num_steps = sum(isinstance(kept, StepTaken) for kept in assignment.kept)
+        self._turn = anyio.Lock()  # an agent of the user's own may ask several things at once
 
     async def reply(self, window: Window) -> Reply:
+        async with self._turn:
+            CURRENT.set(self._course)  # such an agent asks in tasks of its own
+            return await self._reply(window)
+
+    async def _reply(self, window: Window) -> Reply:
         course = self._course
         request = course.request = ReplyAttempts(course, self._num_replies)
         course.turn = self._num_steps

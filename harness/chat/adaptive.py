@@ -43,6 +43,10 @@ class AdaptiveWriter:
 
     def body(self, window: Window, seed: int | None) -> bytes:
         """A request's body; `seed` None: the server chooses the seed."""
+        if window.fields:
+            fields = self.features.apply(window.fields)
+            seed = None if "seed" in fields else seed
+            window = msgspec.structs.replace(window, fields=fields)
         return self._writer.body(window, seed=seed if self._sends_seed else None, form=self._form)
 
     def adapt(
@@ -50,7 +54,8 @@ class AdaptiveWriter:
     ) -> bool:
         """Whether another request can succeed, since this one, written with the features `asked`,
         was refused for its form."""
-        sent = [name for name in asked.apply(self._fields) if name != "model"]
+        fields = asked.apply({**(window.fields or {}), **self._fields})
+        sent = [name for name in fields if name != "model"]
         if seed is not None and "seed" not in asked.without:
             sent.append("seed")
         if window.tools and window.asks_for_summary and "tool_choice" not in asked.without:

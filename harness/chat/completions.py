@@ -81,7 +81,7 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
                 return part
             if part is not None:
                 parts.append(part)
-    except _UnreadableError as exc:
+    except UnreadableError as exc:
         return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     if not parts:
         if (error := error_in(body)) is not None:
@@ -137,13 +137,13 @@ def is_page(body: bytes) -> bool:
     return body.removeprefix(_BOM).lstrip()[:1] == b"<"
 
 
-class _UnreadableError(Exception):
+class UnreadableError(Exception):
     """A field has a value of a type that says nothing; the message names the field."""
 
 
 def _require(value: Any, kinds: tuple[type, ...], name: str) -> None:
     if value is not None and not isinstance(value, kinds):
-        raise _UnreadableError(f"{name} is a {type(value).__name__}")
+        raise UnreadableError(f"{name} is a {type(value).__name__}")
 
 
 # Text, calls, meaning and word of the finish reason, field of the thought, other fields.
@@ -167,8 +167,8 @@ def _read_choice(choice: Any) -> _Part | AttemptFailure | None:
     if error := message.get("error"):
         return failure_of_error(error)
     word = choice.get("finish_reason")
-    text, thought, fields = _read_message(message)
-    return text, _calls_of(message), finish_kind(word), word, thought, fields
+    text, thought, fields = read_message(message)
+    return text, calls_of(message), finish_kind(word), word, thought, fields
 
 
 def _joined(parts: list[_Part]) -> _Part:
@@ -216,9 +216,9 @@ def _shown(word: Any) -> str:
     return repr(one_line(str(word), 40))
 
 
-def _read_message(message: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Its text, with the thought in front, the field of the thought, and the fields to send
-    back."""
+def read_message(message: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """A message's text, with the thought in front, the field of the thought, and the fields to
+    send back. Raises UnreadableError."""
     content = message.get("content")
     thought, field = "", ""
     if content is None or isinstance(content, str):
@@ -280,7 +280,8 @@ def _text_of_parts(content: Any) -> tuple[str, str]:
     return "".join(texts), "".join(thoughts)
 
 
-def _calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
+def calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
+    """The calls of an assistant's message. Raises UnreadableError."""
     sent = message.get("tool_calls")
     if not sent and type(message.get("content")) is list:  # Anthropic's form
         sent = [part for part in message["content"] if _is_call(part)]
@@ -314,7 +315,7 @@ def _identified(calls: tuple[AgentCall, ...]) -> tuple[AgentCall, ...]:
 
 def _read_call(call: Any) -> AgentCall:
     if not isinstance(call, dict):
-        raise _UnreadableError(f"a tool call is a {type(call).__name__}")
+        raise UnreadableError(f"a tool call is a {type(call).__name__}")
     function = call.get("function")
     if type(function) is not dict:
         _require(function, (dict,), "function")

@@ -88,8 +88,16 @@ class RequestWriter:
         """
         tail = b"}" if seed is None else b',"seed":%d}' % seed
         _, head, names = self._head(window.tools, window.asks_for_summary)
+        if window.fields and (others := self._others(window.fields)):
+            head = others[:-1] + b"," + head[1:]
         messages = _encode(wire_messages(window.messages, form, names))
         return b"".join((head, messages, tail))
+
+    def _others(self, fields: Mapping[str, Any]) -> bytes:
+        """The fields of a window that the writer's own do not have, as a JSON object; empty: there
+        are none."""
+        others = {name: value for name, value in fields.items() if name not in self._fields}
+        return _encode(others) if others else b""
 
     def tool_names(self, window: Window) -> "ToolNames":
         """The names that the window's tools have on the wire."""

@@ -68,6 +68,8 @@ class BudgetExhausted(HarnessError):
 class PolicyError(HarnessError):
     """The policy could not give a reply; the episode ends with `policy_error`."""
 
+    http_status: int | None = None  # of the server's last answer; None: there was none
+
 
 class ContextLengthError(PolicyError):
     """The window no longer fits into the model's context; the episode ends with `token_limit`."""

@@ -3,9 +3,10 @@ from them.
 
 The facts of an episode are `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`;
 its verdicts follow as `Judged`. Where the history window asks the agent for a summary, the summary
-is a `HistorySummarized` between two steps. A Record stamps a fact with its episode, attempt,
-sequence number and time. The key (episode, attempt, seq) is unique: a key that arrives twice is the
-same fact, delivered twice.
+is a `HistorySummarized` between two steps. Where the agent is a program that asks a model by
+itself, each reply is a `ModelAsked`, and what it writes beside its calls is an `AgentOutput`. A
+Record stamps a fact with its episode, attempt, sequence number and time. The key (episode, attempt,
+seq) is unique: a key that arrives twice is the same fact, delivered twice.
 """
 
 import re
@@ -14,8 +15,15 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import StoredState, ToolResult
-from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Reply, UserTurn
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Decision,
+    Message,
+    Reply,
+    UserTurn,
+)
 from rehearsal_room.scenarios.checks import Finding
 
 
@@ -136,6 +144,38 @@ class HistorySummarized(msgspec.Struct, frozen=True, tag="summary", gc=False, om
     policy_s: float = 0.0  # seconds spent waiting for the reply
 
 
+class ModelAsked(msgspec.Struct, frozen=True, tag="model", gc=False, omit_defaults=True):
+    """The agent, a program of the user's own, asked the model at the URL that its episode has.
+
+    `messages` are those of the request beyond the first `shared` of an earlier conversation: of
+    request `parent`, with its reply. So the requests of an episode are a tree: a history that only
+    grows is one branch, and one that the agent rewrote, or a second agent, begins another.
+    """
+
+    request: int  # its number in the episode, from 0, in the order in which replies came
+    turn: int  # index of the step that comes next, from 0
+    messages: tuple[Message, ...]
+    reply: Reply | None = None  # None: there is none, and `error` has the reason
+    parent: int | None = None  # None: nothing is shared
+    shared: int = 0
+    tools: tuple[ToolSpec, ...] | None = None  # that were offered; None: those of the parent
+    fields: dict[str, Any] | None = None  # more fields of the request; None: there are none
+    api: str = "chat"  # chat, responses or messages
+    first_turn: int = 0  # `Window.first_turn` of the window that the model was shown
+    error: str = ""
+    seconds: float = 0.0  # until the reply
+
+
+class AgentOutput(msgspec.Struct, frozen=True, tag="output", gc=False, omit_defaults=True):
+    """What an agent of the user's own wrote beside its calls, and how its process ended."""
+
+    stdout: str = ""  # its beginning
+    stderr: str = ""  # its end
+    status: int | None = None  # of its process, negative: the signal; None: it had none
+    left_out: int = 0  # bytes of both that are not here
+    seconds: float = 0.0  # that it ran
+
+
 class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     """The episode is over. A judge needs nothing live any more: the facts suffice."""
 
@@ -207,6 +247,7 @@ class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
     path: str
 
 
+AGENT = "agent:"  # begins the policy's name where an agent of the user's own plays
 WEIGHTS_EPISODE = "weights"  # `Record.episode` of every WeightsPublished
 
 
@@ -234,12 +275,16 @@ Event = (
     EpisodeStarted
     | StepTaken
     | HistorySummarized
+    | ModelAsked
+    | AgentOutput
     | EpisodeEnded
     | Judged
     | WeightsPublished
     | FaultInjected
 )
-EventKind = Literal["started", "step", "summary", "ended", "judged", "weights", "fault"]
+EventKind = Literal[
+    "started", "step", "summary", "model", "output", "ended", "judged", "weights", "fault"
+]
 
 
 # A name that may come from anybody and becomes a file's name: no separator, no control character,

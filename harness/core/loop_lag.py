@@ -32,6 +32,8 @@ _ROLES = (
     ("rehearsal_room.learner.inference.", "policy"),
     ("rehearsal_room.harness.rollout.episode", "policy"),
     ("rehearsal_room.harness.library", "policy"),
+    ("rehearsal_room.harness.agents.", "policy"),
+    ("rehearsal_room.harness.model_api.", "policy"),
     ("rehearsal_room.harness.log.", "log"),
     ("rehearsal_room.harness.bus.", "subscriber"),
     ("rehearsal_room.harness.rollout.monitor", "subscriber"),

@@ -64,6 +64,9 @@ class Window(msgspec.Struct, frozen=True):
     first_turn: int = 0
     recalled: tuple[int, ...] = ()  # turns before `first_turn` that are shown too, in order
     asks_for_summary: bool = False  # the last message asks for a summary, not for the next step
+    # Fields of an agent that asks the model by itself, as in {"tool_choice": "required"}; those of
+    # the run's settings win. None: there are none.
+    fields: dict[str, Any] | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

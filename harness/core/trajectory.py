@@ -5,10 +5,12 @@ from collections.abc import Iterable
 import msgspec
 
 from rehearsal_room.harness.core.events import (
+    AgentOutput,
     EpisodeEnded,
     EpisodeStarted,
     HistorySummarized,
     Judged,
+    ModelAsked,
     Record,
     StepTaken,
 )
@@ -25,6 +27,8 @@ class Trajectory(msgspec.Struct, frozen=True):
     ended: EpisodeEnded | None
     judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the newest last
     summaries: tuple[HistorySummarized, ...] = ()
+    asked: tuple[ModelAsked, ...] = ()  # what an agent of the user's own asked its model
+    output: AgentOutput | None = None  # what it wrote; None: it is not known
 
     @property
     def first_own_turn(self) -> int:
@@ -64,7 +68,10 @@ class Assembly:
     Raises ValueError when the first record is not an EpisodeStarted.
     """
 
-    __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps", "summaries")
+    __slots__ = (
+        *("asked", "attempt", "ended", "episode", "judged", "output", "started", "steps"),
+        "summaries",
+    )
 
     def __init__(self, first: Record) -> None:
         if not isinstance(first.event, EpisodeStarted):
@@ -76,6 +83,8 @@ class Assembly:
         self.ended: EpisodeEnded | None = None
         self.judged: dict[str, Judged] = {}
         self.summaries: list[HistorySummarized] = []
+        self.asked: list[ModelAsked] = []
+        self.output: AgentOutput | None = None
 
     def add(self, record: Record) -> None:
         """Add the attempt's next record."""
@@ -89,6 +98,10 @@ class Assembly:
             self.judged[event.judge] = event
         elif isinstance(event, HistorySummarized):
             self.summaries.append(event)
+        elif isinstance(event, ModelAsked):
+            self.asked.append(event)
+        elif isinstance(event, AgentOutput):
+            self.output = event
 
     def trajectory(self) -> Trajectory:
         """The trajectory of the records added so far."""
@@ -100,6 +113,8 @@ class Assembly:
             self.ended,
             tuple(self.judged.values()),
             tuple(self.summaries),
+            tuple(self.asked),
+            self.output,
         )
 
 

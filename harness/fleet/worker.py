@@ -19,6 +19,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from rehearsal_room.harness.agents.opening import opened_agent
 from rehearsal_room.harness.bus.local import LocalBus
 from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile
@@ -190,6 +191,7 @@ class RolloutWorker:
                 spec.policy,
                 pool=pool,
                 users=await stack.enter_async_context(users_of(settings, spec.tasks)),
+                driver=await stack.enter_async_context(opened_agent(settings)),
                 judge=judge,
                 beginning=spec.beginning,
             )
@@ -271,7 +273,7 @@ class RolloutWorker:
             plan = msgspec.structs.replace(plan, attempt=assignment.attempt)
             kept = (
                 self._resumed_turns_of(assignment, context, stack)
-                if assignment.attempt > 1
+                if assignment.attempt > 1 and parts.driver is None
                 else None
             )
             await play(plan, context, parts, kept)

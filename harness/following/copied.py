@@ -4,14 +4,17 @@ This module is light, for commands that read a copy and need no broker.
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from rehearsal_room.harness.bus.local import KINDS
 from rehearsal_room.harness.bus.mqtt_wire import Heads
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.schema import write_atomically
 
 _NAME = "copied.json"
+_LATER = KINDS.index("model"), KINDS.index("output")
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -31,8 +34,13 @@ def read_copied(folder: Path) -> Copied | None:
     if not path.is_file():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Copied)
-    except (msgspec.DecodeError, OSError) as exc:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        have = found.get("have")
+        if isinstance(have, list) and len(have) == len(KINDS) - len(_LATER):
+            for index in _LATER:  # an older version wrote it
+                have.insert(index, 0)
+        return msgspec.convert(found, Copied)
+    except (msgspec.DecodeError, msgspec.ValidationError, OSError) as exc:
         raise LogError(f"{path}: cannot be read: {exc}") from exc
 
 

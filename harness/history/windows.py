@@ -15,7 +15,7 @@ Another policy is another class with a spec, a fingerprint and a state (see harn
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -111,6 +111,14 @@ class Windows:
         recalled = tuple([turn + pinned for turn in visible.recalled]) if visible.recalled else ()
         messages = (*self._head, *visible.messages)
         return Window(messages, self._tools, first_turn, recalled, visible.asks_for_summary)
+
+
+def turns_of(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The turns of a conversation after its head: each assistant message with the messages that
+    follow it. The first of the messages is the assistant's."""
+    starts = [index for index, one in enumerate(messages) if one.role == "assistant"]
+    ends = [*starts[1:], len(messages)]
+    return [tuple(messages[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 class HistoryFold:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
@@ -56,8 +57,9 @@ class _Reply(msgspec.Struct, frozen=True):
 class _Replied(msgspec.Struct, frozen=True):
     """What is read of a reply: decoding all of it takes ten times as long."""
 
-    reply: _Reply
+    reply: _Reply | None = None
     policy_s: float = 0.0
+    seconds: float = 0.0
 
 
 class _Fork(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ class _Fork(msgspec.Struct, frozen=True):
 
 
 class _Started(msgspec.Struct, frozen=True):
+    policy: str = ""
     forked_from: _Fork | None = None
 
 
@@ -82,6 +85,7 @@ def read_model_use(
 ) -> tuple[ModelUse, ReplyTimes] | None:
     """What the replies of these episodes took; None: there is no reply. Raises LogError."""
     latest = {row.episode: row.attempt for row in rows}
+    asks_itself: dict[str, bool] = {}  # whether an agent of the user's own plays
     left_out: dict[str, int] = {}  # replies of forks that are another run's
     seconds, limited_s = array("d"), 0.0
     requests = prompt = cached = completion = reasoning = 0
@@ -91,13 +95,19 @@ def read_model_use(
             if latest.get(episode) != attempt:
                 continue
             if kind == "started":
-                fork = _started(data).forked_from
+                started = _started(data)
+                asks_itself[episode] = started.policy.startswith(AGENT)
+                fork = started.forked_from
                 left_out[episode] = 0 if fork is None else fork.turn
-            elif kind in ("step", "summary"):
+            elif kind in ("step", "summary", "model"):
                 if left_out.get(episode):
                     left_out[episode] -= 1
                     continue
+                if kind == "step" and asks_itself.get(episode):
+                    continue  # a call of an agent that asks the model by itself
                 one = _replied(data)
+                if one.reply is None:
+                    continue
                 usage = one.reply.usage
                 requests += one.reply.attempts
                 prompt += usage.prompt_tokens
@@ -105,7 +115,7 @@ def read_model_use(
                 completion += usage.completion_tokens
                 reasoning += usage.reasoning_tokens
                 limited_s += one.reply.limited_s
-                seconds.append(one.policy_s)
+                seconds.append(one.seconds if kind == "model" else one.policy_s)
         position = stored[-1][0]
     if not seconds:
         return None

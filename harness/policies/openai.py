@@ -345,7 +345,9 @@ def policy_error(
         kind = ModelRefusedError
     elif is_context_overflow(failure):
         kind = ContextLengthError
-    return kind(error_sentence(failure, attempts, model=model, url=url, secret=secret))
+    error = kind(error_sentence(failure, attempts, model=model, url=url, secret=secret))
+    error.http_status = failure.status
+    return error
 
 
 def error_sentence(

@@ -18,12 +18,14 @@ from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.bus.mqtt_wire import RunStatus
 from rehearsal_room.harness.core.events import (
+    AgentOutput,
     EpisodeEnded,
     EpisodeStarted,
     Event,
     FaultInjected,
     HistorySummarized,
     Judged,
+    ModelAsked,
     Record,
     StepTaken,
 )
@@ -198,6 +200,11 @@ def _event_text(event: Event) -> str:
         return f"summary: {_short(event.reply.text)}"
     if isinstance(event, FaultInjected):
         return f"fault {fault_text(event)}"
+    if isinstance(event, ModelAsked):
+        said = _short(event.reply.text) if event.reply is not None else _short(event.error)
+        return f"model: {said}"
+    if isinstance(event, AgentOutput):
+        return f"output: {_short(event.stderr or event.stdout)}"
     return f"weights {event.version}"
 
 

@@ -42,10 +42,12 @@ from rehearsal_room.harness.core.errors import (
     PolicyError,
 )
 from rehearsal_room.harness.core.events import (
+    AgentOutput,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
     HistorySummarized,
+    ModelAsked,
     StepTaken,
 )
 from rehearsal_room.harness.core.messages import (
@@ -515,6 +517,19 @@ class Episode:
         """Record the next step; wait while the log is full."""
         self._stamp_step(step)
         await self.context.recorder.wait_for_room()
+
+    async def record_asked(self, asked: ModelAsked) -> EpisodeOutcome | None:
+        """Record a reply of the model to an agent that asks it by itself. Returns how the episode
+        ends where its tokens are used up; None: it goes on."""
+        self.record_fact(asked)
+        await self.context.recorder.wait_for_room()
+        if asked.reply is not None:
+            self.num_tokens += self._num_sampled(asked.reply)
+        return self._token_limit_reached()
+
+    def record_fact(self, fact: ModelAsked | AgentOutput) -> None:
+        """Record what is neither a step nor a summary."""
+        self.context.recorder.stamp(self.plan.episode, self.plan.attempt, fact)
 
     def _stamp_step(self, step: StepTaken) -> None:
         self.steps.append(step)

@@ -15,8 +15,9 @@ class Notices:
     def __init__(self) -> None:
         self._said: set[str] = set()
 
-    def say(self, event: str, **values: Any) -> None:
-        """Say a warning, unless the run has said it."""
-        if event not in self._said:
-            self._said.add(event)
+    def say(self, event: str, *, about: str = "", **values: Any) -> None:
+        """Say a warning, unless the run has said it about the same."""
+        key = f"{event} {about}"
+        if key not in self._said:
+            self._said.add(key)
             _log.warning(event, **values)

@@ -34,7 +34,8 @@ from rehearsal_room.harness.dialects.base import Dialect, call_id
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.summary import SummaryWindow
-from rehearsal_room.harness.history.windows import Windows, summary_of
+from rehearsal_room.harness.history.windows import Windows, summary_of, turns_of
+from rehearsal_room.harness.model_api.request import ClientReply, UnsupportedRequest
 from rehearsal_room.harness.policies.token_agent import split_tool_calls
 from rehearsal_room.harness.serving.reply_memory import (
     RememberedReply,
@@ -45,17 +46,6 @@ from rehearsal_room.harness.serving.reply_memory import (
 from rehearsal_room.harness.tokenization.chat_tokenizer import reply_key
 
 _TRANSLATED = (Native.name, hermes.Hermes.name)  # dialects to which native tools are translated
-
-
-class UnsupportedRequest(ValueError):
-    """A request that this server cannot answer; the message is a sentence for the client."""
-
-
-class ClientReply(msgspec.Struct, frozen=True):
-    """A reply in the form that the client gets."""
-
-    text: str
-    calls: tuple[AgentCall, ...]
 
 
 Summarize = Callable[[Window, "ClientConversation"], Awaitable[Reply]]  # the reply has its tokens
@@ -82,7 +72,7 @@ class ClientConversation:
             raise UnsupportedRequest(
                 "messages: the last is the assistant's, so there is nothing to answer"
             )
-        self._turns = _turns(messages[len(head) :])
+        self._turns = turns_of(messages[len(head) :])
         self._history = history
         self._dialect = dialect
         self._memory = memory
@@ -105,7 +95,7 @@ class ClientConversation:
         """The window that the model may see now. `summarize` gets a summary from the model
         where one is due and not remembered. Raises UnsupportedRequest, and PolicyError where
         `summarize` does."""
-        for number, (reply, rest) in enumerate(self._turns):
+        for number, (reply, *rest) in enumerate(self._turns):
             turn, step = self._turn(reply, rest)
             self._windows.add(turn, pin=number == 0 and self._dialect.pins(step))
             if isinstance(self._history, SummaryWindow):
@@ -183,17 +173,6 @@ class ClientConversation:
         self.sampled[reply_key(known.text)] = known.token_ids
         self.num_replies += 1
         self._windows.add_summary(text)
-
-
-def _turns(messages: Sequence[Message]) -> list[tuple[Message, list[Message]]]:
-    """Each assistant message with the messages that follow it."""
-    turns: list[tuple[Message, list[Message]]] = []
-    for message in messages:
-        if message.role == "assistant":
-            turns.append((message, []))
-        else:
-            turns[-1][1].append(message)
-    return turns
 
 
 def _results(

@@ -1,6 +1,6 @@
 """A served checkpoint over HTTP, for any client of OpenAI's chat API.
 
-    POST /v1/chat/completions    a reply (see harness.serving.chat_api)
+    POST /v1/chat/completions    a reply (see harness.model_api.chat)
     GET  /v1/models              the one model
     GET  /health                 whether the server is up
 
@@ -26,8 +26,8 @@ from rehearsal_room.envpool.server.guard import AccessCheck, Guard
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.envpool.server.settings import WorldServerSettings
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
-from rehearsal_room.harness.serving.chat_api import completion, events, read_request, refusal
-from rehearsal_room.harness.serving.conversations import UnsupportedRequest
+from rehearsal_room.harness.model_api.chat import completion, events, read_request, refusal
+from rehearsal_room.harness.model_api.request import UnsupportedRequest
 from rehearsal_room.harness.serving.service import PolicyService
 
 _log = structlog.get_logger(__name__)

@@ -14,6 +14,8 @@ from rehearsal_room.harness.core.errors import ContextLengthError, SettingsError
 from rehearsal_room.harness.core.messages import Reply, Usage, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.harness.core.token_bytes import encode_ids
+from rehearsal_room.harness.model_api.request import ModelReply, ModelRequest, UnsupportedRequest
+from rehearsal_room.harness.model_api.sampling_fields import SamplingFields, sampling_fields
 from rehearsal_room.harness.policies.token_agent import (
     GeneratedTokens,
     Sampling,
@@ -21,9 +23,8 @@ from rehearsal_room.harness.policies.token_agent import (
     finish_of,
     reply_seed,
 )
-from rehearsal_room.harness.serving.chat_api import ChatReply, ChatRequest
 from rehearsal_room.harness.serving.compatibility import ServingFormat, ServingFormats
-from rehearsal_room.harness.serving.conversations import ClientConversation, UnsupportedRequest
+from rehearsal_room.harness.serving.conversations import ClientConversation
 from rehearsal_room.harness.serving.reply_memory import ReplyMemory
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
@@ -66,9 +67,10 @@ class PolicyService:
         """The number of remembered replies."""
         return {"replies_remembered": len(self._memory)}
 
-    async def answer(self, request: ChatRequest) -> ChatReply:
+    async def answer(self, request: ModelRequest) -> ModelReply:
         """The reply to a conversation. Raises UnsupportedRequest and PolicyError."""
-        format = self._format_of(request)
+        sent = sampling_fields(request)
+        format = self._format_of(sent)
         conversation = ClientConversation(
             request.messages,
             request.tools,
@@ -76,7 +78,7 @@ class PolicyService:
             dialect=format.dialect,
             memory=self._memory,
         )
-        sampling = self._sampling_of(request)
+        sampling = self._sampling_of(sent)
 
         async def summarize(window: Window, conversation: ClientConversation) -> Reply:
             generated, _ = await self._generate(window, conversation, sampling)
@@ -86,8 +88,8 @@ class PolicyService:
         window = await conversation.window(summarize)
         generated, num_prompt = await self._generate(window, conversation, sampling)
         text = self._chat.decode(generated.token_ids)
-        reply = conversation.add_reply(text, generated.token_ids, calling=request.calling)
-        return ChatReply(
+        reply = conversation.add_reply(text, generated.token_ids, calling=sent.calling)
+        return ModelReply(
             reply,
             finish_of(generated, reply.calls),
             Usage(num_prompt, len(generated.token_ids), generated.cached_tokens),
@@ -124,19 +126,18 @@ class PolicyService:
         )
         return generated, len(prompt)
 
-    def _sampling_of(self, request: ChatRequest) -> Sampling:
+    def _sampling_of(self, sent: SamplingFields) -> Sampling:
         default = self._sampling
         return Sampling(
-            temperature=_first_set(request.temperature, default.temperature),
-            top_p=_first_set(request.top_p, default.top_p),
-            max_tokens=_first_set(request.max_tokens, default.max_tokens),
-            seed=self._seeds() if request.seed is None else request.seed,
+            temperature=_first_set(sent.temperature, default.temperature),
+            top_p=_first_set(sent.top_p, default.top_p),
+            max_tokens=_first_set(sent.max_tokens, default.max_tokens),
+            seed=self._seeds() if sent.seed is None else sent.seed,
         )
 
-    def _format_of(self, request: ChatRequest) -> ServingFormat:
-        overrides = request.overrides
+    def _format_of(self, sent: SamplingFields) -> ServingFormat:
         try:
-            return self._formats.get(overrides.history, overrides.dialect)
+            return self._formats.get(sent.overrides.history, sent.overrides.dialect)
         except SettingsError as exc:
             raise UnsupportedRequest(f"rehearsal: {exc}") from exc
 

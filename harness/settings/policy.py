@@ -8,7 +8,17 @@ from msgspec import Meta
 from rehearsal_room.harness.core.errors import SettingsError
 
 PolicyName = Literal[
-    "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay", "human"
+    "oracle",
+    "mutant",
+    "random",
+    "noop",
+    "scripted",
+    "openai",
+    "vllm",
+    "local",
+    "replay",
+    "human",
+    "agent",  # that of --agent alone: no model is behind it
 ]
 
 

@@ -20,6 +20,7 @@ from rehearsal_room.harness.admission.limits import MOST_AT_ONCE
 from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
 from rehearsal_room.harness.settings.judge import (
@@ -171,6 +172,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         PolicySettings,
         Meta(description="Policy that acts in each episode.", extra={"keys": {"name": "policy"}}),
     ] = PolicySettings()
+    agent: Annotated[
+        AgentSettings,
+        Meta(
+            description="An agent of your own that plays in place of the policy.",
+            extra={"prefix": "agent_", "keys": {"target": "agent"}},
+        ),
+    ] = AgentSettings()
     model: Annotated[
         ModelSettings,
         Meta(description="The policy's model.", extra={"keys": {"name": "model"}}),
@@ -215,6 +223,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_adaptive(self) -> bool:
         """Whether the number of episodes at once follows from how the model server answers."""
         return self.concurrency == "auto" and self.policy.name in ADAPTIVE_POLICIES
+
+    @property
+    def player(self) -> str:
+        """Who plays, as folders of runs are named: the user's own agent, or the policy."""
+        return self.agent.shown_name if self.agent.target else self.policy.name
 
     @property
     def number_at_once(self) -> int:
@@ -263,6 +276,8 @@ def resolve_table(
     merged = merge(nested, above)
     if "model" in above and "policy" not in given and not _plays_model(merged):
         merged = merge(merged, {"policy": _policy_of_model(above["model"])})
+    if merged.get("agent", {}).get("target") and "name" not in merged.get("policy", {}):
+        merged = merge(merged, {"policy": {"name": "agent"}})
     source = "" if given else source
     settings = convert(
         merged, Settings, written={**table, **given}, flags=frozenset(given), source=source
@@ -432,6 +447,7 @@ def _check(settings: Settings) -> None:
     if worlds.pool and (fault := url_fault(worlds.pool)):
         raise SettingsError(f"pool: {fault}")
     _check_foreign(worlds, is_fork=bool(settings.forked_from))
+    _check_agent(settings)
     if worlds.mcp_env and not (worlds.mcp or worlds.suite):
         raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
     for header in worlds.mcp_header:
@@ -468,6 +484,44 @@ def _check(settings: Settings) -> None:
             f"stream: policy {policy.name!r} exchanges token ids, which it does not stream"
         )
     _check_judge(settings.judge)
+
+
+def _check_agent(settings: Settings) -> None:
+    """Refuse what does not go together with an agent of the user's own."""
+    agent, policy = settings.agent, settings.policy.name
+    if not agent.target:
+        if policy == "agent":
+            raise SettingsError("agent: policy 'agent' needs the agent: --agent AGENT")
+        return
+    if policy in ("human", "mutant"):
+        raise SettingsError(
+            f"agent: policy {policy!r} is no model that an agent can ask; leave --policy out, or "
+            "name a model"
+        )
+    if settings.forked_from:
+        raise SettingsError(
+            "from: an agent of your own keeps its own memory, so it cannot begin after logged "
+            "turns; leave --from out"
+        )
+    if settings.dialect != "native":
+        raise SettingsError(
+            f"dialect: an agent of your own gets its tools from the world, so the dialect is "
+            f"native, not {settings.dialect!r}"
+        )
+    if settings.history.startswith("summary"):
+        raise SettingsError(
+            "history: an agent of your own cannot be asked for summaries; choose last:W, "
+            "tokens:N or retrieve:K"
+        )
+    if settings.history != "full" and policy == "agent":
+        raise SettingsError(
+            "history: the window is applied where the agent asks its model, and no model is "
+            "named: give --model or --base-url, and let the agent use the URL that it gets"
+        )
+    if agent.env and agent.kind != "command":
+        raise SettingsError("agent_env: variables are for a command, and the agent is none")
+    if agent.isolation != "none" and agent.kind != "command":
+        raise SettingsError("agent_isolation: only a command can be isolated")
 
 
 def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:

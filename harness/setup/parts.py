@@ -14,6 +14,7 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
 from rehearsal_room.harness.admission.control import AdmissionControl
 from rehearsal_room.harness.admission.poller import MetricsPoller
+from rehearsal_room.harness.agents.opening import opened_agent
 from rehearsal_room.harness.bus.mqtt_settings import BusSettings, mqtt_settings
 from rehearsal_room.harness.chat.preflight import Preflight
 from rehearsal_room.harness.continuation.beginning import Beginning
@@ -25,6 +26,7 @@ from rehearsal_room.harness.following.published import published_run
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.policies.base import Observable, OpenPolicy
+from rehearsal_room.harness.rollout.episode import EpisodeDriver
 from rehearsal_room.harness.rollout.running import Judge, Link, Listener
 from rehearsal_room.harness.rollout.scheduler import Admit
 from rehearsal_room.harness.rollout.session import RunParts
@@ -86,6 +88,7 @@ async def open_run_parts(
             policy,
             pool=pool,
             users=await stack.enter_async_context(users_of(settings, tasks)),
+            driver=await stack.enter_async_context(opened_agent(settings)),
             judge=judge,
             beginning=beginning,
             link=link_of(settings.bus, folder, episodes=episodes, judge=settings.judge.mode),
@@ -102,6 +105,7 @@ async def make_parts(
     *,
     pool: RoutingPool,
     users: UserSource,
+    driver: EpisodeDriver | None,
     judge: Judge | None,
     beginning: Beginning | None,
     link: Link | None = None,
@@ -120,6 +124,7 @@ async def make_parts(
         format=settings.format,
         limits=_limits_of(settings),
         users=users,
+        driver=driver,
         judge=judge,
         beginning=beginning,
         link=link,

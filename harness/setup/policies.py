@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.agents.opening import NoModel, named_for_agent
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.policies.base import OpenPolicy, Policy
@@ -65,7 +66,7 @@ async def policy_of(
         policy = _tokenized(policy, Path(settings.policy.tokens), dialect)
     if settings.policy.think:
         policy = LatencyPolicy(policy, *think_range(settings.policy.think), settings.seed)
-    return policy
+    return named_for_agent(policy, settings.agent)
 
 
 def _openai(settings: Settings) -> OpenAIPolicy:
@@ -115,6 +116,8 @@ async def _prepared_policy(
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
     """A policy whose actions follow from the tasks or from a file of calls."""
+    if settings.policy.name == "agent":
+        return NoModel()
     if settings.policy.name == "oracle":
         return OraclePolicy(dialect)
     if settings.policy.name == "noop":

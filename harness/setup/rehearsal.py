@@ -44,7 +44,7 @@ async def rehearsed(
     the episodes to play; `users` makes the users with whom agents talk (None: those of the tasks).
 
     Raises ModelServerError, alone or in an exception group, WorldError and PoolError."""
-    if not (missing and settings.model.preflight and isinstance(policy, Rehearses)):
+    if not (missing and _rehearses(settings) and isinstance(policy, Rehearses)):
         yield
         return
     fresh = [one for one in missing if one.attempt == 1]
@@ -70,12 +70,17 @@ async def rehearsed(
         tasks.cancel_scope.cancel()
 
 
+def _rehearses(settings: Settings) -> bool:
+    """Whether a first request is sent. What an agent of the user's own will ask is not known."""
+    return settings.model.preflight and not settings.agent.target
+
+
 async def rehearse_for_workers(
     settings: Settings, policy: object, missing: Sequence[EpisodePlan]
 ) -> None:
     """Send the first request of a run that other processes play; each of them sends its own, too.
     Raises as `rehearsed` does."""
-    if not (missing and settings.model.preflight and isinstance(policy, Rehearses)):
+    if not (missing and _rehearses(settings) and isinstance(policy, Rehearses)):
         return
     async with pool_of(settings, report_trusted=lambda _: None) as pool, policy:
         await pool.host_all([missing[0].scenario])

@@ -34,7 +34,7 @@ def fresh_folder(settings: Settings) -> Path:
     """runs/<scenario>-<policy>-<number>, the first that does not exist yet."""
     first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
     number = 1
-    while (folder := Path("runs") / f"{first}-{settings.policy.name}-{number}").exists():
+    while (folder := Path("runs") / f"{first}-{settings.player}-{number}").exists():
         number += 1
     return folder
 

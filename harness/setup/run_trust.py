@@ -56,6 +56,8 @@ _OF_PLAY = {
     "bus": "the broker",
     "address": "the cluster",
     "chaos": "faults to inject, of the file",
+    "agent": "the agent",
+    "agent_env": "variables of your environment",
 }
 _OF_JUDGE = {
     "base_url": "the server of the judge's models",

@@ -24,6 +24,7 @@ KINDS: tuple[EventKind, ...] = (
     "started",
     "step",
     "summary",
+    "model",
     "ended",
     "judged",
 )  # that a feed needs

@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from rehearsal_room.bridges.run_options import RunOverError as RunOverError
     from rehearsal_room.envpool.core.types import ToolResult as ToolResult
     from rehearsal_room.envpool.core.types import ToolSpec as ToolSpec
+    from rehearsal_room.harness.agents.agent_env import AgentEnv as AgentEnv
+    from rehearsal_room.harness.agents.agent_env import ForkedEnv as ForkedEnv
+    from rehearsal_room.harness.agents.agent_env import StepLimit as StepLimit
+    from rehearsal_room.harness.agents.agent_env import TaskView as TaskView
+    from rehearsal_room.harness.agents.agent_env import WorldFailed as WorldFailed
     from rehearsal_room.harness.core.errors import PolicyError as ModelFailed  # noqa: F401
     from rehearsal_room.harness.core.events import Ending as Ending
     from rehearsal_room.harness.core.events import Judged as Judged
     from rehearsal_room.harness.core.events import Label as Label
     from rehearsal_room.harness.core.events import StepTaken as StepTaken
     from rehearsal_room.harness.core.trajectory import Trajectory as Trajectory
-    from rehearsal_room.harness.library import AgentEnv as AgentEnv
-    from rehearsal_room.harness.library import ForkedEnv as ForkedEnv
     from rehearsal_room.harness.library import Rehearsal as Rehearsal
-    from rehearsal_room.harness.library import StepLimit as StepLimit
-    from rehearsal_room.harness.library import TaskView as TaskView
-    from rehearsal_room.harness.library import WorldFailed as WorldFailed
     from rehearsal_room.harness.log.reader import LogReader as LogReader
     from rehearsal_room.harness.log.reader import open_reader as open_log  # noqa: F401
     from rehearsal_room.harness.settings.limits import Limits as Limits
@@ -66,10 +66,10 @@ if _SOURCE.name == "src" and (_SOURCE.parent / "envpool" / "__init__.py").exists
 
 # Name: the module that defines it, and its name there where that is another one.
 _PUBLIC = {
-    "AgentEnv": "harness.library",
+    "AgentEnv": "harness.agents.agent_env",
     "BackgroundRun": "bridges.background",
     "Ending": "harness.core.events",
-    "ForkedEnv": "harness.library",
+    "ForkedEnv": "harness.agents.agent_env",
     "Judged": "harness.core.events",
     "Label": "harness.core.events",
     "Limits": "harness.settings.limits",
@@ -81,14 +81,14 @@ _PUBLIC = {
     "RunOverError": "bridges.run_options",
     "Scenario": "scenarios.format",
     "ScenarioJudges": "judge.verdicts.code_judges",
-    "StepLimit": "harness.library",
+    "StepLimit": "harness.agents.agent_env",
     "StepTaken": "harness.core.events",
     "Task": "scenarios.format",
-    "TaskView": "harness.library",
+    "TaskView": "harness.agents.agent_env",
     "ToolResult": "envpool.core.types",
     "ToolSpec": "envpool.core.types",
     "Trajectory": "harness.core.trajectory",
-    "WorldFailed": "harness.library",
+    "WorldFailed": "harness.agents.agent_env",
     "find_world": "scenarios.catalogue:find",
     "open_log": "harness.log.reader:open_reader",
     "rehearse": "bridges.rehearsals",

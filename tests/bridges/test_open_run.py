@@ -11,10 +11,10 @@ from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.driven import DrivenEpisode
 from rehearsal_room.bridges.open_run import open_run
 from rehearsal_room.bridges.run_options import RunOptions, RunOverError
+from rehearsal_room.harness.agents.agent_env import StepLimit
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.library import StepLimit
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.oracle import OraclePolicy
 from rehearsal_room.harness.settings.limits import Limits

@@ -14,17 +14,17 @@ from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.envpool.inprocess.fault_injection import copy_with_fault
 from rehearsal_room.envpool.store.pool_protocol import Pool
-from rehearsal_room.harness.core.errors import LogError, PolicyError
-from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Record, StepTaken
-from rehearsal_room.harness.core.messages import Act, Answer
-from rehearsal_room.harness.library import (
+from rehearsal_room.harness.agents.agent_env import (
     AgentEnv,
     AgentFunction,
     StepLimit,
     TaskView,
     WorldFailed,
-    driver_of,
 )
+from rehearsal_room.harness.agents.driver import driver_of
+from rehearsal_room.harness.core.errors import LogError, PolicyError
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Record, StepTaken
+from rehearsal_room.harness.core.messages import Act, Answer
 from rehearsal_room.harness.rollout.episode import run_episode
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.scenarios.format import Scenario, read
@@ -110,6 +110,7 @@ async def test_what_an_agent_knows() -> None:
         "rules": scenario.rules,
         "user": f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})",
         "now": scenario.clock,
+        **dict.fromkeys(("mcp_url", "model_url", "anthropic_url", "model", "key"), ""),
         "is_dialogue": False,
     }
     assert "pay_fine" in [tool.name for tool in seen[1]]
@@ -232,8 +233,8 @@ async def _is_without_model(task: TaskView, env: AgentEnv) -> str:
     [
         (_raises, "Faulty: no idea (test_library.py, line ", 1),
         (_raises_in_a_group, "Faulty: in a group (test_library.py, line ", 0),
-        (_object, "TypeError: Encoding objects of type object is unsupported (library.py", 0),
-        (_name, "TypeError: a tool's name is a str, not int (library.py, line ", 0),
+        (_object, "TypeError: Encoding objects of type object is unsupported (agent_env.py", 0),
+        (_name, "TypeError: a tool's name is a str, not int (agent_env.py, line ", 0),
         (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
         (_exits, "SystemExit: I give up (test_library.py, line ", 0),
         (_dies, "_Death: ", 0),

@@ -11,9 +11,10 @@ import anyio
 import pytest
 
 import rehearsal_room as rr
+from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Ending
-from rehearsal_room.harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
+from rehearsal_room.harness.library import Rehearsal, rehearse
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges

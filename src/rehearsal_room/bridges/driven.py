@@ -15,10 +15,11 @@ import anyio
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.run_options import RunOverError
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
+from rehearsal_room.harness.agents.driver import driver_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.harness.library import AgentEnv, TaskView, driver_of
 from rehearsal_room.harness.policies.base import Agent, Assignment
 
 

@@ -41,7 +41,10 @@ class FinishedEpisodes:
     """The episodes of a run that somebody awaits. Each is finished with its verdict, in a run
     without a judge with its end; the log has all of it on disk by then."""
 
-    kinds: tuple[EventKind, ...] = ("started", "step", "summary", "ended", "judged")
+    kinds: tuple[EventKind, ...] = (
+        *("started", "step", "summary", "model", "output"),
+        *("ended", "judged"),
+    )
 
     def __init__(self, *, is_judged: bool) -> None:
         self._is_judged = is_judged

@@ -27,10 +27,11 @@ from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.driven import DrivenEpisode
 from rehearsal_room.bridges.inspect_tools import tool_of, tools_of_sample
 from rehearsal_room.bridges.run_options import PATIENT, RunOptions
+from rehearsal_room.harness.agents.agent_env import StepLimit, WorldFailed
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.library import JudgeFactory, StepLimit, WorldFailed
+from rehearsal_room.harness.library import JudgeFactory
 from rehearsal_room.harness.settings.limits import Limits
 
 _native = Native()

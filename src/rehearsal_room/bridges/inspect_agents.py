@@ -30,10 +30,10 @@ from inspect_ai.tool import ToolDef
 
 from rehearsal_room.bridges.inspect_tools import tool_of
 from rehearsal_room.envpool.core.talks import ENDED, TALK
+from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.library import AgentEnv, AgentFunction, TaskView
 from rehearsal_room.harness.outcomes.model_failures import is_outage
 
 MakeAgent = Callable[[list[ToolDef]], Agent]

@@ -3,12 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rehearsal_room.harness.library import (
-    DEFAULT_LIMITS,
-    AgentFunction,
-    JudgeFactory,
-    Rehearsal,
-)
+from rehearsal_room.harness.agents.agent_env import AgentFunction
+from rehearsal_room.harness.library import DEFAULT_LIMITS, JudgeFactory, Rehearsal
 from rehearsal_room.harness.library import rehearse as run_agent
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.judge.statistics.run_statistics import statistics_of

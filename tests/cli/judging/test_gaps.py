@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal_room.harness.library import AgentEnv, Rehearsal, TaskView
+from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
+from rehearsal_room.harness.library import Rehearsal
 from rehearsal_room.harness.library import rehearse as play
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.scenarios.catalogue import find

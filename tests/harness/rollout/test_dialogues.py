@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
+from rehearsal_room.harness.agents.driver import driver_of
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.core.events import Ending, EpisodeStarted, StepTaken
 from rehearsal_room.harness.core.messages import Answer, Message, Reply, UserTurn
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.library import AgentEnv, AgentFunction, TaskView, driver_of
 from rehearsal_room.harness.rollout.episode import run_episode
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.settings.limits import Limits

@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
+from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
+from rehearsal_room.harness.agents.driver import driver_of
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.core.messages import Reply
-from rehearsal_room.harness.library import AgentEnv, TaskView, driver_of
 from rehearsal_room.harness.rollout.episode import RunContext, run_episode
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.scheduler import run_all

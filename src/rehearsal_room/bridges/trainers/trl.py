@@ -24,9 +24,9 @@ from rehearsal_room.bridges.driven import DrivenEpisode
 from rehearsal_room.bridges.trainers.segments import reward_of
 from rehearsal_room.bridges.trainers.trl_tools import ANSWER_TOOL, META_TOOLS, method_of
 from rehearsal_room.bridges.trainers.windows import require_windows
+from rehearsal_room.harness.agents.agent_env import StepLimit, WorldFailed
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.native import Native
-from rehearsal_room.harness.library import StepLimit, WorldFailed
 
 _OVER = "The episode is over; no further call is made."
 Factory = type["Environment"]

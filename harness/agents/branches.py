@@ -1,0 +1,74 @@
+"""The requests of one episode to its model as a tree: which of them goes on after which.
+
+An agent sends its whole conversation with each request. A conversation that begins as an earlier
+one did, with the reply to it, goes on there; one that the agent rewrote (compaction), or that of a
+second agent, shares less, or nothing. So every reply has exactly one place, in the context in which
+it was given.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Message, Reply
+
+_START = b"rehearse"  # the key of the beginning
+_encode = msgspec.json.Encoder().encode
+_THOUGHT_ENDS = "</think>"
+
+
+class Place(NamedTuple):
+    """Where a request begins: after the first `shared` messages of request `parent` and its
+    reply."""
+
+    request: int
+    parent: int | None  # None: nothing is shared
+    shared: int
+    has_same_tools: bool  # as the parent
+
+
+class Branches:
+    """The requests of one episode, in the order in which their replies came."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}  # key of a beginning -> the request that had it first
+        self._tools: list[tuple[ToolSpec, ...]] = []  # of each request
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def add(
+        self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], reply: Reply | None
+    ) -> Place:
+        """Add a request with its reply (None: there is none); return where it begins."""
+        number = len(self._tools)
+        parent, shared, key = None, 0, _START
+        is_shared = True
+        for index, message in enumerate(messages):
+            key = _next(key, message)
+            known = self._known.get(key)
+            is_shared = is_shared and known is not None
+            if is_shared:
+                parent, shared = known, index + 1
+            else:
+                self._known.setdefault(key, number)
+        if reply is not None:
+            shown = Message("assistant", reply.text, reply.calls, None, reply.thought)
+            self._known.setdefault(_next(key, shown), number)
+        has_same_tools = parent is not None and self._tools[parent] == tools
+        self._tools.append(tools)
+        return Place(number, parent, shared, has_same_tools)
+
+
+def _next(key: bytes, message: Message) -> bytes:
+    """The key of a conversation after this message. Thoughts and the space around a text do not
+    count: frameworks leave them out."""
+    text = message.content
+    if message.role == "assistant" and message.thought:
+        text = text.rpartition(_THOUGHT_ENDS)[2]
+    calls = [(call.id, call.name, call.arguments) for call in message.calls]
+    content = _encode((message.role, text.strip(), calls, message.call_id))
+    return blake2b(content, key=key, digest_size=16).digest()

@@ -1,0 +1,90 @@
+"""The agent that the settings name, open for a run, as the driver of its episodes."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from rehearsal_room.harness.agents.agent_env import AgentFunction
+from rehearsal_room.harness.agents.commands import CommandAgent, check_command
+from rehearsal_room.harness.agents.door import AgentDoor
+from rehearsal_room.harness.agents.driver import driver_of
+from rehearsal_room.harness.agents.endpoints import EndpointAgent
+from rehearsal_room.harness.agents.functions import load_agent
+from rehearsal_room.harness.core.events import AGENT
+from rehearsal_room.harness.model_api.sampling_fields import sampling_fields
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.rollout.episode import EpisodeDriver
+from rehearsal_room.harness.settings.agent import AgentSettings
+from rehearsal_room.harness.settings.run import Settings
+
+
+def check_agent(settings: AgentSettings) -> None:
+    """Check an agent before anything is opened. Raises SettingsError."""
+    if not settings.target:
+        return
+    if settings.kind == "function":
+        load_agent(settings.target)
+    elif settings.kind == "command":
+        check_command(settings)
+
+
+@asynccontextmanager
+async def opened_agent(settings: Settings) -> AsyncIterator[EpisodeDriver | None]:
+    """What takes the episodes' steps in the block; None: no agent of the user's own does, but the
+    policy, turn by turn. Raises SettingsError."""
+    agent = settings.agent
+    if not agent.target:
+        yield None
+        return
+    door = AgentDoor(
+        model_of(settings),
+        check=sampling_fields if settings.policy.name in ("vllm", "local") else None,
+        takes_answer=agent.kind == "command" and agent.answer == "tool",
+    )
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(door)
+        function: AgentFunction
+        if agent.kind == "function":
+            function = load_agent(agent.target)
+        elif agent.kind == "command":
+            function = await stack.enter_async_context(CommandAgent(agent, door))
+        else:
+            function = await stack.enter_async_context(EndpointAgent(agent.target))
+        yield driver_of(function, door)
+
+
+def model_of(settings: Settings) -> str:
+    """The name of the model behind the agent, as requests have it; empty: the run names none."""
+    if settings.policy.name == "agent":
+        return ""
+    return settings.model.name or settings.policy.name
+
+
+class NoModel:
+    """The policy of a run whose agent brings its own model."""
+
+    name = "agent"
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """There is no model to ask."""
+        raise AssertionError("the agent takes its own steps, and the run names no model")
+
+
+class NamedForAgent:
+    """The model's policy under the name that the log has where an agent of the user's own plays.
+
+    Example: agent "refund", policy "openai:gpt-5" -> "agent:refund+openai:gpt-5"
+    """
+
+    def __init__(self, policy: Policy, settings: AgentSettings) -> None:
+        behind = "" if isinstance(policy, NoModel) else f"+{policy.name}"
+        self.name = f"{AGENT}{settings.shown_name}{behind}"
+        self._policy = policy
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """The model for one episode."""
+        return self._policy.agent(assignment)
+
+
+def named_for_agent(policy: Policy, settings: AgentSettings) -> Policy:
+    """The policy under the name of the agent, if one plays."""
+    return NamedForAgent(policy, settings) if settings.target else policy

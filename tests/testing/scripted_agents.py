@@ -3,7 +3,7 @@
 from functools import cache
 from random import Random
 
-from rehearsal_room.harness.library import AgentEnv, AgentFunction, TaskView
+from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.format import Task
 

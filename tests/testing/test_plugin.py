@@ -36,6 +36,15 @@ good, poor, half = (scripted(WORLD, share) for share in (1.0, 0.0, 0.5))
 async def wrong(task, env):
     await env.call("pay_fine", {{**PAY, "amount_cents": 100}})
     return "Paid."
+
+
+async def needs_more(task, env, more):
+    return ""
+
+
+def plain(task, env):
+    env.call("pay_fine", PAY)
+    return "Anna Soll's fine of 3.50 is paid by card; she owes nothing now."
 """
 
 
@@ -63,7 +72,12 @@ WRONG = [
     ("WORLD + ':x'", "rehearse_run(good)", "scenario 'library' has no task 'x'; it has 6 tasks"),
     ("", "rehearse_run(good)", "no scenario is named: write @pytest.mark.rehearse("),
     ("TASK, at_least=0.5", "pass", "and has none: call `rehearse_run(agent)`"),
-    ("TASK", "rehearse_run(None)", "an agent is an `async def agent(task, env)`, not None"),
+    ("TASK", "rehearse_run(None)", "agent: 'None' is a NoneType, not a function"),
+    (
+        "TASK",
+        "rehearse_run(needs_more)",
+        "agent: 'needs_more' has the parameters (task, env, more); expected (task, env) or",
+    ),
     (
         "TASK, at_least=0.5",
         "rehearse_run(good), rehearse_run(good)",
@@ -126,6 +140,8 @@ class TestPayFine:
 def test_no_mark(rehearse_run):
     assert rehearse_run(good, WORLD, runs=3).episodes == 3
     assert rehearse_run(good, TASK).folder.name == "run-2"
+    run = rehearse_run(plain, TASK)
+    assert (run.policy, run.pass_rate) == ("own:plain", 1.0)
 """
 
 

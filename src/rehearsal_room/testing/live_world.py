@@ -19,7 +19,7 @@ from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.driven import DrivenEpisode
 from rehearsal_room.bridges.run_options import RunOptions
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
-from rehearsal_room.harness.library import TaskView
+from rehearsal_room.harness.agents.agent_env import TaskView
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.testing.claims import Claim
 from rehearsal_room.testing.plays import PlayedEpisode, new_folder, reported, scenario_named

@@ -8,9 +8,9 @@ return when its episodes are over.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, update_wrapper
 from pathlib import Path
-from typing import TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import anyio
 import msgspec
@@ -19,10 +19,11 @@ import pytest
 from rehearsal_room.bridges.rehearsals import rehearse
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.harness.agents.functions import agent_function
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.harness.library import AgentFunction, JudgeFactory, Rehearsal
+from rehearsal_room.harness.library import JudgeFactory, Rehearsal
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.scenarios.api import RowChange
@@ -30,6 +31,7 @@ from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.testing.claims import Claim
 
 T = TypeVar("T")
+Agent = Callable[..., Any]  # of a shape that harness.agents.functions knows
 
 
 class PlayOptions(TypedDict, total=False):
@@ -93,7 +95,7 @@ class RunPlayer:
 
     def __call__(
         self,
-        agent: AgentFunction,
+        agent: Agent,
         *scenarios: str,
         runs: int | None = None,
         **options: Unpack[PlayOptions],
@@ -108,7 +110,7 @@ class RunPlayer:
 
     async def aplay(
         self,
-        agent: AgentFunction,
+        agent: Agent,
         *scenarios: str,
         runs: int | None = None,
         **options: Unpack[PlayOptions],
@@ -136,14 +138,14 @@ class EpisodePlayer:
         self._folder = folder
 
     def __call__(
-        self, agent: AgentFunction, *scenarios: str, **options: Unpack[PlayOptions]
+        self, agent: Agent, *scenarios: str, **options: Unpack[PlayOptions]
     ) -> PlayedEpisode:
         """Play one episode, of the mark's task if none is given; return it with its verdict. Fails
         the test where it cannot be played."""
         return in_own_loop(partial(self.aplay, agent, *scenarios, **options), self)
 
     async def aplay(
-        self, agent: AgentFunction, *scenarios: str, **options: Unpack[PlayOptions]
+        self, agent: Agent, *scenarios: str, **options: Unpack[PlayOptions]
     ) -> PlayedEpisode:
         """The same in an async test, on its own event loop (asyncio)."""
         named = scenarios or self._claim.scenarios
@@ -155,18 +157,20 @@ class EpisodePlayer:
 
 
 async def played(
-    agent: AgentFunction,
+    agent: Agent,
     scenarios: tuple[str, ...],
     folder: Path,
     runs: int | None,
     options: PlayOptions,
 ) -> Rehearsal:
-    """A run of an agent. Raises as `rr.rehearse` does."""
-    if not callable(agent):
-        raise SettingsError(f"an agent is an `async def agent(task, env)`, not {agent!r}")
+    """A run of an agent. Raises as `rr.rehearse` does, and SettingsError for a function of another
+    shape than an agent's."""
+    function = agent_function(agent, getattr(agent, "__qualname__", repr(agent)))
+    if function is not agent:
+        update_wrapper(function, agent, assigned=("__name__",), updated=())  # the run's policy
     if running_loop() is None:
         raise SettingsError("episodes run on asyncio, and this test runs on another event loop")
-    return await rehearse(agent, scenario_named(scenarios), folder, episodes=runs, **options)
+    return await rehearse(function, scenario_named(scenarios), folder, episodes=runs, **options)
 
 
 def scenario_named(scenarios: tuple[str, ...]) -> tuple[str, ...]:

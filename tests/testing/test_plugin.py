@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal_room.cli.look.view import _without_episode
+from rehearsal_room.cli.look.view import without_episode
 from rehearsal_room.testing import live_world, settling
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY, ROOT
@@ -184,7 +184,7 @@ def test_a_failure_leads_to_the_episode(pytester: pytest.Pytester, rehearse: Reh
         ]
     )
     (view,) = re.findall(r"^rehearse view (\S+)$", result.stdout.str(), re.MULTILINE)
-    (folder,), place = _without_episode([Path(view)])
+    (folder,), place = without_episode([Path(view)])
     assert place.startswith("#/run/run-") and place.endswith("/episode/e000000")
     assert "pay_fine" in rehearse("show", folder, "e000000")[1]
     junit = (pytester.path / "junit.xml").read_text()

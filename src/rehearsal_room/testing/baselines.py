@@ -33,11 +33,13 @@ class Baselines:
         """Keep a copy of a test's run under this name, in place of an earlier one; return its
         folder. Raises SettingsError."""
         saved = self._place(name, test)
-        if saved.exists():
-            if not (saved / LOG_NAME).is_file():
-                raise SettingsError(f"--rehearse-save {name}: {saved} is there, and is not a run")
-            shutil.rmtree(saved)
-        shutil.copytree(run, saved)
+        if saved.exists() and not (saved / LOG_NAME).is_file():
+            raise SettingsError(f"--rehearse-save {name}: {saved} is there, and is not a run")
+        copy = saved.with_name(f"{saved.name}.new")
+        shutil.rmtree(copy, ignore_errors=True)  # of a session that was interrupted here
+        shutil.copytree(run, copy)
+        shutil.rmtree(saved, ignore_errors=True)
+        copy.rename(saved)
         return saved
 
     def _place(self, name: str, test: str) -> Path:

@@ -7,8 +7,9 @@ return when its episodes are over.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, update_wrapper
+from itertools import count
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -207,11 +208,13 @@ def reported() -> Iterator[None]:
 
 
 def new_folder(base: Path) -> Path:
-    """The path of the test's next run.
+    """Make the empty folder of the test's next run.
 
     Example: run, then run-2
     """
-    number = 1
-    while (folder := base / (f"run-{number}" if number > 1 else "run")).exists():
-        number += 1
-    return folder
+    for number in count(1):
+        folder = base / (f"run-{number}" if number > 1 else "run")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError("the numbers do not end")

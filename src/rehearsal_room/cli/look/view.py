@@ -77,7 +77,7 @@ def view_command(
     if bus is not None:
         _view_published(bus, folders, port, no_open=no_open, exported=exported)
         return
-    folders, opened = _without_episode(folders)
+    folders, opened = without_episode(folders)
     worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
     found = checked([folder for folder in folders if folder not in worlds])
     check_readable([ShownRun(folder) for folder in found])
@@ -88,7 +88,7 @@ def view_command(
     _serve(settings, no_open=no_open, opened=opened)
 
 
-def _without_episode(folders: Sequence[Path]) -> tuple[list[Path], str]:
+def without_episode(folders: Sequence[Path]) -> tuple[list[Path], str]:
     """The folders, and the place in the page of an episode that one of them names after `#`; empty:
     none does. Raises LogError and SettingsError.
 

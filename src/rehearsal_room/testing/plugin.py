@@ -123,7 +123,9 @@ def pytest_report_teststatus(
     return None
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(
+    terminalreporter: "pytest.TerminalReporter",  # a name that pytest has since 8.4
+) -> None:
     """Print what was decided of inconclusive tests; with -v of all tests."""
     reports = [one for found in terminalreporter.stats.values() for one in found]
     decided = [one for one in reports if isinstance(one, pytest.TestReport) and _verdict(one)]

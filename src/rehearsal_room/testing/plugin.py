@@ -129,7 +129,7 @@ def pytest_terminal_summary(
     """Print what was decided of inconclusive tests; with -v of all tests."""
     reports = [one for found in terminalreporter.stats.values() for one in found]
     decided = [one for one in reports if isinstance(one, pytest.TestReport) and _verdict(one)]
-    if not terminalreporter.config.get_verbosity() > 0:
+    if terminalreporter.config.option.verbose <= 0:
         decided = [one for one in decided if _verdict(one) == "inconclusive"]
     if decided:
         terminalreporter.section("rehearse")

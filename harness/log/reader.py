@@ -263,9 +263,9 @@ class LogReader:
 
 
 @contextmanager
-def open_reader(folder: Path) -> Iterator[LogReader]:
+def open_reader(folder: str | Path) -> Iterator[LogReader]:
     """Open a reader of a run folder's log, until the block is left. Raises LogError."""
-    path = folder / LOG_NAME
+    path = Path(folder) / LOG_NAME
     if not path.is_file():
         raise LogError(f"{folder}: there is no log ({LOG_NAME}) in this folder")
     try:

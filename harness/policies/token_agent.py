@@ -145,7 +145,7 @@ class TokenAgent:
         prompt = self._tokens.prompt(window)
         generated = await self._backend.generate(
             prompt,
-            max_tokens=self._room(len(prompt)),
+            max_tokens=self._room(len(prompt), window),
             temperature=self._sampling.temperature,
             top_p=self._sampling.top_p,
             seed=reply_seed(self._sampling.seed, self._seed, self._tokens.num_replies),
@@ -153,15 +153,18 @@ class TokenAgent:
         reply = self._read(window, len(prompt), generated)
         return self._tokens.attach_tokens(reply, prompt, generated.token_ids, generated.logprobs)
 
-    def _room(self, num_tokens: int) -> int:
+    def _room(self, num_tokens: int, window: Window) -> int:
+        """How many tokens the reply may have: what the run and the window's own fields allow."""
         room = self._context - num_tokens
         if room < 1:
             raise ContextLengthError(
                 f"the prompt has {num_tokens:,} tokens; the limit for prompt and reply together is"
                 f" {self._context:,}"
             )
-        limit = self._sampling.max_tokens
-        return room if limit is None else min(room, limit)
+        fields = window.fields or {}
+        own = fields.get("max_completion_tokens", fields.get("max_tokens"))
+        limits = [one for one in (self._sampling.max_tokens, own) if isinstance(one, int)]
+        return min([room, *limits])
 
     def _read(self, window: Window, num_prompt: int, generated: GeneratedTokens) -> Reply:
         """The reply that the sampled tokens express."""

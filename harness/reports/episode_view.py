@@ -16,10 +16,12 @@ from rich.text import Text
 
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import (
+    AgentOutput,
     EpisodeStarted,
     HistorySummarized,
     Judged,
     Label,
+    ModelAsked,
     StepTaken,
     VerifierRun,
 )
@@ -49,12 +51,19 @@ def render_episode(trajectory: Trajectory, console: Console, *, full: bool = Fal
     view = _EpisodeView(console.width, full)
     console.print(view.head(trajectory))
     number, last = 0, len(trajectory.steps) - 1
+    asked = list(trajectory.asked)
     for reply in trajectory.replies():
+        while asked and asked[0].turn <= number:
+            console.print(view.asked(asked.pop(0)))
         if isinstance(reply, HistorySummarized):
             console.print(view.summary(reply))
         else:
             console.print(view.turn(number, reply, final=number == last))
             number += 1
+    for one in asked:
+        console.print(view.asked(one))
+    if trajectory.output is not None:
+        console.print(view.output(trajectory.output))
     console.print(view.end(trajectory))
     for verdict in trajectory.judged:
         console.print(view.verdict(verdict))
@@ -95,6 +104,31 @@ class _EpisodeView:
         title = Text("\nsummary of earlier turns", "bold")
         title.append(f"  {summary.policy_s:.2f} s", "dim")
         return Group(title, _indented(Text(self._text(summary.reply.text), "italic")))
+
+    def asked(self, asked: ModelAsked) -> RenderableType:
+        """What an agent of the user's own asked its model, and what that replied."""
+        after = "" if asked.parent is None else f" after request {asked.parent + 1}"
+        title = Text(f"\nmodel request {asked.request + 1}{after}", "bold")
+        title.append(
+            f"  {plural(len(asked.messages), 'new message')}, {asked.seconds:.2f} s", "dim"
+        )
+        if asked.reply is None:
+            return Group(title, _indented(Text(self._text(asked.error), "red")))
+        parts: list[RenderableType] = []
+        if text := self._text(asked.reply.text):
+            parts.append(Text(text, "italic"))
+        parts += [self._call(call) for call in asked.reply.calls]
+        return Group(title, _indented(*parts))
+
+    def output(self, output: AgentOutput) -> RenderableType:
+        """What the agent's process wrote, and its status."""
+        status = "" if output.status is None else f" (status {output.status})"
+        parts = [
+            Text.assemble((f"{name}: ", "dim"), self._text(text))
+            for name, text in (("stdout", output.stdout), ("stderr", output.stderr))
+            if text.strip()
+        ]
+        return Group(Text(f"\nthe agent's process{status}", "bold"), _indented(*parts))
 
     def turn(self, number: int, step: StepTaken, *, final: bool) -> RenderableType:
         """One turn; the text of the `final` answer is shown at the end of the episode."""

@@ -79,11 +79,18 @@ class Alignment:
         if mismatch is not None:
             if not self._misaligned:
                 raise AlignmentError(f"{source} {mismatch}; --misaligned trains it anyway")
+            if trajectory.asked:
+                raise AlignmentError(
+                    f"{source} {mismatch}; its agent wrote its own requests, which cannot be shown"
+                    " in another way"
+                )
             self._num_misaligned += 1
             return [
                 None if ids is None else np.array(ids, np.int32)
                 for ids in self._prompts(trajectory, source)
             ]
+        if trajectory.asked:  # the agent's own requests are what was shown, token for token
+            return None
         has_tokens = all(one.token_ids for one in replies[trajectory.num_context :])
         if has_tokens and self._is_checked(trajectory.episode):
             self._num_checked += 1

@@ -57,6 +57,10 @@ def rollout_of(
     answered and completed -> reward 1.0, one sample of prompt [1 2 3] and tokens [4 5]
     """
     ended, judged, label = _require_verdict(trajectory, where)
+    if trajectory.asked:
+        reward = episode_reward(ended.ending, judged)
+        samples = _asked_samples(trajectory, reward, vocab, where)
+        return _rollout(trajectory, ended, label, reward, samples)
     events = trajectory.replies()
     turns = _turns(events)
     first = trajectory.num_context
@@ -82,6 +86,16 @@ def rollout_of(
         )
         if tail is not None
     ]
+    return _rollout(trajectory, ended, label, reward, samples)
+
+
+def _rollout(
+    trajectory: Trajectory,
+    ended: EpisodeEnded,
+    label: Label,
+    reward: float,
+    samples: Sequence[Sample],
+) -> Rollout:
     return Rollout(
         trajectory.episode,
         trajectory.started.member,
@@ -93,8 +107,37 @@ def rollout_of(
     )
 
 
+def _asked_samples(
+    trajectory: Trajectory, reward: float, vocab: int | None, where: str
+) -> list[Sample]:
+    """A sample of each reply that an agent of the user's own got from its model, in the context in
+    which it was sampled, whatever branch of the agent's conversations that is. Replies without
+    tokens, as a server of another kind gave them, are left out if some have tokens."""
+    asked = [one for one in trajectory.asked if one.reply is not None and one.reply.token_ids]
+    asked = asked or [one for one in trajectory.asked if one.reply is not None]
+    replies = [one.reply for one in asked if one.reply is not None]
+
+    def make_error(index: int, field: str, fault: str) -> SampleError:
+        return SampleError(
+            f"{where}: episode {trajectory.episode!r} (policy {trajectory.started.policy}), request"
+            f" {asked[index].request} of the agent: {field}: {fault}"
+        )
+
+    if not replies:
+        raise SampleError(f"{where}: episode {trajectory.episode!r}: the model gave no reply")
+    arrays = arrays_of(replies, vocab, make_error)
+    return [
+        Sample(tail, sampled, logprobs, reward, one.turn, reply.weights, head=arrays.head)
+        for one, reply, tail, sampled, logprobs in zip(
+            asked, replies, arrays.tails, arrays.tokens, arrays.logprobs, strict=True
+        )
+    ]
+
+
 def has_own_replies(trajectory: Trajectory) -> bool:
     """Whether the agent replied in this episode itself."""
+    if any(one.reply is not None for one in trajectory.asked):
+        return True
     return len(trajectory.steps) + len(trajectory.summaries) > trajectory.num_context
 
 

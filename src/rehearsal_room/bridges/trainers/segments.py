@@ -85,8 +85,12 @@ def episode_of(trajectory: Trajectory, *, where: str) -> TrainerEpisode:
     rollout = rollout_of(trajectory, where=where)
     segments: list[Segment] = []
     for sample in rollout.samples:
-        if segments and (more := _appended(segments[-1], sample)) is not None:
-            segments[-1] = more
+        # An agent of the user's own may have several conversations under way.
+        earlier = range(len(segments) - 1, -1 if trajectory.asked else len(segments) - 2, -1)
+        for index in earlier:
+            if index >= 0 and (more := _appended(segments[index], sample)) is not None:
+                segments[index] = more
+                break
         else:
             segments.append(_first(sample, rollout.reward))
     return TrainerEpisode(

@@ -5,12 +5,20 @@ from typing import Any
 
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.briefings import shown_tools
-from rehearsal_room.harness.core.events import EpisodeEnded, HistorySummarized, Judged, StepTaken
+from rehearsal_room.harness.core.events import (
+    AgentOutput,
+    EpisodeEnded,
+    HistorySummarized,
+    Judged,
+    ModelAsked,
+    StepTaken,
+)
 from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
     Answer,
     FormatError,
+    Reply,
     Usage,
     UserTurn,
 )
@@ -61,6 +69,8 @@ def episode_page(
             for number, step in enumerate(trajectory.steps)
         ],
         "summaries": [_summary(one) for one in trajectory.summaries],
+        "asked": [_asked(one, text_of) for one in trajectory.asked],
+        "output": None if trajectory.output is None else _output(trajectory.output),
         "answer": "" if ended is None else plain(ended.answer),
         "ended": None if ended is None else _ended(ended),
         "verdicts": [verdict_of(one) for one in trajectory.judged],
@@ -160,7 +170,7 @@ def _turn(
         "finish": step.reply.finish,
         "attempts": step.reply.attempts,
         "weights": step.reply.weights,
-        "tokens": _tokens(step, text_of, trained=is_own),
+        "tokens": _tokens(step.reply, text_of, trained=is_own),
         "is_kept": not is_own,
         "fault": None,
     }
@@ -222,8 +232,7 @@ def _usage(usage: Usage) -> Json | None:
     }
 
 
-def _tokens(step: StepTaken, text_of: TextOf | None, *, trained: bool) -> list[Json] | None:
-    reply = step.reply
+def _tokens(reply: Reply, text_of: TextOf | None, *, trained: bool) -> list[Json] | None:
     if not reply.token_ids:
         return None
     ids, logprobs = decode_ids(reply.token_ids), decode_logprobs(reply.logprobs)
@@ -244,6 +253,45 @@ def _summary(summary: HistorySummarized) -> Json:
         "text": plain(summary.reply.text),
         "policy_s": summary.policy_s,
         "usage": _usage(summary.reply.usage),
+    }
+
+
+def _asked(asked: ModelAsked, text_of: TextOf | None) -> Json:
+    """A request of an agent that asks its model by itself, with the reply."""
+    reply = asked.reply
+    visible, reasoning = ("", "") if reply is None else split_reasoning(reply.text)
+    return {
+        "request": asked.request,
+        "turn": asked.turn,
+        "parent": asked.parent,
+        "shared": asked.shared,
+        "api": asked.api,
+        "first_turn": asked.first_turn,
+        "messages": [
+            {
+                "role": one.role,
+                "text": plain(one.content),
+                "calls": _calls(one.calls, set()),
+                "call_id": plain(one.call_id),
+            }
+            for one in asked.messages
+        ],
+        "text": plain(visible),
+        "reasoning": plain(reasoning),
+        "calls": [] if reply is None else _calls(reply.calls, set()),
+        "error": plain(asked.error) or None,
+        "seconds": asked.seconds,
+        "usage": None if reply is None else _usage(reply.usage),
+        "tokens": None if reply is None else _tokens(reply, text_of, trained=True),
+    }
+
+
+def _output(output: AgentOutput) -> Json:
+    return {
+        "stdout": plain(output.stdout),
+        "stderr": plain(output.stderr),
+        "status": output.status,
+        "left_out": output.left_out,
     }
 
 

@@ -93,6 +93,7 @@ function Conversation({ run, data }) {
     ["f", "Fork before this turn", () => go(href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length }))],
   ]);
   const summaries = Object.groupBy(data.summaries ?? [], (one) => one.turn);
+  const asked = Object.groupBy(data.asked ?? [], (one) => Math.min(one.turn, turns.length));
   return html`
     <div class="page-head"><h1><${Word} value=${line.task} /></h1><${Label} name=${labelName(line)} />
       <span class="dim mono">${line.episode}</span><span class="spring"></span>
@@ -118,7 +119,10 @@ function Conversation({ run, data }) {
         </article>
         <${VirtualList} count=${turns.length} estimate=${320} handle=${list} render=${(i) => html`
           ${(summaries[i] ?? []).map((one) => html`<${Summary} text=${one.text} />`)}
+          ${(asked[i] ?? []).map((one) => html`<${Asked} of=${one} />`)}
           <${Turn} run=${run} data=${data} turn=${turns[i]} isCurrent=${i === current} marks=${marks} onPick=${() => setQuery({ turn: i + 1 })} />`} />
+        ${(asked[turns.length] ?? []).map((one) => html`<${Asked} of=${one} />`)}
+        <${Output} of=${data.output} />
         <${End} data=${data} />
       </section>
       <aside class="episode-side first" aria-label="Verdict and turns">
@@ -158,6 +162,32 @@ function ToolList({ tools }) {
 
 function Summary({ text }) {
   return html`<article class="said summary"><h3>Summary of earlier turns</h3><${Passage} value=${text} /></article>`;
+}
+
+function Asked({ of }) {
+  const from = of.parent === null ? "a new conversation" : `goes on after request ${of.parent + 1}`;
+  const facts = [from, of.first_turn > 0 && `shown from turn ${of.first_turn + 1}`, of.usage && `${of.usage.prompt} tokens in, ${of.usage.completion} out`, seconds(of.seconds)];
+  return html`<article class="said asked"><h3>The agent asks its model <span class="dim">request ${of.request + 1} · ${facts.filter(Boolean).join(" · ")}</span></h3>
+    <${Fold} summary=${count(of.messages.length, "new message")}>${of.messages.map((one) => html`<div><span class="dim">${one.role}</span> <${Passage} value=${one.text} most=${2400} />${one.calls.map((call) => html`<${AskedCall} of=${call} />`)}</div>`)}<//>
+    ${of.error && html`<${Passage} class="bad-text" value=${of.error} />`}
+    ${of.reasoning && html`<${Fold} summary="Reasoning"><${Passage} value=${of.reasoning} most=${4000} /><//>`}
+    ${of.text && html`<${Passage} value=${of.text} most=${2400} />`}
+    ${of.calls.map((call) => html`<${AskedCall} of=${call} />`)}
+  </article>`;
+}
+
+function AskedCall({ of }) {
+  const text = typeof of.arguments === "string" ? of.arguments : JSON.stringify(of.arguments);
+  return html`<p class="mono"><${Word} value=${`${of.name}(${text})`} /></p>`;
+}
+
+function Output({ of }) {
+  if (!of || (!of.stdout && !of.stderr && !of.status)) return null;
+  const status = of.status === null ? "" : `, status ${of.status}`;
+  return html`<article class="said asked"><h3>What the agent's process wrote${status}</h3>
+    ${of.stdout && html`<${Fold} summary="Standard output"><${Passage} value=${of.stdout} most=${4000} /><//>`}
+    ${of.stderr && html`<${Fold} summary="Standard error" open=${Boolean(of.status)}><${Passage} value=${of.stderr} most=${4000} /><//>`}
+  </article>`;
 }
 
 function End({ data }) {

@@ -53,8 +53,8 @@ class AgentEnv:
     """The world of one episode: its agent can use it until the agent returns."""
 
     __slots__ = (
-        *("_closed", "_is_paused", "_num_asking", "_run", "_scope", "_since", "_turn", "_watch"),
-        *("failure", "stopped"),
+        *("_closed", "_is_over", "_is_paused", "_num_asking", "_run", "_scope", "_since"),
+        *("_turn", "_watch", "failure", "stopped"),
     )
 
     def __init__(self, run: Episode, watch: Watch, scope: anyio.CancelScope) -> None:
@@ -64,7 +64,8 @@ class AgentEnv:
         self._turn = anyio.Lock()  # one step at a time
         self._since = time.perf_counter()  # when the agent's turn began
         self.failure: Exception | None = None  # of the run itself, not of the agent
-        self._closed = False
+        self._closed = False  # it refuses calls
+        self._is_over = False  # nothing of it is logged any more
         self._is_paused = False
         self._num_asking = 0  # requests to the model that are under way
         self.stopped: EpisodeOutcome | None = (
@@ -120,6 +121,8 @@ class AgentEnv:
         async with self._turn:
             self._check_open()
             run = self._run
+            if not isinstance(text, str):
+                raise TypeError(f"what is said is a str, not {type(text).__name__}")
             if run.user is None:
                 raise RuntimeError(f"{self!r}: nobody answers in this task; return the answer")
             if self.stopped is not None:
@@ -127,11 +130,12 @@ class AgentEnv:
                 self._stop(*self.stopped)
             if not self.has_step:
                 self._stop(Ending.STEP_LIMIT, None)
-            text = cut_answer(text)
+            text = cut_answer(_plain(text))
             waited = time.perf_counter() - self._since
             self._watch.got_reply()
             try:
                 heard, seconds = await run.hear_user(run.user, text, len(run.steps))
+                self._check_logged()
                 await run.record_step(
                     StepTaken(
                         Reply(text), Answer(text), policy_s=waited, user=heard, user_s=seconds
@@ -180,7 +184,7 @@ class AgentEnv:
     async def finish(self, answer: str) -> None:
         """Record the answer as the last step."""
         async with self._turn:
-            answer = cut_answer(answer)
+            answer = cut_answer(_plain(answer))
             waited = time.perf_counter() - self._since
             await self._run.record_step(StepTaken(Reply(answer), Answer(answer), policy_s=waited))
             self._run.answer = answer_of_steps(self._run.steps)
@@ -211,9 +215,16 @@ class AgentEnv:
         self.failure = failure
         self._scope.cancel()
 
-    def close(self) -> None:
-        """Refuse further calls: the agent has returned, but may have left tasks running."""
+    async def settle(self) -> None:
+        """Refuse further calls: the agent has returned, but may have left tasks running. Wait for
+        the call that is under way: what it does to the world is logged, as of any call."""
         self._closed = True
+        async with self._turn:
+            pass
+
+    def close(self) -> None:
+        """Refuse further calls, and log nothing more."""
+        self._closed = self._is_over = True
         self._watch.got_reply()
 
     @property
@@ -226,6 +237,11 @@ class AgentEnv:
             raise RuntimeError(f"{self!r}: the agent has returned, its world is closed")
         if self._is_paused:
             raise RuntimeError(f"{self!r} is paused: leave the block of paused() first")
+
+    def _check_logged(self) -> None:
+        """Refuse to log what came after the end of the episode. Raises RuntimeError."""
+        if self._is_over:
+            raise RuntimeError(f"{self!r}: the episode has ended")
 
     def _stop(self, ending: Ending, error: str | None) -> NoReturn:
         self.stopped = ending, error
@@ -242,7 +258,7 @@ class AgentEnv:
         """
         if not isinstance(name, str):
             raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
-        copy: Any
+        name, copy = _plain(name), None
         fault: str | None = None
         try:
             copy = _decode(_encode(arguments))
@@ -261,7 +277,7 @@ class AgentEnv:
         run, results = self._run, list[ToolResult]()
         if fault is None:
             await run.execute(act, results)
-            self._check_open()
+            self._check_logged()
         else:
             results.append(ToolResult(fault, "arguments"))
         reply = Reply(calls=act.calls, finish="tool_calls")
@@ -279,6 +295,11 @@ class AgentEnv:
         if self._num_asking:
             return
         self._watch.expect_reply(self._run.context.limits.reply_timeout)
+
+
+def _plain(text: str) -> str:
+    """A text of a subclass, which frameworks have, as the text that it is: the log takes no other."""
+    return str.__str__(text)
 
 
 class ForkedEnv:

@@ -163,8 +163,12 @@ class AgentDoor(AsyncContextManagerMixin):
     async def _call_tool(self, request: Request) -> Response:
         episode = self._episode_of(request)
         body = await request.body()
-        status, answer = await post(episode.mcp, episode.execute, headers_of(request.scope), body)
-        return Response(answer, status, media_type=JSON if answer else None)
+        headers = headers_of(request.scope)
+        scope = anyio.CancelScope()
+        with scope, episode.waiting(scope, is_call=True):
+            status, answer = await post(episode.mcp, episode.execute, headers, body)
+            return Response(answer, status, media_type=JSON if answer else None)
+        return _gone(_chat_refusal)
 
     async def _chat(self, request: Request) -> Response:
         async def answer(episode: DoorEpisode, body: bytes) -> Response:

@@ -72,7 +72,8 @@ class DoorEpisode:
         self._takes_answer = takes_answer
         self._branches = Branches()
         self._responses: dict[str, tuple[Message, ...]] = {}  # of the Responses API, by id
-        self._requests: set[anyio.CancelScope] = set()  # that are under way
+        self._requests: set[anyio.CancelScope] = set()  # to the model that are under way
+        self._calls: set[anyio.CancelScope] = set()  # of tools
         self._is_over = False
         self._num_bytes = 0  # of the requests' messages in the log
         self._most = _REQUESTS_A_STEP * run.max_steps
@@ -83,7 +84,7 @@ class DoorEpisode:
     def close(self) -> None:
         """Refuse what comes from now on, and give up the requests that are under way."""
         self._is_over = True
-        for scope in self._requests:
+        for scope in self._requests | self._calls:
             scope.cancel()
 
     def fail(self, failure: Exception) -> None:
@@ -108,12 +109,14 @@ class DoorEpisode:
     async def _call(self, name: str, raw: Raw) -> ToolResult:
         if self._is_over:
             raise EpisodeOver("its agent has ended")
+        if self.answer is not None:
+            raise EpisodeOver("its answer is given")
         try:
             arguments = msgspec.json.decode(raw)
         except (msgspec.DecodeError, RecursionError) as exc:
             return ToolResult(f"The arguments cannot be used: {exc}", "arguments")
         if name == TALK.name and self._run.user is not None:
-            text = arguments.get("text")
+            text = _argument(arguments, "text")
             if not isinstance(text, str):
                 return ToolResult(
                     "talk_to_user takes one argument, text: what you say.", "arguments"
@@ -121,7 +124,7 @@ class DoorEpisode:
             words = await self._env.say(text)
             return ToolResult(ENDED if words is None else words)
         if name == GIVE_ANSWER.name and self._takes_answer:
-            answer = arguments.get("answer")
+            answer = _argument(arguments, "answer")
             if not isinstance(answer, str):
                 return ToolResult("give_answer takes one argument, answer: a text.", "arguments")
             self.answer = answer
@@ -141,13 +144,14 @@ class DoorEpisode:
         self._responses[id] = (*messages, shown)
 
     @contextmanager
-    def waiting(self, scope: anyio.CancelScope) -> Iterator[None]:
+    def waiting(self, scope: anyio.CancelScope, *, is_call: bool = False) -> Iterator[None]:
         """A block in which a request is answered; its scope is cancelled when the episode ends."""
-        self._requests.add(scope)
+        waiting = self._calls if is_call else self._requests
+        waiting.add(scope)
         try:
             yield
         finally:
-            self._requests.discard(scope)
+            waiting.discard(scope)
 
     async def ask(self, request: ModelRequest, api: str) -> tuple[Reply, ModelReply]:
         """The model's reply, as it is logged and as the agent gets it. Raises UnsupportedRequest,
@@ -218,6 +222,11 @@ class DoorEpisode:
         )
         if over is not None:
             self._env.end(*over)
+
+
+def _argument(arguments: object, name: str) -> object:
+    """An argument of a call; None: there is none."""
+    return arguments.get(name) if isinstance(arguments, dict) else None
 
 
 def _with_ids(reply: Reply, number: int) -> Reply:

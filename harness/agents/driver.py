@@ -36,6 +36,7 @@ def driver_of(agent: AgentFunction, door: AgentDoor | None = None) -> EpisodeDri
                 view = _with_addresses(view, addresses, door.model)
             stack.callback(env.close)
             answer, failure = await _result_of(agent, view, env, scope)
+            await env.settle()
         if at_door is not None and at_door.num_lost:
             run.context.notices.say(
                 "replies_after_the_end",

@@ -13,19 +13,20 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
 import anyio.from_thread
-import anyio.to_thread
+import anyio.lowlevel
 
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
 from rehearsal_room.harness.core.errors import SettingsError
-
-_MAX_THREADS = 4_096
 
 
 class SyncAgentEnv:
@@ -33,6 +34,7 @@ class SyncAgentEnv:
 
     def __init__(self, env: AgentEnv) -> None:
         self._env = env
+        self._token = anyio.lowlevel.current_token()
 
     def __repr__(self) -> str:
         return f"<SyncAgentEnv of {self._env!r}>"
@@ -44,11 +46,11 @@ class SyncAgentEnv:
 
     def call(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResult:
         """Call a tool (see AgentEnv.call)."""
-        return anyio.from_thread.run(self._env.call, name, arguments)
+        return anyio.from_thread.run(self._env.call, name, arguments, token=self._token)
 
     def say(self, text: str) -> str | None:
         """Say something to the user of a dialogue (see AgentEnv.say)."""
-        return anyio.from_thread.run(self._env.say, text)
+        return anyio.from_thread.run(self._env.say, text, token=self._token)
 
 
 def load_agent(target: str) -> AgentFunction:
@@ -70,17 +72,38 @@ def agent_function(function: Any, target: str) -> AgentFunction:
     takes = _num_parameters(function, target)
     if _is_async(function):
         return function if takes == 2 else partial(_with_task_alone, function)
-    limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def in_thread(task: TaskView, env: AgentEnv) -> str:
         arguments = (task, SyncAgentEnv(env)) if takes == 2 else (task,)
         run = partial(function, *arguments)
-        answer = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter)
+        answer = await _in_thread(run)
         if inspect.isawaitable(answer):
             answer = await answer
         return answer  # type: ignore[no-any-return]  # the driver checks it
 
     return in_thread
+
+
+async def _in_thread(run: Callable[[], Any]) -> Any:
+    """What a function returns in a thread of its own. The thread is a daemon, so that one that
+    never ends does not keep the process from its end, as anyio's threads do."""
+    token, ended = anyio.lowlevel.current_token(), anyio.Event()
+    returned: list[Any] = []
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            returned.append(run())
+        except BaseException as exc:  # a program may end with sys.exit
+            raised.append(exc)
+        with suppress(RuntimeError):  # the run has ended before
+            anyio.from_thread.run_sync(ended.set, token=token)
+
+    Thread(target=copy_context().run, args=(work,), name="agent", daemon=True).start()
+    await ended.wait()
+    if raised:
+        raise raised.pop()
+    return returned.pop()
 
 
 async def _with_task_alone(function: Callable[[TaskView], Any], task: TaskView, _: AgentEnv) -> str:

@@ -168,8 +168,7 @@ def _messages(items: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
             messages += draft.message()
             draft = _Draft()
         if kind == "reasoning":
-            parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
-            draft.thoughts.append(_text(parts, where))
+            draft.thoughts += [_text(item.get(name) or [], where) for name in ("summary", "content")]
         elif kind == "function_call":
             draft.calls.append(_call(item, where))
         elif kind == "function_call_output":

@@ -58,20 +58,25 @@ class CommandAgent(AsyncContextManagerMixin):
         self._processes = AgentProcesses()
         self._limits = ProcessLimits(settings.memory_mb << 20, settings.disk_mb << 20)
         self._start = Path.cwd()
+        self._folders = Path()  # with the folders of all episodes; set while this is open
 
     def __repr__(self) -> str:
         return f"<CommandAgent {self._settings.target!r}>"
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._processes.watch)
-            yield self
-            tasks.cancel_scope.cancel()
+        with tempfile.TemporaryDirectory(
+            prefix="rehearse-agents-", ignore_cleanup_errors=True
+        ) as folders:
+            self._folders = Path(folders)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._processes.watch)
+                yield self
+                tasks.cancel_scope.cancel()
 
     async def __call__(self, task: TaskView, env: AgentEnv) -> str:
         """Run the command for one episode, and return its answer. Raises AgentFailed."""
-        make = partial(tempfile.mkdtemp, prefix=f"rehearse-{task.episode}-")
+        make = partial(tempfile.mkdtemp, prefix=f"{task.episode}-", dir=self._folders)
         folder = Path(await anyio.to_thread.run_sync(make))
         try:
             return await self._run(task, env, folder)
@@ -234,7 +239,8 @@ _BUILT_IN = (
 def bubblewrap(folder: Path, start: Path) -> list[str]:
     """The beginning of a command that holds an agent: it writes to its own folder, sees the
     system's programs and libraries, the interpreter and the folder of the run's start, and no
-    process but its own. It has the network, since its world and its model are there."""
+    process but its own, and no folder of another episode, wherever the run was started. It has the
+    network, since its world and its model are there."""
     system = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt")
     own = (sys.prefix, sys.base_prefix, str(start))
     read = [word for path in (*system, *own) for word in ("--ro-bind-try", path, path)]
@@ -244,6 +250,7 @@ def bubblewrap(folder: Path, start: Path) -> list[str]:
         *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *read,
+        *("--tmpfs", str(folder.parent)),
         *("--ro-bind", given, given, "--bind", work, work),
         *("--setenv", "HOME", work, "--chdir", work, "--"),
     ]

@@ -1,6 +1,7 @@
 """Agents as functions, which the tests name as MODULE:FUNCTION."""
 
 import json
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -74,3 +75,19 @@ def never_stops(task: Any, env: Any) -> str:
     """Asks its model again and again, and does nothing."""
     while True:
         _ask(task, [{"role": "user", "content": "what now?"}])
+
+
+class _Text(str):
+    """A str as frameworks have them."""
+
+
+async def own_texts(task: Any, env: Any) -> str:
+    """Calls and answers with texts of a subclass."""
+    await env.call(_Text("list_overdue"))
+    return _Text("done")
+
+
+def blocks(task: Any, env: Any) -> str:
+    """Waits for ever."""
+    threading.Event().wait()
+    return ""

@@ -168,7 +168,9 @@ def _messages(items: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
             messages += draft.message()
             draft = _Draft()
         if kind == "reasoning":
-            draft.thoughts += [_text(item.get(name) or [], where) for name in ("summary", "content")]
+            draft.thoughts += [
+                _text(item.get(name) or [], where) for name in ("summary", "content")
+            ]
         elif kind == "function_call":
             draft.calls.append(_call(item, where))
         elif kind == "function_call_output":

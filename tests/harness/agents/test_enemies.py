@@ -38,8 +38,8 @@ url, data = urllib.parse.urlparse(MCP), json.dumps(
     call("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"})
 ).encode()
 connection = socket.create_connection((url.hostname, url.port))
-head = f"POST {url.path} HTTP/1.1\\r\\nHost: {url.netloc}\\r\\nContent-Length: {len(data)}\\r\\n\\r\\n"
-connection.sendall(head.encode() + data)
+head = f"POST {url.path} HTTP/1.1\\r\\nHost: {url.netloc}\\r\\n"
+connection.sendall(f"{head}Content-Length: {len(data)}\\r\\n\\r\\n".encode() + data)
 time.sleep(0.1)
 print("Anna Soll's fine of 3.50 is paid by card; she owes nothing now.")
 """

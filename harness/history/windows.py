@@ -115,9 +115,9 @@ class Windows:
 
 def turns_of(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The turns of a conversation after its head: each assistant message with the messages that
-    follow it. The first of the messages is the assistant's."""
+    follow it. The first of the messages is the assistant's; without messages there is no turn."""
     starts = [index for index, one in enumerate(messages) if one.role == "assistant"]
-    ends = [*starts[1:], len(messages)]
+    ends = [*starts, len(messages)][1:]
     return [tuple(messages[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 

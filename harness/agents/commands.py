@@ -226,7 +226,10 @@ def check_command(settings: AgentSettings) -> None:
         )
 
 
-_BUILT_IN = ("cd", "exec", "exit", "echo", "printf", "export", "set", "test", "true", "false", ":")
+_BUILT_IN = (
+    *("cd", "exec", "exit", "echo", "printf", "export", "set", "test", "true", "false", ":"),
+    *("for", "if", "while", "until", "case", "trap", "ulimit", "umask", ".", "!"),
+)
 
 
 def bubblewrap(folder: Path, start: Path) -> list[str]:

@@ -269,7 +269,10 @@ async def _or_refusal(
         return Response(refuse(str(exc), 502, None), 502, _NO_RETRY, JSON)
     except EpisodeOver as exc:
         why = f"the episode is over: {exc}"
-        return Response(refuse(why, 410, None), 410, _NO_RETRY, JSON)
+    except Exception as exc:  # a bug, which stops the run
+        episode.fail(exc)
+        why = "the run was stopped"
+    return Response(refuse(why, 410, None), 410, _NO_RETRY, JSON)
 
 
 def _chat_refusal(why: str, status: int, code: str | None = None) -> bytes:

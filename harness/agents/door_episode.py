@@ -81,6 +81,10 @@ class DoorEpisode:
         for scope in self._requests:
             scope.cancel()
 
+    def fail(self, failure: Exception) -> None:
+        """Stop the run for a failure that is not the agent's."""
+        self._env.fail(failure)
+
     async def execute(
         self, name: str, arguments: Raw, extension: CallExtension | None
     ) -> CallAnswer:
@@ -91,6 +95,9 @@ class DoorEpisode:
             return CallAnswer(f"The episode is over: {exc}", is_error=True)
         except (EpisodeOver, RuntimeError) as exc:
             raise RpcError(m.INVALID_REQUEST, f"The episode is over: {exc}") from exc
+        except Exception as exc:  # of the world, or a bug
+            self._env.fail(exc)
+            raise RpcError(m.INTERNAL_ERROR, "The world has failed") from exc
         return CallAnswer(result_text(result), result.error is not None)
 
     async def _call(self, name: str, raw: Raw) -> ToolResult:
@@ -154,9 +161,6 @@ class DoorEpisode:
             self.failure = None if _is_own_fault(exc) else exc
             await self._record(request, window, None, api, str(exc), time.perf_counter() - began)
             raise
-        except Exception as exc:  # a bug, which stops the run
-            self._env.fail(exc)
-            raise EpisodeOver("the run was stopped") from exc
         finally:
             self._requests.discard(scope)
         if reply is None or self._is_over:

@@ -16,6 +16,7 @@ Another policy is another class with a spec, a fingerprint and a state (see harn
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -115,10 +116,9 @@ class Windows:
 
 def turns_of(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The turns of a conversation after its head: each assistant message with the messages that
-    follow it. The first of the messages is the assistant's; without messages there is no turn."""
+    follow it. The first of the messages, if there is one, is the assistant's."""
     starts = [index for index, one in enumerate(messages) if one.role == "assistant"]
-    ends = [*starts, len(messages)][1:]
-    return [tuple(messages[start:end]) for start, end in zip(starts, ends, strict=True)]
+    return [tuple(messages[start:end]) for start, end in pairwise([*starts, len(messages)])]
 
 
 class HistoryFold:

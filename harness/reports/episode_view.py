@@ -109,7 +109,9 @@ class _EpisodeView:
         """What an agent of the user's own asked its model, and what that replied."""
         after = "" if asked.parent is None else f" after request {asked.parent + 1}"
         title = Text(f"\nmodel request {asked.request + 1}{after}", "bold")
-        title.append(f"  {plural(len(asked.messages), 'new message')}, {asked.seconds:.2f} s", "dim")
+        title.append(
+            f"  {plural(len(asked.messages), 'new message')}, {asked.seconds:.2f} s", "dim"
+        )
         if asked.reply is None:
             return Group(title, _indented(Text(self._text(asked.error), "red")))
         parts: list[RenderableType] = []

@@ -268,6 +268,10 @@ def resolve_table(
     number, found 'x'
     """
     given = {key: value for key, value in flags.items() if value is not None and value != ()}
+    if given.get("agent") == "":
+        raise SettingsError(
+            "agent: the agent is empty (expected MODULE:FUNCTION, a command or a URL)"
+        )
     _refuse_gone(table, source)
     nested = nest(table, Settings, source=source)
     if given:

@@ -1,0 +1,70 @@
+"""Agents as functions, which the tests name as MODULE:FUNCTION."""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+
+def _ask(task: Any, messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    body = {"model": task.model, "messages": messages, **fields}
+    request = urllib.request.Request(
+        f"{task.model_url}/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            found: dict[str, Any] = json.load(answer)["choices"][0]["message"]
+            return found
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise RuntimeError(f"the model answered {error.code}") from None
+
+
+def loop(task: Any, env: Any) -> str:
+    """Does what the model says, in a thread."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": task.instruction}]
+    while True:
+        message = _ask(task, messages)
+        messages.append(message)
+        if not message.get("tool_calls"):
+            text: str = message["content"]
+            return text
+        for call in message["tool_calls"]:
+            result = env.call(call["function"]["name"], json.loads(call["function"]["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result.text})
+
+
+def branches(task: Any, env: Any) -> str:
+    """Has two helpers with conversations of their own, and forgets its own in the middle."""
+    short = {"max_tokens": 6}
+    for name in ("one", "two"):
+        messages = [{"role": "user", "content": f"helper {name}: {task.instruction}"}]
+        for _ in range(2):
+            messages += [_ask(task, messages, **short), {"role": "user", "content": "go on"}]
+    messages = [{"role": "user", "content": task.instruction}]
+    messages += [_ask(task, messages, **short), {"role": "user", "content": "and then?"}]
+    said = _ask(task, messages, **short)
+    compacted = [{"role": "user", "content": f"until now: {said['content']}"}]
+    return str(_ask(task, compacted, **short)["content"] or "nothing")
+
+
+async def crashes(task: Any, env: Any) -> str:
+    """Fails by itself."""
+    raise RuntimeError("no plan")
+
+
+def asks_badly(task: Any, env: Any) -> str:
+    """Sends a request that no server takes, and gives up: a way to get no verdict."""
+    return str(_ask(task, [{"role": "user", "content": "x"}], temperature="hot")["content"])
+
+
+def asks_after_help(task: Any, env: Any) -> str:
+    """Asks once, and says what it heard."""
+    return str(_ask(task, [{"role": "user", "content": "x"}])["content"])
+
+
+def three(task: Any, env: Any, more: Any) -> str:
+    """Has one parameter too many."""
+    return ""

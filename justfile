@@ -236,6 +236,11 @@ test-suites *ARGS: sync
 doors *ARGS: sync
     tests/integrations/run.sh {{ARGS}}
 
+# The recipes of examples/agents, each in an environment of its own, against one scripted model (about 7 minutes):
+# `just agents -n 100`, `just agents langgraph_graph`.
+agents *ARGS: sync
+    tests/agents/run.sh {{ARGS}}
+
 # Bundle the viewer's page, src/rehearsal_room/viewer/web/src into dist (Node and esbuild in .venv-viewer).
 viewer *ARGS: sync
     src/rehearsal_room/viewer/web/build.sh {{ARGS}}

@@ -29,6 +29,7 @@ PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 # Our own codes, in the range that the specification leaves to implementations.
 STALE = -32010  # the world is not in the state of this call: send the state along
 BROKEN = -32011  # the world can no longer be used

@@ -46,7 +46,7 @@ class TaskView(msgspec.Struct, frozen=True):
     model_url: str = ""  # a model API: OpenAI's base URL, with /v1 at its end
     anthropic_url: str = ""  # the same as Anthropic's clients want it, without /v1
     model: str = ""  # the model there
-    key: str = ""  # the API key there; servers of ours take any
+    key: str = ""  # the API key for that URL
 
 
 class AgentEnv:

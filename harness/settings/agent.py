@@ -35,15 +35,15 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: Annotated[
         Literal["output", "tool"],
         Meta(
-            description="Where a command's answer comes from: what it prints (or writes to the "
-            "file $REHEARSE_ANSWER), or a call of the tool `give_answer`."
+            description="Source of a command's answer: what it prints (or writes to the file "
+            "$REHEARSE_ANSWER), or a call of the tool `give_answer`."
         ),
     ] = "output"
     isolation: Annotated[
         Literal["none", "bubblewrap"],
         Meta(
-            description="Whether bubblewrap holds a command: it may write to its own folder only, "
-            "and read programs, libraries and the folder of the run's start."
+            description="Isolation of a command. With bubblewrap it may write to its own folder "
+            "only, and read programs, libraries and the folder of the run's start."
         ),
     ] = "none"
     env: Annotated[

@@ -499,7 +499,7 @@ def _check_agent(settings: Settings) -> None:
         return
     if policy in ("human", "mutant"):
         raise SettingsError(
-            f"agent: policy {policy!r} is no model that an agent can ask; leave --policy out, or "
+            f"agent: an agent cannot ask policy {policy!r} as its model; leave --policy out, or "
             "name a model"
         )
     if settings.forked_from:

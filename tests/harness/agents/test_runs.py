@@ -1,6 +1,6 @@
 """Runs of agents of the user's own: functions and commands that the tests run as programs of their
-own. The model behind them is a policy of ours (`oracle`, or a small model with random weights);
-real clients and frameworks take part in `just agents`."""
+own. The model that they ask is the policy `oracle`, or a server of this file; real clients and
+frameworks take part in `just agents`."""
 
 import json
 import os

@@ -91,8 +91,8 @@ _CONFIG = click.option(
 _SCENARIOS = click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]...")
 # Names of the flags that `run --help` shows; `run --help-all` shows the others, too.
 USUAL = (
-    *("policy", "model", "base_url", "episodes", "group_size", "concurrency", "mcp"),
-    *("temperature", "seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
+    *("policy", "agent", "model", "base_url", "episodes", "group_size", "concurrency", "mcp"),
+    *("seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
 )
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
 _NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves

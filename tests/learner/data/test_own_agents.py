@@ -1,0 +1,74 @@
+"""Training on what an agent of the user's own was sampled: a model that transformers computes, too,
+behind an agent that has two helpers and forgets its history."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rehearsal_room.bridges.trainers.segments import episode_of
+from rehearsal_room.harness.core.token_bytes import decode_ids
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.learner.backends.naive import Naive
+from rehearsal_room.learner.backends.twopass import TwoPass
+from rehearsal_room.learner.core.samples import Group, Rollout
+from rehearsal_room.learner.data.trajectory_samples import rollout_of
+from rehearsal_room.learner.model.plain_rows import plain_logprobs
+from rehearsal_room.learner.packing.prefix_groups import batch_of
+from tests.support.cli import Rehearse
+from tests.support.paths import LIBRARY
+from tests.support.prefix_groups import assert_equal, compute, step_rows
+from tests.support.tiny_model import write_model
+
+
+@pytest.fixture
+def run(tmp_path: Path, rehearse: Rehearse) -> tuple[Path, list[Trajectory]]:
+    """A run of the agent `branches` over a small model: the model's folder, and the episodes."""
+    model = write_model(tmp_path / "model")
+    words = ("-p", "local", "-m", model, "--agent", "tests.harness.agents.own:branches")
+    status, _, err = rehearse("run", LIBRARY, "-n", 2, *words, "-o", tmp_path / "run")
+    assert status == 0, err
+    with open_reader(tmp_path / "run") as reader:
+        return model, list(reader.trajectories())
+
+
+def test_every_sampled_token_is_trained_once_where_it_was_sampled(
+    run: tuple[Path, list[Trajectory]],
+) -> None:
+    """The samples of an agent with helpers and a compacted history have each token that the model
+    sampled once. In the context that the log has, transformers gives each the log-probability with
+    which it was sampled, and a training step on them is one on plain rows within 1e-5."""
+    folder, episodes = run
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    rollouts: list[Rollout] = []
+    for one in episodes:
+        parents = [(asked.parent, asked.shared) for asked in one.asked]
+        assert parents == [(None, 0), (0, 2), (None, 0), (2, 2), (None, 0), (4, 2), (None, 0)]
+        rollout = rollout_of(one, where="run")
+        sampled = [decode_ids(asked.reply.token_ids) for asked in one.asked if asked.reply]
+        assert [sample.tokens.tolist() for sample in rollout.samples] == list(map(list, sampled))
+        rows = [(sample.prompt.tolist(), sample.tokens.tolist()) for sample in rollout.samples]
+        logged = np.concatenate([sample.logprobs for sample in rollout.samples])
+        assert np.abs(plain_logprobs(model, rows).numpy() - logged).max() < 1e-4
+        rollouts.append(rollout)
+    group = Group("g", "library", "t", tuple(rollouts))
+    advantages = [[[1.0 - 2 * n] * len(one.samples) for n, one in enumerate(rollouts)]]
+    weights = [[[0.1] * len(one.samples) for one in rollouts]]
+    batch = batch_of([group], advantages, weights)
+    for prefix_group in batch.prefix_groups:
+        plain = compute(Naive(), model, step_rows(prefix_group))
+        assert_equal(compute(TwoPass(4096), model, prefix_group), plain, 1e-5)
+
+
+def test_branches_become_segments_of_trainers(run: tuple[Path, list[Trajectory]]) -> None:
+    """For a trainer that takes sequences, each branch of the agent's conversations is one, in which
+    the sampled tokens are marked; together they have every sampled token once."""
+    for one in run[1]:
+        episode = episode_of(one, where="run")
+        marked = sum(sum(segment.mask) for segment in episode.segments)
+        sampled = sum(len(decode_ids(asked.reply.token_ids)) for asked in one.asked if asked.reply)
+        assert marked == sampled
+        assert len(episode.segments) >= 4  # two helpers, before the compaction, and after it

@@ -236,8 +236,7 @@ test-suites *ARGS: sync
 doors *ARGS: sync
     tests/integrations/run.sh {{ARGS}}
 
-# The recipes of examples/agents, each in an environment of its own, against one scripted model (about 7 minutes):
-# `just agents -n 100`, `just agents langgraph_graph`.
+# The recipes of examples/agents, each in an environment of its own: `just agents -n 100 langgraph_graph`.
 agents *ARGS: sync
     tests/agents/run.sh {{ARGS}}
 

@@ -194,7 +194,8 @@ class AgentDoor(AsyncContextManagerMixin):
             kept = (*before, *read.request.messages)
             episode.keep_response(f"resp_{id}", kept, logged)
             write, kind = (responses.events, _EVENTS) if told.stream else (responses.response, JSON)
-            return Response(write(reply, model=self.model, id=id), media_type=kind)
+            body = write(reply, model=self.model, id=id, namespaces=read.namespaces)
+            return Response(body, media_type=kind)
 
         return await self._answered(request, answer, _chat_refusal)
 

@@ -13,7 +13,7 @@ The table says what was found; build/agents has it (table.md) and the runs. The 
 scripted, so this says nothing about how well a framework's prompts work.
 """
 
-import os
+import shutil
 import subprocess
 import sys
 import time
@@ -28,7 +28,7 @@ from tests.integrations.serving import get, oracle_model
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
 BUILT = Path("build/agents")
 PLAIN = "plain_loop"
-CLAUDE_CODE = "claude_code"
+RECIPES = Path("examples/agents")
 WINDOW = "last:2"
 
 
@@ -85,7 +85,7 @@ def chosen_tasks(episodes: int) -> list[str]:
 def play(agent: str, tasks: list[str], url: str, *more: str) -> Played:
     """A run of an agent."""
     folder = BUILT / "-".join([agent, *more[1:]]).replace(":", "")
-    subprocess.run(["rm", "-rf", str(folder)], check=True)
+    shutil.rmtree(folder, ignore_errors=True)
     words = ["run", *tasks, "-m", "mixed", "--base-url", url, "-o", str(folder), "-c", "3"]
     words += ["--agent", command_of(agent), *more]
     before, began = get(f"{url.removesuffix('/v1')}/account"), time.perf_counter()
@@ -105,11 +105,11 @@ def play(agent: str, tasks: list[str], url: str, *more: str) -> Played:
 def command_of(agent: str) -> str:
     """The value of --agent."""
     if agent == PLAIN:
-        return f"examples/agents/{agent}.py:agent"
-    environment = f"{os.getcwd()}/.venv-agents-{agent}"
-    if agent == CLAUDE_CODE:
-        return f"PATH={environment}/node_modules/.bin:$PATH sh examples/agents/{agent}.sh"
-    return f"{environment}/bin/python examples/agents/{agent}.py"
+        return f"{RECIPES / agent}.py:agent"
+    environment = Path(f".venv-agents-{agent}").absolute()
+    if (RECIPES / f"{agent}.sh").exists():
+        return f"PATH={environment}/node_modules/.bin:$PATH sh {RECIPES / agent}.sh"
+    return f"{environment}/bin/python {RECIPES / agent}.py"
 
 
 def facts_of(played: rr.Trajectory) -> Any:

@@ -6,7 +6,8 @@
 #   tests/agents/run.sh [--install] [-n EPISODES] [AGENT...]     (default: 6 episodes, every agent)
 #
 # With --install the environments are made or renewed, and nothing is played. A recipe names its
-# packages in its first lines (PEP 723). Claude Code needs npm, and is left out without it.
+# packages in its first lines: those of Python as PEP 723 has them, those of npm after `# npm:`, and
+# these recipes are left out where npm is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 only_install= episodes=6
@@ -22,7 +23,6 @@ agents=("$@")
 if [ ${#agents[@]} = 0 ]; then
     for file in examples/agents/*.*; do agents+=("$(basename "${file%.*}")"); done
 fi
-export CLAUDE_CODE=@anthropic-ai/claude-code@2.1.197
 
 uv=.venv-install/bin/uv
 if [ ! -x "$uv" ]; then
@@ -37,8 +37,8 @@ install() { # a recipe's environment, unless its stamp is newer than the recipe
     local environment=.venv-agents-$1 recipe
     recipe=$(ls "examples/agents/$1".*)
     if [ "$environment/.installed" -nt "$recipe" ]; then return; fi
-    if [ "$1" = claude_code ]; then
-        npm install --silent --no-save --prefix "$environment" "$CLAUDE_CODE"
+    if [[ $recipe == *.sh ]]; then
+        npm install --silent --no-save --prefix "$environment" "$(sed -n 's/^# npm: //p' "$recipe")"
     else
         [ -x "$environment/bin/python" ] ||
             "$uv" venv --quiet --no-project --python "$interpreter" "$environment"
@@ -50,8 +50,8 @@ install() { # a recipe's environment, unless its stamp is newer than the recipe
 played=()
 for agent in "${agents[@]}"; do
     if [ "$agent" = plain_loop ]; then continue; fi
-    if [ "$agent" = claude_code ] && ! command -v npm >/dev/null; then
-        echo "claude_code is left out: npm is not installed" >&2
+    if [ -e "examples/agents/$agent.sh" ] && ! command -v npm >/dev/null; then
+        echo "$agent is left out: npm is not installed" >&2
         continue
     fi
     echo "== $agent" >&2

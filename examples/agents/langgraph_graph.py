@@ -12,6 +12,8 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+PROMPT = Path(os.environ["REHEARSE_PROMPT"]).read_text()
+
 
 async def main() -> None:
     server = {"url": os.environ["REHEARSE_MCP_URL"], "transport": "streamable_http"}
@@ -24,8 +26,7 @@ async def main() -> None:
     graph = StateGraph(MessagesState).add_node("ask", ask).add_node("tools", ToolNode(tools))
     graph.add_edge(START, "ask").add_conditional_edges("ask", tools_condition)
     graph.add_edge("tools", "ask")
-    prompt = Path(os.environ["REHEARSE_PROMPT"]).read_text()
-    state = await graph.compile().ainvoke({"messages": [("user", prompt)]}, {"recursion_limit": 100})
+    state = await graph.compile().ainvoke({"messages": [PROMPT]}, {"recursion_limit": 100})
     print(state["messages"][-1].content)
 
 

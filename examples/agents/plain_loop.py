@@ -1,7 +1,4 @@
-"""A loop on the openai package, as a function of your own:
-
-rehearse run shop_support -m MODEL --base-url URL --agent examples/agents/plain_loop.py:agent
-"""
+"""A loop on the openai package, as a function: `--agent examples/agents/plain_loop.py:agent`."""
 
 import json
 
@@ -10,14 +7,15 @@ from openai import OpenAI
 
 def agent(task, env):
     client = OpenAI(base_url=task.model_url, api_key=task.key)
+    messages = [{"role": "user", "content": f"{task.rules}\n\n{task.instruction}"}]
     tools = [
-        {"type": "function", "function": {"name": tool.name, "parameters": tool.schema, "description": tool.description}}
+        {"name": tool.name, "description": tool.description, "parameters": tool.schema}
         for tool in env.tools
     ]
-    messages = [{"role": "system", "content": task.rules}, {"role": "user", "content": task.instruction}]
+    asked = {"model": task.model, "tools": [{"type": "function", "function": one} for one in tools]}
     while True:
-        asked = client.chat.completions.create(model=task.model, messages=messages, tools=tools)
-        message = asked.choices[0].message
+        completion = client.chat.completions.create(messages=messages, **asked)
+        message = completion.choices[0].message
         messages.append(message.model_dump(exclude_none=True))
         for call in message.tool_calls or ():
             result = env.call(call.function.name, json.loads(call.function.arguments))

@@ -97,11 +97,12 @@ def read_request(body: bytes) -> ResponsesRequest:
         stream=bool(request.stream),
     )
     spaces = [tool for tool in request.tools or () if tool.type == "namespace"]
+    names = [(space.name, tool.name) for space in spaces for tool in space.tools]
     return ResponsesRequest(
         asked,
         request.instructions or "",
         request.previous_response_id or "",
-        {_joined(one.name, tool.name): (one.name, tool.name) for one in spaces for tool in one.tools},
+        {_joined(*name): name for name in names},
     )
 
 
@@ -349,7 +350,7 @@ def _frame(
     status = ("incomplete" if is_cut else "completed") if is_over else "in_progress"
     counted = {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,

@@ -3,9 +3,20 @@ fastmcp, and by a recipe of examples/agents. The model behind it is a policy of 
 its replies beforehand. `just agents` has the frameworks, which cannot live beside each other."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from openai.types.responses import (
+    FunctionToolParam,
+    NamespaceToolParam,
+    Response,
+    ResponseFunctionToolCall,
+)
 
+from rehearsal_room.harness.core.messages import AgentCall, Reply
+from rehearsal_room.harness.model_api import responses
+from rehearsal_room.harness.model_api.request import model_reply
 from tests.harness.agents.test_runs import LOOP, episodes_of, outcome, played
 from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
@@ -27,6 +38,39 @@ def test_official_clients(api: str, streams: str, tmp_path: Path, rehearse: Rehe
         assert {asked.api for asked in one.asked} == {api}
         assert [asked.parent for asked in one.asked] == [None, *range(len(one.asked) - 1)]
         assert all(len(asked.messages) == 1 for asked in one.asked)
+
+
+def test_functions_of_a_namespace() -> None:
+    """Codex sends the tools of an MCP server as a namespace. The model sees one name for each; the
+    reply, which the official package reads, has namespace and name apart, and so may a request."""
+    look: FunctionToolParam = {
+        "type": "function",
+        "name": "look",
+        "parameters": {"type": "object"},
+        "strict": False,
+    }
+    function: Any = look
+    world: NamespaceToolParam = {
+        "type": "namespace",
+        "name": "mcp__world",
+        "description": "The world.",
+        "tools": [function],
+    }
+    made = ResponseFunctionToolCall(
+        type="function_call", namespace="mcp__world", name="look", call_id="a", arguments="{}"
+    )
+    result = {"type": "function_call_output", "call_id": "a", "output": "It is dark."}
+    items = [{"role": "user", "content": "Look."}, made.to_dict(), result]
+    body = msgspec.json.encode({"model": "m", "input": items, "tools": [world, look]})
+    read = responses.read_request(body)
+    call = AgentCall("mcp__world__look", {}, "a")
+    assert [tool.name for tool in read.request.tools] == ["mcp__world__look", "look"]
+    assert read.request.messages[1].calls == (call,)
+    answer = model_reply(Reply(calls=(call, AgentCall("look", {}, "b")), finish="tool_calls"))
+    sent = responses.response(answer, model="m", id="x", namespaces=read.namespaces)
+    output = Response.model_validate_json(sent).output
+    found = [(one.namespace, one.name) for one in output if one.type == "function_call"]
+    assert found == [("mcp__world", "look"), (None, "look")]
 
 
 def test_the_client_of_fastmcp(tmp_path: Path, rehearse: Rehearse) -> None:

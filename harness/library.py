@@ -49,7 +49,7 @@ from rehearsal_room.harness.reports.summary import (
     write_report,
 )
 from rehearsal_room.harness.rollout.meters import Meters
-from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
+from rehearsal_room.harness.rollout.plan import EpisodePlan, names_of, plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
 from rehearsal_room.harness.rollout.remaining import scenarios_of
 from rehearsal_room.harness.rollout.running import Judge
@@ -73,7 +73,7 @@ class Rehearsal(RunReport, frozen=True, kw_only=True):
 
 async def rehearse(
     agent: AgentFunction,
-    scenarios: Sequence[str],
+    scenarios: str | Sequence[str],
     output: str | Path,
     *,
     episodes: int | None = None,
@@ -87,16 +87,18 @@ async def rehearse(
 ) -> Rehearsal:
     """Run episodes of your agent and log them in the folder `output`.
 
-    `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
-    of each task; fewer play a sample of the tasks, always the same. `judge` makes the judge, as
-    `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the episodes stay
-    unjudged. With `resume` only the missing episodes are run. `statistics_of` computes the report's
-    statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes both.
+    `scenarios` are given as `name`, `path` or `name:task`, one or several; `episodes` is the total,
+    None: one group of each task; fewer play a sample of the tasks, always the same. `judge` makes
+    the judge, as `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the
+    episodes stay unjudged. With `resume` only the missing episodes are run. `statistics_of`
+    computes the report's statistics; None: it has none. `rr.rehearse` (bridges.rehearsals) passes
+    both.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
     what happened until then. Where structlog is not configured, only warnings are shown.
     """
-    folder = Path(output)
+    _require(agent, output, {"episodes": episodes, "group_size": group_size}, concurrency)
+    scenarios, folder = names_of(scenarios), Path(output)
     plans = await anyio.to_thread.run_sync(
         partial(
             _plans,
@@ -126,6 +128,19 @@ async def rehearse(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
     return await anyio.to_thread.run_sync(_report, folder, statistics_of, limits)
+
+
+def _require(agent: object, output: object, sizes: dict[str, int | None], concurrency: int) -> None:
+    """Raise SettingsError for arguments with which no run can be begun."""
+    if not callable(agent):
+        raise SettingsError(f"agent: expected an async function, found {type(agent).__name__}")
+    if not isinstance(output, str | Path) or not str(output):
+        raise SettingsError(f"output: expected the path of a folder, found {output!r}")
+    for name, value in {**sizes, "concurrency": concurrency}.items():
+        if value is not None and not hasattr(value, "__index__"):
+            raise SettingsError(f"{name}: expected a whole number, found {value!r}")
+    if concurrency < 1:
+        raise SettingsError(f"concurrency: must be at least 1, not {concurrency}")
 
 
 def _plans(

@@ -406,8 +406,7 @@ class Check:
 
         Example: check.answer_has("84.00", ("39.00", "45.00"))
         """
-        expected = " or ".join(map(_phrase, alternatives))
-        return self._in_words(name or f"answer says {expected}", [self.answer], alternatives)
+        return self._in_words(name or None, [self.answer], alternatives)
 
     def text_has(
         self, name: str, texts: Collection[str], *alternatives: str | tuple[str, ...]
@@ -417,15 +416,19 @@ class Check:
         return self._in_words(name, texts, alternatives)
 
     def _in_words(
-        self, name: str, texts: Collection[str], alternatives: Sequence[str | tuple[str, ...]]
+        self,
+        name: str | None,  # None: after what the answer must say
+        texts: Collection[str],
+        alternatives: Sequence[str | tuple[str, ...]],
     ) -> bool:
         each = [(one,) if isinstance(one, str) else one for one in alternatives]
         passed = any(all(says(text, phrase) for phrase in one) for text in texts for one in each)
         are_words = not passed and all(_are_words(phrase) for one in each for phrase in one)
+        expected = " or ".join(map(_phrase, alternatives))
         return self._add(
-            name,
+            f"answer says {expected}" if name is None else name,
             passed,
-            " or ".join(map(_phrase, alternatives)),
+            expected,
             one_line("; ".join(texts), _SHOWN),
             "goal",
             is_open=are_words and any(text.strip() for text in texts),

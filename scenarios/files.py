@@ -4,6 +4,8 @@ The error is a PackageError unless the caller names a class of its own.
 """
 
 import json
+import os
+import stat
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from rehearsal_room.scenarios.decode_errors import field_sentence
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.validation import explain
 
+_MAX_BYTES = 2**26  # of a file in a folder that somebody else may have made
 _MAX_COMPILED = 8  # texts whose code is kept
 _compiled_lock = Lock()
 _latest_code: dict[tuple[str | bytes, str], CodeType] = {}
@@ -25,9 +28,27 @@ T = TypeVar("T")
 MakeError = Callable[[str], Exception]  # an exception class; it is called with the sentence
 
 
-def load_toml(path: Path, kind: type[T], *, error: MakeError = PackageError) -> T:
-    """The content of a TOML file, as the type that it must have."""
-    return convert_toml(path, read_toml(path, error=error), kind, error=error)
+def own_fault(path: Path, *, most: int = _MAX_BYTES) -> str:
+    """Why a file may not be read, or written, as a part of the folder that the user named: it leads
+    elsewhere, would block, or is larger than any that we write. Empty: it may, or is not there."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as exc:
+        return str(exc)
+    if stat.S_ISLNK(found.st_mode):
+        return "this is a link, and only files in the folder itself are used"
+    if not stat.S_ISREG(found.st_mode):
+        return "this is not a regular file"
+    return f"this is larger than {most:,} bytes" if found.st_size > most else ""
+
+
+def load_toml(
+    path: Path, kind: type[T], *, error: MakeError = PackageError, own: bool = False
+) -> T:
+    """The content of a TOML file, as the type that it must have; `own`: see `read_toml`."""
+    return convert_toml(path, read_toml(path, error=error, own=own), kind, error=error)
 
 
 def convert_toml(
@@ -40,8 +61,11 @@ def convert_toml(
         raise error(f"{path}: {explain(exc, table, kind)}") from exc
 
 
-def read_toml(path: Path, *, error: MakeError = PackageError) -> dict[str, Any]:
-    """The tables of a TOML file, not checked further."""
+def read_toml(path: Path, *, error: MakeError = PackageError, own: bool = False) -> dict[str, Any]:
+    """The tables of a TOML file, not checked further. `own`: the user named the folder that it is
+    in, and not the file (see `own_fault`)."""
+    if own and (fault := own_fault(path)):
+        raise error(f"{path}: {fault}")
     try:
         return parse_toml(path, read_text(path))
     except PackageError as exc:

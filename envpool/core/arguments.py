@@ -76,6 +76,12 @@ def argument_fault(value: Any) -> str | None:
 
     Example: {"ids": [9223372036854775808]} -> "an integer is larger than 64 bits"
     """
+    if type(value) is dict:
+        for item in value.values():
+            if type(item) is not str and not (type(item) is int and abs(item) <= _LARGEST):
+                break
+        else:
+            return None  # as of nearly all calls
     level = [value]
     for _ in range(MAX_DEPTH):
         deeper: list[Any] = []

@@ -40,19 +40,18 @@ class Verifiers:
         """The task's findings on a state and an answer.
 
         Raises VerifierFault when the function raises or does not return a list of findings. The
-        states are read-only, so a verifier that writes fails.
+        states are read-only, so a verifier that writes fails. KeyboardInterrupt, by which a user or
+        a timer ends a verifier, passes.
         """
         try:
-            findings = self._functions[task.id](before, after, answer)
-        except Exception as exc:
-            raise VerifierFault(f"{self._name(task)} raised {type(exc).__name__}: {exc}") from exc
-        if not isinstance(findings, list | tuple) or not findings:
-            found = f"a {type(findings).__name__}" if findings else repr(findings)
-            raise VerifierFault(f"{self._name(task)} returned {found}, expected a list of findings")
-        for finding in findings:
-            if fault := _finding_fault(finding):
-                raise VerifierFault(f"{self._name(task)} returned {finding!r} in its list, {fault}")
-        return tuple(findings)
+            fault, findings = _findings_in(self._functions[task.id](before, after, answer))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # a program may end with sys.exit
+            raise VerifierFault(f"{self._name(task)} raised {_described(exc)}") from exc
+        if fault:
+            raise VerifierFault(f"{self._name(task)} returned {fault}")
+        return findings
 
     def _name(self, task: Task) -> str:
         return f"verifier {task.verifier!r} of scenario {self._scenario!r}"
@@ -76,6 +75,29 @@ class PackageVerifiers:
         except (VerifierFault, PackageError) as exc:
             return Verified(0, fault=str(exc))
         return Verified(0, findings=findings)
+
+
+def _findings_in(returned: Any) -> tuple[str, tuple[Finding, ...]]:
+    """What is wrong with a returned value (empty: nothing), and the findings in it. Raises what
+    methods of the value raise."""
+    if not isinstance(returned, list | tuple) or not returned:
+        found = f"a {type(returned).__name__}" if returned else repr(returned)
+        return f"{found}, expected a list of findings", ()
+    for finding in returned:
+        if fault := _finding_fault(finding):
+            return f"{finding!r} in its list, {fault}", ()
+    return "", tuple(returned)
+
+
+def _described(exc: BaseException) -> str:
+    """The kind and the text of an exception; its own methods may raise."""
+    try:
+        name, text = type(exc).__name__, str(exc)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return next(base.__name__ for base in type(exc).__mro__ if base.__module__ == "builtins")
+    return f"{name}: {text}" if text else name
 
 
 def _finding_fault(value: Any) -> str:

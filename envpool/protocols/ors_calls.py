@@ -49,8 +49,8 @@ class OrsEpisode:
         name, arguments = text_field(asked, "name"), asked.get("input")
         if not isinstance(arguments, dict):
             raise HTTPException(422, "input: expected an object")
-        known = asked.get("task_id")
-        if known is not None:
+        if asked.get("task_id") is not None:
+            known = text_field(asked, "task_id")
             return events(*self._answers.get(known, [("error", "unknown task_id")]))
         task_id = uuid4().hex
         try:

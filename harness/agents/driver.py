@@ -60,16 +60,27 @@ async def _result_of(
 ) -> tuple[object, BaseException | None]:
     """What the agent returned, and what it raised (None: it raised nothing)."""
     answer: object = None
+    own_task = anyio.get_current_task()
     try:
         with scope:
             answer = await agent(view, env)
-    except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+    except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
         raise
     except BaseException as exc:  # a program may end with sys.exit
         if isinstance(exc, BaseExceptionGroup) and exc.subgroup(KeyboardInterrupt):
             raise
+        if not _is_running(own_task):  # somebody closes this coroutine, by GeneratorExit
+            raise
         return None, exc
     return answer, None
+
+
+def _is_running(task: anyio.TaskInfo) -> bool:
+    """Whether the code that asks runs in this task."""
+    try:
+        return anyio.get_current_task() == task
+    except RuntimeError:  # it runs in no task, or no event loop runs
+        return False
 
 
 def _failed(failure: BaseException, run: Episode) -> EpisodeOutcome:

@@ -39,6 +39,7 @@ _WANTED = re.compile(
 )
 _CALL = frozenset({"id", "type", "index", "function"})
 _FUNCTION = frozenset({"name", "arguments"})
+_USUAL_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -349,6 +350,8 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 def _usage_of(usage: dict[str, Any]) -> Usage:
     """The counts under their usual names, or those of other servers: `cached_tokens` beside them
     (Moonshot), `prompt_cache_hit_tokens` (DeepSeek), and Anthropic's."""
+    if usage.keys() <= _USUAL_COUNTS and (sampled := _num_tokens(usage.get("completion_tokens"))):
+        return Usage(_num_tokens(usage.get("prompt_tokens")), sampled)
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     details = usage.get("completion_tokens_details")
@@ -367,7 +370,7 @@ def _usage_of(usage: dict[str, Any]) -> Usage:
 def _num_tokens(value: Any) -> int:
     """A reported count of tokens; 0 for a value that cannot be one: a negative count would
     return money to a budget, and the log cannot hold a huge one."""
-    if isinstance(value, float) and value.is_integer():
+    if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 

@@ -25,7 +25,7 @@ from rehearsal_room.harness.dialects.format_rules import make_rules
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.harness.settings.run import Settings, resolve, stops_with_world
+from rehearsal_room.harness.settings.run import Settings, saved, stops_with_world
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -205,7 +205,7 @@ def _has_same_tokens(settings: Settings, source: ForkedFrom) -> bool:
     began = Path(source.run) / "run.toml"
     if not began.is_file():
         return False
-    before = resolve(began, {})
+    before = saved(began)
     return (before.policy.name, before.policy.tokens, before.model.name) == (
         *(settings.policy.name, settings.policy.tokens, settings.model.name),
     )

@@ -12,6 +12,7 @@ from rehearsal_room.harness.bus.local import KINDS
 from rehearsal_room.harness.bus.mqtt_wire import Heads
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.scenarios.files import own_fault
 
 _NAME = "copied.json"
 _LATER = KINDS.index("model"), KINDS.index("output")
@@ -33,6 +34,8 @@ def read_copied(folder: Path) -> Copied | None:
     path = folder / _NAME
     if not path.is_file():
         return None
+    if fault := own_fault(path):
+        raise LogError(f"{path}: {fault}")
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         have = found.get("have")

@@ -14,6 +14,8 @@ process has the log open, and after a kill; the last process that closes the log
 
 A file that is read without locks can change, since a writer may begin. So its stamps are compared
 after every query; when they differ, the log is opened again and the query repeated.
+
+Somebody else may have made the files: see rehearsal_room.harness.log.own_files.
 """
 
 import os
@@ -25,8 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal_room.harness.log.drafts import remove_abandoned_drafts
+from rehearsal_room.harness.log.own_files import (
+    SCHEMA_QUERY,
+    SUFFIXES,
+    require_own_files,
+    require_schema,
+)
+from rehearsal_room.harness.log.schema import SCHEMAS
 
-_SUFFIXES = ("", "-wal", "-shm", "-journal")
 # What SQLite's reports of a file that cannot be read become: the text of a message that quotes the
 # file's own bytes need not be UTF-8.
 READ_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
@@ -41,7 +49,11 @@ class LogFile:
         self._path = path
         self._stack = ExitStack()  # of the connection, and of the copy that it reads
         self._stamps: _Stamps | None = None  # None: SQLite's locks protect the reading
-        self._connection = self._open()
+        try:
+            self._connection = self._open()
+        except BaseException:
+            self.close()
+            raise
 
     def rows(self, sql: str, *params: Any) -> list[Any]:
         """The rows that a query gives."""
@@ -66,6 +78,7 @@ class LogFile:
 
     def _open(self) -> sqlite3.Connection:
         self._stamps = None
+        require_own_files(self._path)
         if _may_write(self._path):
             remove_abandoned_drafts(self._path.parent)
             return self._connect(self._path, "mode=rw")
@@ -96,6 +109,7 @@ class LogFile:
         )
         self._stack.enter_context(closing(connection))
         connection.execute("PRAGMA query_only = ON")
+        require_schema(connection.execute(SCHEMA_QUERY), SCHEMAS)
         return connection
 
 
@@ -104,7 +118,7 @@ def _may_write(path: Path) -> bool:
 
 
 def _stamps_of(path: Path) -> _Stamps:
-    return tuple(_stamp_of(path.with_name(path.name + suffix)) for suffix in _SUFFIXES)
+    return tuple(_stamp_of(path.with_name(path.name + suffix)) for suffix in SUFFIXES)
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:

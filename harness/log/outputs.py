@@ -8,7 +8,7 @@ written like this: a link there could lead anywhere.
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,7 +42,9 @@ def _is_replaceable(path: Path) -> bool:
 
 def own_path(path: Path) -> Path:
     """The path of a result in a run's folder, which the user has not named: a link there, which
-    could lead anywhere, is removed. Raises OSError."""
-    if path.is_symlink():
-        path.unlink()
+    could lead anywhere, or a FIFO or device is removed. Raises OSError."""
+    with suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            path.unlink()
     return path

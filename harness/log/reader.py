@@ -271,7 +271,7 @@ def open_reader(folder: str | Path) -> Iterator[LogReader]:
     try:
         file = LogFile(path)
     except READ_ERRORS as exc:
-        raise log_error(path, "the log cannot be opened", exc) from exc
+        raise log_error(path, "the log cannot be read", exc) from exc
     with closing(file):
         reader = LogReader(file, path)
         _check(reader)

@@ -64,6 +64,16 @@ SCHEMA = (
     f"INSERT INTO meta VALUES ('format', '{FORMAT}')",
 )
 
+# The statements that the schema of a log may have: also of format 1, which is refused later, and of
+# a log that somebody analysed.
+SCHEMAS = (
+    *SCHEMA,
+    "CREATE TABLE worlds (package TEXT PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE worlds (scenario_digest TEXT PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+)
+
 LogRow = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
 EncodedRecord = tuple[str, int, int, str, float, bytes, bytes | None]  # a row without position
 _MAX_REASON = 300  # characters

@@ -36,8 +36,10 @@ from rehearsal_room.harness.core.events import Record, encode
 from rehearsal_room.harness.log import sessions
 from rehearsal_room.harness.log.drafts import remove_abandoned_drafts
 from rehearsal_room.harness.log.log_file import READ_ERRORS
+from rehearsal_room.harness.log.own_files import SCHEMA_QUERY, require_own_files, require_schema
 from rehearsal_room.harness.log.schema import (
     LOG_NAME,
+    SCHEMAS,
     EncodedRecord,
     ScenarioSnapshot,
     check_format,
@@ -349,8 +351,10 @@ async def open_log(
     with _sole_writer(folder):
         if not resume and path.exists():
             raise LogError(f"{path}: a log already exists; resume it or choose another folder")
-        if path.is_symlink():  # it could lead to the log of another run
-            raise LogError(f"{path}: this is a link; a log is written in its own folder only")
+        try:
+            require_own_files(path)
+        except OSError as exc:
+            raise log_error(path, "the log cannot be opened", exc) from exc
         remove_abandoned_drafts(folder)
         _make_log(path)
         async with _database(path, open_database) as database:
@@ -382,6 +386,7 @@ def _sole_writer(folder: Path) -> Iterator[None]:
         if not os.access(folder, os.W_OK):  # its lock could be taken all the same
             raise LogError(f"{folder}: the run folder cannot be written: it is read-only")
         # The timeout is for `has_writer`, which looks at the lock for a moment.
+        require_own_files(folder / LOCK_NAME)
         lock = sqlite3.connect(folder / LOCK_NAME, timeout=0.2, isolation_level=None)
         lock.execute("BEGIN EXCLUSIVE")
     except (sqlite3.Error, OSError) as exc:
@@ -408,6 +413,7 @@ def has_writer(folder: Path) -> bool:
     try:
         if not path.exists():
             return False
+        require_own_files(path)
         with closing(
             sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0)
         ) as lock:
@@ -447,6 +453,7 @@ def _make_log(path: Path) -> None:
 async def _prepare_writer(database: LogConnection, path: Path) -> LogWriter:
     """A writer that appends after the last record."""
     try:
+        require_schema(await database.execute_fetchall(SCHEMA_QUERY), SCHEMAS)
         # Checked first: a log of another format stays as it was, byte for byte.
         check_format(path, await _value(database, "SELECT value FROM meta WHERE key = 'format'"))
         await database.execute("PRAGMA journal_mode = WAL")  # changes logs of older versions only

@@ -13,7 +13,7 @@ from rehearsal_room.harness.log.reader import LogReader, open_reader, require_fo
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.unknown_world import is_unknown, scenario_in
 from rehearsal_room.harness.settings.judge import Rewards, read_judge
-from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.settings.run import Settings, saved
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,
@@ -71,7 +71,7 @@ def strangers_of(folder: Path) -> list[str]:
 def _said(folder: Path) -> Settings:
     """The settings as the run has them."""
     began = folder / RUN_FILE
-    return resolve(began, {}) if began.is_file() else Settings()
+    return saved(began) if began.is_file() else Settings()
 
 
 def _packages(folder: Path) -> list[tuple[str, str]]:

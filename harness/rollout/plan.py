@@ -1,8 +1,9 @@
 """The episodes of a run: a pure function of its settings, so that a run that is resumed after a
 crash has the same episodes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from os import PathLike, fspath
 
 import msgspec
 
@@ -25,8 +26,25 @@ class EpisodePlan(msgspec.Struct, frozen=True):
     attempt: int = 1
 
 
+def names_of(scenarios: object) -> tuple[str, ...]:
+    """The names of scenarios that a program gives: one of them, or several. Raises SettingsError.
+
+    Example: "shop_support" -> ("shop_support",)
+    """
+    several: Iterable[object] = (scenarios,)
+    if isinstance(scenarios, Iterable) and not isinstance(scenarios, str | PathLike):
+        several = scenarios
+    names: list[str] = []
+    for one in several:
+        if not isinstance(one, str | PathLike):
+            found = type(one).__name__
+            raise SettingsError(f"scenarios: expected names or paths of scenarios, found {found}")
+        names.append(str(fspath(one)))
+    return tuple(names)
+
+
 def select_tasks(
-    names: Sequence[str],
+    names: str | Sequence[str],
     find: Callable[[str], Scenario] = find,
     allowed: AllowList | None = None,
     *,
@@ -46,7 +64,7 @@ def select_tasks(
     """
     scenarios: dict[str, Scenario] = {}
     columns: list[list[tuple[Scenario, Task]]] = []
-    for name in names:
+    for name in names_of(names):
         source, _, task_id = name.partition(":")
         if source not in scenarios:  # a package is read once, however many of its tasks are named
             scenarios[source] = find(source)

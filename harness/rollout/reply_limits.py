@@ -15,7 +15,9 @@ MAX_REPLY = 2_000_000  # characters of a reply, its thoughts and arguments inclu
 
 def cut_reply(reply: Reply) -> tuple[Reply, FormatError | None]:
     """The reply, or its beginning and why it is malformed: it is too long."""
-    length = len(reply.text) + sum(_length(call.arguments) for call in reply.calls)
+    length = len(reply.text)
+    for call in reply.calls:
+        length += _length(call.arguments)
     if length <= MAX_REPLY:
         return reply, None
     reason = f"The reply has {length:,} characters; write at most {MAX_REPLY:,}."

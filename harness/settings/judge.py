@@ -205,7 +205,7 @@ def merge_flags(began: JudgeSettings, flags: Mapping[str, Any]) -> JudgeSettings
 def read_judge(folder: Path) -> JudgeSettings | None:
     """The settings in a run's judge.toml; None where there is none. Raises SettingsError."""
     path = folder / FILE_NAME
-    return load_toml(path, JudgeSettings, error=SettingsError) if path.is_file() else None
+    return load_toml(path, JudgeSettings, error=SettingsError, own=True) if path.is_file() else None
 
 
 def save_judge(folder: Path, settings: JudgeSettings, marked: Callable[[bytes], bytes]) -> None:

@@ -240,14 +240,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return MOST_AT_ONCE if self.is_adaptive else self.number_at_once
 
 
-def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """The settings from a file and flags, by their keys at the top (None: not given). Raises
-    SettingsError naming file and field."""
+def saved(run_toml: Path) -> Settings:
+    """The settings in a run's run.toml. Raises SettingsError."""
+    return resolve(run_toml, {}, own=True)
+
+
+def resolve(config: Path | None, flags: Mapping[str, Any], *, own: bool = False) -> Settings:
+    """The settings from a file and flags, by their keys at the top (None: not given); `own`: it is
+    the file of a run's folder (see scenarios.files.read_toml). Raises SettingsError naming file and
+    field."""
     if config is None:
         return resolve_table({}, flags)
-    table = read_toml(config, error=SettingsError)
-    saved = table.pop("environment", None)  # what run.toml contains beside the settings
-    if saved is not None and isinstance(bus := table.get("bus"), Mapping):
+    table = read_toml(config, error=SettingsError, own=own)
+    environment = table.pop("environment", None)  # what run.toml contains beside the settings
+    if environment is not None and isinstance(bus := table.get("bus"), Mapping):
         table["bus"] = {key: value for key, value in bus.items() if key not in _GONE_FROM_BUS}
     source = f"{config}: "
     _refuse_gone(table, source)
@@ -338,14 +344,14 @@ def save(
 def with_plan(run_toml: Path, settings: Settings) -> bytes:
     """run.toml with the number of episodes of these settings, and their group size. Raises
     SettingsError."""
-    table = read_toml(run_toml, error=SettingsError)
+    table = read_toml(run_toml, error=SettingsError, own=True)
     planned = {"episodes": settings.episodes, "group_size": settings.group_size}
     return tomli_w.dumps({**table, **without_none(planned)}).encode()
 
 
 def with_adaptations(run_toml: Path, words: Sequence[str]) -> bytes:
     """run.toml with what its run has learned of the model server. Raises SettingsError."""
-    table = read_toml(run_toml, error=SettingsError)
+    table = read_toml(run_toml, error=SettingsError, own=True)
     return tomli_w.dumps({**table, "model": {**table.get("model", {}), "adapt": words}}).encode()
 
 
@@ -356,7 +362,7 @@ def _without_password(settings: Settings) -> Settings:
 
 def log_id_of(run_toml: Path) -> str:
     """The name under which the run's log is followed. Raises SettingsError."""
-    environment = read_toml(run_toml, error=SettingsError).get("environment", {})
+    environment = read_toml(run_toml, error=SettingsError, own=True).get("environment", {})
     return str(environment.get("log_id") or run_toml.parent.name)
 
 
@@ -364,7 +370,7 @@ def difference(saved_file: Path, settings: Settings) -> str | None:
     """The first setting in which a run that is resumed differs from the run that began; None: they
     agree. Fields with `may_change` are not compared, and neither is the size of the plan (see
     harness.setup.planning)."""
-    before = resolve(saved_file, {})
+    before = saved(saved_file)
     for field in fields_of(Settings):
         old, new = value_of(before, field), value_of(settings, field)
         if old != new and not field.may_change and field.key not in _SIZE_OF_PLAN:
@@ -382,7 +388,7 @@ def with_defaults_of(settings: Settings, run_toml: Path) -> Settings:
     depends on the tasks: the order of the tasks and the step limit. Raises SettingsError."""
     if not run_toml.is_file():
         return settings
-    began = resolve(run_toml, {})
+    began = saved(run_toml)
     if settings.task_order is None:
         settings = msgspec.structs.replace(settings, task_order=began.task_order)
     if settings.limits.max_steps is None:

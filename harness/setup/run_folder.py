@@ -13,8 +13,8 @@ from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
 from rehearsal_room.harness.policies.openai import LEARNED
 from rehearsal_room.harness.settings.run import (
     Settings,
-    resolve,
     save,
+    saved,
     with_adaptations,
     with_plan,
 )
@@ -79,7 +79,7 @@ def keep_plan(folder: Path, settings: Settings) -> None:
     path = folder / RUN_FILE
     if not path.is_file():
         return
-    began = resolve(path, {})
+    began = saved(path)
     if (began.episodes, began.group_size) == (settings.episodes, settings.group_size):
         return
     try:
@@ -127,6 +127,6 @@ def prices_of(folder: Path, given: Path | None) -> Prices | None:
     """The prices of a run's model: those of a file that is given, else those with which the user
     made the run; None: there are none. Raises SettingsError."""
     if given is None and (folder / RUN_FILE).is_file() and counts(folder / RUN_FILE):
-        named = resolve(folder / RUN_FILE, {}).model.prices
+        named = saved(folder / RUN_FILE).model.prices
         given = Path(named) if named and Path(named).is_file() else None
     return None if given is None else read_prices(given)

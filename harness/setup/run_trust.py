@@ -6,8 +6,10 @@ of that counts, for every command that reads a run folder:
 
 - In a run that this user began on this machine, all of it. Such a run.toml or judge.toml ends with
   a mark, which only the key in the user's own folder makes (`$XDG_STATE_HOME/rehearse/run.key`).
-- In any other run, nothing that acts: commands and addresses are refused with a sentence, and
-  packages run in sandboxed workers, except bundled ones and those below $REHEARSE_WORLDS.
+- In any other run, nothing that acts: commands, addresses and other files are refused with a
+  sentence, and packages run in sandboxed workers, except bundled ones and those below
+  $REHEARSE_WORLDS. What is kept to be read again (verdicts of models, the viewer's index) is kept
+  in the user's own folder.
 - What the command line says counts in any case, and `--trust-run` makes all of the folder count.
 
 The mark is a keyed BLAKE2b (RFC 7693) of the file. It says who wrote the file, not who wrote the
@@ -25,14 +27,15 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import printable
-from rehearsal_room.harness.core.user_state import user_key
+from rehearsal_room.harness.core.user_state import state_folder, user_key
+from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.settings.fields import fields_of, value_of
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.trusted_folders import trusts_run_folders
 from rehearsal_room.scenarios.catalogue import bundled_names, folder_of
 from rehearsal_room.scenarios.errors import ScenarioError
-from rehearsal_room.scenarios.files import read_toml
+from rehearsal_room.scenarios.files import own_fault, read_toml
 from rehearsal_room.scenarios.format import BUNDLED
 
 RUN_FILE = "run.toml"
@@ -56,6 +59,11 @@ _OF_PLAY = {
     "bus": "the broker",
     "address": "the cluster",
     "chaos": "faults to inject, of the file",
+    "script": "the replies in the file",
+    "replay": "the replies of another run,",
+    "tokens": "the model's folder",
+    "prices": "the prices in the file",
+    "allow": "the list of tasks in the file",
     "agent": "the agent",
     "agent_env": "variables of your environment",
 }
@@ -63,6 +71,8 @@ _OF_JUDGE = {
     "base_url": "the server of the judge's models",
     "models": "a judge's model with its own server,",
     "cache": "the cache of verdicts",
+    "rubric": "the rubric in the file",
+    "prices": "the prices in the file",
 }
 
 
@@ -71,6 +81,18 @@ def marked(data: bytes) -> bytes:
     and with `--trust-run`, which holds for one command."""
     key = None if trusts_run_folders() else user_key(_KEY)
     return data if key is None else data + _MARK + _mac(key, data) + b"\n"
+
+
+def kept_path(folder: Path, name: str) -> Path:
+    """Where a file is that is kept for later commands on a run: in its folder, if this user began
+    the run or has no folder of their own; else in the user's own folder, because the author
+    of the run's folder could have made the file. Raises OSError."""
+    if counts(folder / RUN_FILE) or user_key(_KEY) is None:
+        return own_path(folder / name)
+    place = blake2b(os.fsencode(folder.resolve()), digest_size=12).hexdigest()
+    own = state_folder() / "runs" / place
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return own / name
 
 
 def renewed(file: Path, data: bytes) -> bytes:
@@ -82,6 +104,8 @@ def counts(file: Path) -> bool:
     """Whether what a file of a run folder names counts: this user began the run, or trusts it."""
     if trusts_run_folders():
         return True
+    if own_fault(file):
+        return False
     try:
         data, mark, mac = file.read_bytes().rpartition(_MARK)
     except OSError:
@@ -168,7 +192,8 @@ def _require(
         way = f"give it as --{prefix}{field.flag} yourself, or " if given is not None else ""
         raise SettingsError(
             f"{file} names {keys[field.key]} {printable(_shown(value), one_line=True)}, and a file "
-            f"runs nothing and gets no key unless you began its run on this machine: {way}"
+            "runs nothing, opens nothing and gets no key unless you began its run on this machine: "
+            f"{way}"
             "pass --trust-run if you trust the folder"
         )
 

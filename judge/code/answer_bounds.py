@@ -37,6 +37,7 @@ from rehearsal_room.judge.code.case import (
     RETRACTED,
     Bounds,
     Own,
+    accepted_answers,
     denials,
     distinct,
     num_items,
@@ -52,6 +53,7 @@ from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
 from rehearsal_room.scenarios.core.statements import plain, readings
+from rehearsal_room.scenarios.format import Task
 
 _ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
 _PER_WORD = 20  # characters of a word, on average; URLs are longer, sentences of them are rare
@@ -86,6 +88,15 @@ _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
+
+
+def is_accepted(findings: Iterable[Finding], task: Task, answer: str) -> bool:
+    """Whether nothing is open and the answer is the accepted one. Then the bounds change no
+    finding, unless texts were written that are none of the oracle's. This takes 2 µs, and to read
+    the bounds of a task some milliseconds."""
+    if task.kind == "decline" and task.utterances:  # the reason may stand in another one of them
+        return False
+    return plain(answer) in accepted_answers(task) and not any(one.is_open for one in findings)
 
 
 def bounded(

@@ -4,6 +4,7 @@ and from its accepted answer."""
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import cache
 
 import msgspec
 
@@ -57,6 +58,8 @@ _CENTS = re.compile(r'cents"?: ?(-?\d{1,15})(?!\d)')
 _THOUSANDTHS = re.compile(r'(?:_g|grams?|_ml|_m|met(?:er|re)s)"?: ?(\d{1,15})(?!\d)')
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 Own = Callable[[], Sequence[Reading]]
+Record = Mapping[str, object]
+Text = tuple[str, str, str]  # table, column, text
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ class Bounds(msgspec.Struct, frozen=True):
     exact: frozenset[tuple[str, Value]]  # kinds and meanings of `allowed`
     of_kind: Mapping[str, tuple[Reading, ...]]  # `allowed` by kind
     sizes: frozenset[float]  # of the numbers among them, without their signs
-    answers: frozenset[str]  # the accepted one, also with what is said before it, as `plain` text
+    answers: frozenset[str]  # those of `accepted_answers`
     accepted: str = ""
     asked: str = ""
     things: Things = Things(())
@@ -90,6 +93,14 @@ class Bounds(msgspec.Struct, frozen=True):
     due: tuple[Reading, ...] = ()  # the values of the accepted answer
     shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
+
+
+def accepted_answers(task: Task) -> frozenset[str]:
+    """The accepted answer, also with what is said before it, as `plain` text."""
+    if not task.utterances:
+        return frozenset((plain(task.answer),))
+    before = [utterance.text for utterance in task.utterances]
+    return frozenset((plain(task.answer), plain(" ".join([*before, task.answer]))))
 
 
 def bounds_of(
@@ -109,18 +120,13 @@ def bounds_of(
     sources = [task.instruction, *said, *read, *amounts, *written, *more, *values_in(changes)]
     about = " ".join([task.instruction, *said, *written])
     arguments = [value for call in task.oracle for value in call.arguments.values()]
-    things = Things([*said, task.instruction], arguments, _names_in(read, " ".join(said)))
+    records = list(_records_in(read))
+    things = Things([*said, task.instruction], arguments, _names_in(records, " ".join(said)))
     named = [task.instruction, *said, *written, *map(str, arguments)]
-    beside = list(_beside(read, frozenset(key for text in named for key in _keys_in(text))))
+    beside = _beside(records, frozenset(key for text in named for key in _keys_in(text)))
     stated = distinct((*stated, *(one for text in beside for one in readings(text))))
     doers = [call.name.replace("_", " ") for call in task.oracle]
-    allowed = distinct(
-        one
-        for text in sources
-        for one in readings(text)
-        if not is_key(one, plain(text)[one.start : one.end])
-        or any(are_equal(one, other) for other in stated)
-    )
+    allowed = distinct(_allowed(sources, stated))
     return Bounds(
         of_kind={
             kind: tuple(one for one in allowed if one.kind == kind)
@@ -128,7 +134,7 @@ def bounds_of(
         },
         sizes=frozenset(size for one in allowed for size in sizes_of(one)),
         exact=frozenset((one.kind, value) for one in allowed for value in one.options),
-        answers=frozenset((plain(task.answer), plain(" ".join([*said[1:], task.answer])))),
+        answers=accepted_answers(task),
         max_words=max(2 * num_words, LEAST_WORDS) + len({one.options for one in values}),
         num_values=len({one.options for one in values}),
         allowed=allowed,
@@ -160,66 +166,78 @@ def bounds_of(
             for value in one.options
         ),
         due=tuple(values),
-        owned=_owned(read, changes, things),
+        owned=_owned((*_rows_of(changes), *records), things),
         shown=_reason_values(task.answer) - sizes(task.instruction),
         states=plain(" ".join(read)),
     )
 
 
-def _beside(read: Iterable[str], keys: Set[str]) -> Iterable[str]:
+def _allowed(texts: Iterable[str], stated: Sequence[Reading]) -> Iterable[Reading]:
+    """The values of texts, of keys only those that can mean one of the stated values. No key is a
+    time, so only another one and a phone number can mean the same."""
+    known = {(one.kind, value) for one in stated for value in one.options}
+    phones = [one for one in stated if one.kind == "phone"]
+    for text in texts:
+        words = plain(text)
+        for one in readings(text):
+            if (
+                not is_key(one, words[one.start : one.end])
+                or any((one.kind, value) in known for value in one.options)
+                or any(are_equal(one, phone) for phone in phones)
+            ):
+                yield one
+
+
+def _beside(records: Iterable[Record], keys: Set[str]) -> Iterable[str]:
     """The values of the records that were read and that one of these keys names: they are of the
     case as much as the key is."""
-    for text in read:
-        try:
-            found = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            continue
-        for record in _records(found):
-            values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
-            if not keys.isdisjoint(value.casefold() for value in values):
-                yield from values
+    for record in records:
+        values = [str(v) for v in record.values() if isinstance(v, str | int | float)]
+        if not keys.isdisjoint([value.casefold() for value in values]):
+            yield from values
 
 
-def _names_in(read: Iterable[str], said: str) -> Iterable[str]:
+def _names_in(records: Iterable[Record], said: str) -> Iterable[str]:
     """The short texts of the records that were read which a text has too."""
     known = plain(said)
-    for text in read:
-        with suppress(msgspec.DecodeError):
-            for record in _records(msgspec.json.decode(text)):
-                yield from (
-                    value
-                    for value in record.values()
-                    if isinstance(value, str)
-                    and len(value) > _LEAST_NAME
-                    and value[0].isupper()
-                    and len(value.split()) <= _TEXT_WORDS
-                    and has_whole(known, plain(value))
-                )
+    for record in records:
+        for value in record.values():
+            if (
+                isinstance(value, str)
+                and len(value) > _LEAST_NAME
+                and value[0].isupper()
+                and len(value.split()) <= _TEXT_WORDS
+                and has_whole(known, plain(value))
+            ):
+                yield value
 
 
-def _owned(
-    read: Iterable[str], changes: Iterable[RowChange], things: Things
-) -> Mapping[str, frozenset[str]]:
+def _rows_of(changes: Iterable[RowChange]) -> Iterable[Record]:
+    return [change.after for change in changes if change.after]
+
+
+def _owned(records: Iterable[Record], things: Things) -> Mapping[str, frozenset[str]]:
     """The amounts and dates of the records that were read or written, by the things of the case
     that each record names."""
-    records = [dict(change.after) for change in changes if change.after]
-    for text in read:
-        with suppress(msgspec.DecodeError):
-            records += map(dict, _records(msgspec.json.decode(text)))
     found: dict[str, set[str]] = {}
+    named = cache(lambda text: frozenset(things.named(plain(text))))
     for record in records:
-        values = set[str]()
-        for column, value in record.items():
-            if column.endswith("cents") and isinstance(value, int):
-                values.add(str(value / 100))
-            elif isinstance(value, str) and len(value) <= _LONGEST_DATE:
-                values |= {
-                    str(one) for v in readings(value) if v.kind == "date" for one in v.options
-                }
-        names = [value for value in record.values() if isinstance(value, str | int)]
-        for thing in {one for name in names for one in things.named(plain(str(name)))}:
-            found.setdefault(thing, set()).update(values)
+        names = [named(str(value)) for value in record.values() if isinstance(value, str | int)]
+        if of := frozenset[str]().union(*names):
+            values = frozenset(_amounts_and_dates(record))
+            for thing in of:
+                found.setdefault(thing, set()).update(values)
     return {thing: frozenset(values) for thing, values in found.items()}
+
+
+def _amounts_and_dates(record: Record) -> Iterable[str]:
+    for column, value in record.items():
+        if column.endswith("cents") and isinstance(value, int):
+            yield str(value / 100)
+        elif isinstance(value, str) and len(value) <= _LONGEST_DATE:
+            for one in readings(value):
+                if one.kind == "date":
+                    yield from map(str, one.options)
 
 
 def _keys_in(text: str) -> Iterable[str]:
@@ -229,7 +247,14 @@ def _keys_in(text: str) -> Iterable[str]:
             yield words
 
 
-def _records(value: object) -> Iterable[Mapping[str, object]]:
+def _records_in(read: Iterable[str]) -> Iterable[Record]:
+    """The objects in the texts that are JSON, the inner ones after those around them."""
+    for text in read:
+        with suppress(msgspec.DecodeError):
+            yield from _records(msgspec.json.decode(text))
+
+
+def _records(value: object) -> Iterable[Record]:
     if isinstance(value, dict):
         yield value
     if isinstance(value, dict | list):
@@ -242,12 +267,17 @@ def distinct(found: Iterable[Reading]) -> tuple[Reading, ...]:
     return tuple({(one.kind, one.options): one for one in found}.values())
 
 
-def texts_in(changes: Iterable[RowChange]) -> Iterable[tuple[str, str, str]]:
-    """The texts of several words that changes wrote: table, column, text."""
+def texts_in(changes: Iterable[RowChange]) -> Iterable[Text]:
+    """The texts of several words that changes wrote."""
     for change in changes:
+        before = change.before or {}
         for column, value in (change.after or {}).items():
-            was = None if change.before is None else change.before.get(column)
-            if isinstance(value, str) and value != was and len(value.split()) >= _TEXT_WORDS:
+            if (
+                isinstance(value, str)
+                and len(value) >= 2 * _TEXT_WORDS - 1
+                and value != before.get(column)
+                and len(value.split(None, _TEXT_WORDS)) >= _TEXT_WORDS
+            ):
                 yield change.table, column, value
 
 

@@ -7,15 +7,15 @@ was cancelled and a verifier that failed leave the episode unjudged, with the re
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Judged, Label, VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.judge.code.answer_bounds import bounded
-from rehearsal_room.judge.code.case import Bounds, bounds_of
-from rehearsal_room.judge.code.runners import VerifierRunner, run_at_once
+from rehearsal_room.judge.code.answer_bounds import bounded, is_accepted
+from rehearsal_room.judge.code.case import Bounds, Text, bounds_of, texts_in
+from rehearsal_room.judge.code.runners import OraclePlay, VerifierRunner, run_at_once
 from rehearsal_room.judge.code.untouchable import untouchable_guards
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import VerifierError
@@ -28,6 +28,7 @@ from rehearsal_room.judge.core.evidence import (
     scenario_info,
 )
 from rehearsal_room.judge.core.rewards import AWM, RewardProfile, rewards_of
+from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, NOTHING_ELSE, REASON, Finding, proved_wrong
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -47,7 +48,10 @@ class CodeJudge:
         self._info = scenario_info(scenario)
         self._tasks = {task.id: task for task in scenario.tasks}
         self._scenario = scenario
-        self._bounds: dict[str, Bounds | None] = {}  # by task id
+        # What each task's oracle read and wrote, and the texts in it, by task id; None: it has no
+        # oracle here.
+        self._oracles: dict[str, tuple[OraclePlay | None, frozenset[Text]]] = {}
+        self._bounds: dict[str, Bounds] = {}  # by task id: inside which an answer is proved
         self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing
 
     def suspends(self, trajectory: Trajectory) -> bool:
@@ -85,15 +89,13 @@ class CodeJudge:
             return unjudged(trajectory, why, ()), None
         changes = changes_of(trajectory)
         verification = await self._runner.verify(task, trajectory, changes, observe=observe)
+        found, answer = verification.findings, ended_of(trajectory).answer
         try:
-            bounds = await self._bounds_of(task) if verification.findings else None
+            within = await self._bounded(found, task, answer, changes)
         except VerifierError as exc:
-            return unjudged(trajectory, str(exc), verification.findings, verification.run), None
-        if bounds is not None:
-            answer = ended_of(trajectory).answer
-            within = bounded(verification.findings, bounds, answer, changes)
-            if within != verification.findings:
-                verification = msgspec.structs.replace(verification, findings=within)
+            return unjudged(trajectory, str(exc), found, verification.run), None
+        if within != found:
+            verification = msgspec.structs.replace(verification, findings=within)
         if verification.findings and (guards := untouchable_guards(self._scenario, trajectory)):
             findings = (*verification.findings, *guards)
             verification = msgspec.structs.replace(verification, findings=findings)
@@ -105,12 +107,31 @@ class CodeJudge:
             return unjudged(trajectory, str(exc), evidence.findings, run), evidence
         return judge_evidence(trajectory, evidence, idle, self._profile), evidence
 
-    async def _bounds_of(self, task: Task) -> Bounds | None:
-        """Inside which bounds the task's answer is proved; None: the oracle cannot be played."""
-        if task.id not in self._bounds:
+    async def _bounded(
+        self,
+        findings: tuple[Finding, ...],
+        task: Task,
+        answer: str,
+        changes: Sequence[RowChange],
+    ) -> tuple[Finding, ...]:
+        """The findings, with those on words left open where a text is outside of the bounds. Raises
+        VerifierError where the oracle failed, from which the bounds are read."""
+        if not findings:
+            return findings
+        written = set(texts_in(changes))
+        needs_texts_only = is_accepted(findings, task, answer)
+        if needs_texts_only and not written:
+            return findings
+        if task.id not in self._oracles:
             played = await self._runner.play_oracle(task)
-            self._bounds[task.id] = None if played is None else bounds_of(task, *played)
-        return self._bounds[task.id]
+            texts = frozenset() if played is None else frozenset(texts_in(played[1]))
+            self._oracles[task.id] = played, texts
+        played, texts = self._oracles[task.id]
+        if played is None or (needs_texts_only and written <= texts):
+            return findings
+        if task.id not in self._bounds:
+            self._bounds[task.id] = bounds_of(task, *played)
+        return bounded(findings, self._bounds[task.id], answer, changes)
 
     async def _idle_goals(self, task: Task) -> Counter[str]:
         """How often each goal of the task, by name, is met by doing and saying nothing.

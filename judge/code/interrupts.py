@@ -16,8 +16,9 @@ from types import FrameType
 _GRACE = 20  # times the seconds of a block, for a `__del__` that may take long
 
 
-class TookTooLong(BaseException):
-    """The block of `stopped_after` took too long. No `except Exception` catches it."""
+class TookTooLong(KeyboardInterrupt):
+    """The block of `stopped_after` took too long. Like Ctrl-C, it is nothing that code may handle
+    as an error of its own."""
 
 
 @contextmanager
@@ -26,7 +27,8 @@ def stopped_after(seconds: float) -> Iterator[None]:
     many by the clock: a machine that stands still does not count against the block. It takes 19 µs
     of CPU.
 
-    In another thread than the main one nothing is stopped: Python handles signals in that one only.
+    In another thread than the main one nothing is stopped: Python handles signals in that one only
+    (there, verifiers run in processes: judge.code.kept_processes).
     The signal comes again and again until the block ends, for code that swallows the exception. A
     timer and a handler of somebody else (a test's time limit) are put back afterwards. Not covered:
     a single call into C that lets no signal in, such as a power of a million digits.

@@ -140,8 +140,9 @@ def is_key(value: Reading, words: str) -> bool:
     1,000 on that is written without a separator or a currency."""
     if value.kind != "number":
         return value.kind == "code"
-    sizes = [one for one in value.options if isinstance(one, float | int)]
-    return words.isdecimal() and all(one >= 1000 for one in sizes)
+    return words.isdecimal() and all(
+        one >= 1000 for one in value.options if isinstance(one, float | int)
+    )
 
 
 def sentences(text: str) -> list[str]:

@@ -1,93 +1,118 @@
-"""One verifier in a process of its own, which ends after it or is ended at a deadline.
+"""The process in which verifiers run that may not, or cannot, be stopped in the run's own.
 
-    verified, seconds = await verified_beside(request, deadline=30.0)
-
-The process is a new interpreter, with this one's environment and search path: it does for trusted
-code what workers do for all other code, without their sandbox. It takes about half a second to
-start, so it is for verifiers that have taken too long in the loop's process.
+It answers questions on its standard input, which is a socket, one after the other, until that is
+closed (see judge.code.kept_processes). It does for trusted code what workers do for all other code,
+without their sandbox. A world is sent with the first question on it, and kept for later ones.
 """
 
 import os
-import sys
+import signal
+import socket
 import time
-from contextlib import suppress
+from collections import OrderedDict
+from typing import Any
 
-import anyio
 import msgspec
-from anyio.lowlevel import RunVar
 
-from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.remote_states import Verified
+from rehearsal_room.envpool.core.remote_states import Snapshot, Verified
 from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
 from rehearsal_room.envpool.store.overlay import Overlay
 from rehearsal_room.envpool.store.states import states_of_image
-from rehearsal_room.envpool.workers.messages.codec import frame, reply_of, request_of
-from rehearsal_room.envpool.workers.messages.wire import Verify, WorkerReply
+from rehearsal_room.envpool.workers.messages.codec import frame, request_of
+from rehearsal_room.envpool.workers.messages.wire import Load
+from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.errors import PackageError
 
-_LENGTH = 4  # bytes in front of a frame
-# At most so many processes at a time, in one event loop.
-_LIMITER = RunVar[anyio.CapacityLimiter]("verdict_processes")
+DEADLINE = 30.0  # seconds that a verifier may take
+MAX_WORLDS = 128  # that a process keeps; those that were asked for longest ago go first
+_ORPHANED = 2 * DEADLINE  # seconds until a verifier ends its process, if nobody else does
+_LENGTH = 4  # bytes in front of a question, big-endian
 
 
-async def verified_beside(request: Verify, *, deadline: float) -> tuple[Verified, float]:
-    """What the verifier returns, and the seconds that it took there. A process that fails is the
-    verifier's `fault`. Cancelling ends the process.
+class Question(msgspec.Struct, frozen=True):
+    """What does the verifier of a task find? Answer: a frame with Verified, whose `detail` is the
+    seconds that it took."""
 
-    Raises TimeoutError after `deadline` seconds, the interpreter's start included.
-    """
-    async with _limiter():
-        with anyio.fail_after(deadline):
-            process = await anyio.run_process(
-                [sys.executable, "-P", "-m", "rehearsal_room.judge.code.verdict_process"],
-                input=frame(request),
-                stderr=None,
-                check=False,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-    reply: WorkerReply | None = None
-    with suppress(PoolError):
-        reply = reply_of(process.stdout[_LENGTH:])
-    if not isinstance(reply, Verified):
-        return Verified(0, fault=f"it ended its process, with status {process.returncode}"), 0.0
-    return reply, float(reply.detail)
+    id: int
+    world: int  # its number
+    load: bytes  # the body of its Load, whose `source` is the text of verify.py; empty: sent before
+    task: str
+    state: Snapshot  # at the episode's end
+    answer: str
+    changes: tuple[RowChange, ...] | None  # the episode's net changes; None: found by comparing
+
+    def encoded(self) -> bytes:
+        """As it is sent."""
+        body = msgspec.msgpack.encode(self)
+        return len(body).to_bytes(_LENGTH, "big") + body
 
 
-def _limiter() -> anyio.CapacityLimiter:
-    try:
-        return _LIMITER.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(len(os.sched_getaffinity(0)))
-        _LIMITER.set(limiter)
-        return limiter
+def used(worlds: OrderedDict[int, Any], number: int) -> None:
+    """Note that a world was asked for, in the process and, equally, in the one that asks it."""
+    worlds.move_to_end(number)
+    if len(worlds) > MAX_WORLDS:
+        worlds.popitem(last=False)
 
 
-def _verified(request: Verify) -> Verified:
-    state, scenario = request.state, request.scenario
-    end = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
-    states = states_of_image(scenario, request.image)
-    try:
-        before, after = states.states(states.stored(end))
-        task = scenario.task(request.task)
-        findings = Verifiers(scenario, request.source).run(task, before, after, request.answer)
-    except (VerifierFault, PackageError) as exc:
-        return Verified(0, fault=str(exc))
-    finally:
-        states.close()
-    return Verified(0, findings=findings)
+class _World:
+    """What is kept of a world."""
+
+    def __init__(self, load: bytes) -> None:
+        request = request_of(load)
+        assert isinstance(request, Load)
+        self.scenario = request.scenario
+        self._source = request.source
+        self._states = states_of_image(request.scenario, request.image)
+        self._verifiers: Verifiers | None = None
+
+    def verified(self, question: Question) -> Verified:
+        """The answer. An error of the verifier is its `fault`."""
+        began = time.monotonic()
+        state = question.state
+        end = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
+        try:
+            verifiers = self._verifiers = self._verifiers or Verifiers(self.scenario, self._source)
+            before, after = self._states.states(self._states.stored(end), question.changes)
+            task = self.scenario.task(question.task)
+            findings = verifiers.run(task, before, after, question.answer)
+        except (VerifierFault, PackageError) as exc:
+            return Verified(question.id, fault=str(exc), detail=time.monotonic() - began)
+        return Verified(question.id, findings=findings, detail=time.monotonic() - began)
+
+
+def _answer_all(requests: socket.socket) -> None:
+    worlds = OrderedDict[int, _World]()
+    decode = msgspec.msgpack.Decoder(Question).decode
+    while length := int.from_bytes(_received(requests, _LENGTH), "big"):
+        question = decode(_received(requests, length))
+        if question.load:
+            worlds[question.world] = _World(question.load)
+        used(worlds, question.world)
+        signal.setitimer(signal.ITIMER_REAL, _ORPHANED)  # its signal ends the process
+        verified = worlds[question.world].verified(question)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        requests.sendall(frame(verified))
+
+
+def _received(sock: socket.socket, size: int) -> bytes:
+    """So many bytes; none when the other end was closed."""
+    data = bytearray(size)
+    rest = memoryview(data)
+    while rest:
+        if not (num := sock.recv_into(rest)):
+            return b""
+        rest = rest[num:]
+    return bytes(data)
 
 
 def main() -> None:
-    """Answer the request on standard input. What the verifier prints goes to standard error."""
-    output = os.fdopen(os.dup(1), "wb")
+    """Answer questions. What a verifier prints goes to standard error."""
+    requests = socket.socket(fileno=os.dup(0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    request = request_of(sys.stdin.buffer.read()[_LENGTH:])
-    assert isinstance(request, Verify)
-    began = time.monotonic()
-    verified = _verified(request)
-    with output:
-        took = time.monotonic() - began
-        output.write(frame(msgspec.structs.replace(verified, detail=took)))
+    with requests:
+        _answer_all(requests)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import structlog
 from anyio import AsyncContextManagerMixin
 
 from rehearsal_room.harness.core.events import ModelJudgement, encode
+from rehearsal_room.harness.log.own_files import SCHEMA_QUERY, require_own_files, require_schema
 from rehearsal_room.judge.core.case import without_cost
 from rehearsal_room.judge.core.errors import JudgeError
 
@@ -96,10 +97,11 @@ class VerdictCache(AsyncContextManagerMixin):
 
     async def _connect(self) -> aiosqlite.Connection:
         try:
+            require_own_files(self._path.resolve())
             # Where it cannot be opened, aiosqlite leaves a thread that may outlive the event loop.
             await anyio.to_thread.run_sync(lambda: sqlite3.connect(self._path).close())
             return await aiosqlite.connect(self._path, isolation_level=None, timeout=_BUSY_SECONDS)
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             raise JudgeError(f"{self._path}: the verdict cache cannot be opened: {exc}") from exc
 
     async def _prepare(self, database: aiosqlite.Connection) -> None:
@@ -112,8 +114,9 @@ class VerdictCache(AsyncContextManagerMixin):
             with suppress(sqlite3.OperationalError):  # another process does it, or it is done
                 await database.execute("PRAGMA journal_mode = WAL")
             await database.execute("PRAGMA synchronous = NORMAL")
+            require_schema(await database.execute_fetchall(SCHEMA_QUERY), (_TABLE,))
             await _value(database, "SELECT count(*) FROM judgements")
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             raise JudgeError(f"{self._path}: the verdict cache cannot be used: {exc}") from exc
 
     async def _create(self, database: aiosqlite.Connection) -> None:

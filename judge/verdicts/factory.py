@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.prices import read_prices
-from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import ScenarioInfo, scenario_info
 from rehearsal_room.judge.core.rewards import PROFILES
@@ -64,7 +64,7 @@ async def open_judge(
     async with AsyncExitStack() as stack:
         for model in models:
             await stack.enter_async_context(model)
-        path = Path(settings.cache) if settings.cache else own_path(folder / CACHE_NAME)
+        path = Path(settings.cache) if settings.cache else kept_path(folder, CACHE_NAME)
         cache = await stack.enter_async_context(VerdictCache(path))
         yield LLMJudge(
             cases,

@@ -24,6 +24,7 @@ from rehearsal_room.harness.log.schema import spent_on, write_atomically
 from rehearsal_room.harness.log.writer import LogWriter, has_writer, open_log
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.live_judging import EpisodeJudge, serve
+from rehearsal_room.scenarios.files import own_fault
 
 _LOG_ID = "log_id"  # a file in the folder of the verdicts
 
@@ -71,6 +72,8 @@ class VerdictLog:
 def _log_id_of(folder: Path) -> str:
     """The id of a judge's log, which is chosen when the log is made. Raises LogError."""
     path = folder / _LOG_ID
+    if fault := own_fault(path):
+        raise LogError(f"{path}: {fault}")
     try:
         if not path.is_file():
             write_atomically(path, token_hex(8).encode())

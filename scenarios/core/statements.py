@@ -188,7 +188,7 @@ def readings(text: str) -> tuple[Reading, ...]:
 
 def _readings(text: str) -> Iterator[Reading]:
     for found in _PATTERN.finditer(text):
-        form = next(name for name in _FORMS if found[name] is not None)
+        form = str(found.lastgroup)  # it was closed last: the others are inside of it
         if form in _UNBOUNDED and found.end() - found.start() > _LONGEST:
             yield Reading("code", frozenset({found[0]}), False, found.start(), found.end())
             continue
@@ -331,17 +331,24 @@ def _spelled_amount(found: re.Match[str]) -> _Made:
     yield "number", {_number_of(found["notes"]) + _number_of(found["coins"]) / 100}, False
 
 
+_NO_NUMBER = re.compile(r"[^\d.,'+-]")
+_WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")  # between thousands
+_WITH_POINTS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2})?")
+
+
 def _number(found: re.Match[str]) -> _Made:
-    text = re.sub(r"[^\d.,'+-]", "", found[0].replace("’", "'")).strip("'").rstrip(".,")
-    yield "number", set(_amounts(text)), False
+    text = found[0]
+    if not text.isdecimal():
+        text = _NO_NUMBER.sub("", text.replace("’", "'")).strip("'").rstrip(".,")
+    yield "number", {float(text)} if text.isdecimal() else set(_amounts(text)), False
 
 
 def _amounts(text: str) -> Iterator[float]:
     sign = -1.0 if text.startswith("-") else 1.0
     bare = text.lstrip("+-").replace("'", "").replace(" ", "")
-    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", bare):
+    if _WITH_COMMAS.fullmatch(bare):
         yield sign * float(bare.replace(",", ""))
-    elif re.fullmatch(r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2})?", bare):
+    elif _WITH_POINTS.fullmatch(bare):
         yield sign * float(bare.replace(".", "").replace(",", "."))
         if bare.count(".") == 1 and "," not in bare:
             yield sign * float(bare)  # "1.200" may be 1.2 too

@@ -20,22 +20,35 @@ _MAX_NAME = 64  # characters: the name is part of paths and of episode ids
 def write_world(name: str, parent: Path) -> Path:
     """Write a new package `name` below a folder, which is made where it is missing; returns its
     folder. It is there whole or not at all. Raises PackageError."""
-    folder = parent / name
     _check_name(name)
-    if folder.exists() or folder.is_symlink():
-        raise PackageError(f"new world: {folder} exists already; choose another name or folder")
+    if is_taken(parent / name):
+        raise PackageError(
+            f"new world: {parent / name} exists already; choose another name or folder"
+        )
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
-            draft = Path(made, name)
-            draft.mkdir()
-            for path in TEMPLATE.iterdir():
-                if path.is_file():
-                    text = path.read_text(encoding="utf-8").replace(_TEMPLATE_NAME, name)
-                    (draft / path.name).write_text(text, encoding="utf-8")
-            shutil.move(draft, folder)
+        return copied(TEMPLATE, _TEMPLATE_NAME, name, parent)
     except OSError as exc:
-        raise PackageError(f"new world: {folder} cannot be written: {exc}") from exc
+        raise PackageError(f"new world: {parent / name} cannot be written: {exc}") from exc
+
+
+def is_taken(path: Path) -> bool:
+    """Whether there is something at a path, be it a broken link."""
+    return path.exists() or path.is_symlink()
+
+
+def copied(template: Path, template_name: str, name: str, parent: Path) -> Path:
+    """Copy the files of a template into a new folder `name`, in which they have that name in place
+    of the template's; a file's ending `.txt` is left out. Returns the folder. Raises OSError."""
+    folder = parent / name
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
+        draft = Path(made, name)
+        draft.mkdir()
+        for path in template.iterdir():
+            if path.is_file():
+                text = path.read_text(encoding="utf-8").replace(template_name, name)
+                (draft / path.name.removesuffix(".txt")).write_text(text, encoding="utf-8")
+        shutil.move(draft, folder)
     return folder
 
 

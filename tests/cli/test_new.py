@@ -95,3 +95,24 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(new_world.PackageError, match="the disk is full"):
         new_world.write_world("hotel", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_agent_plays(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Without a change it carries each call and result between the openai package and a world; so
+    with the task's solution in the model's place every episode is completed, dialogues too."""
+    status, out, _ = rehearse("new", "agent", "refund_bot", "-o", tmp_path)
+    folder = tmp_path / "refund_bot"
+    assert (status, f"{folder / 'agent.py'}:agent" in out) == (0, True)
+    assert not [path for path in folder.iterdir() if "my_agent" in path.read_text()]
+    words = ("-p", "oracle", "--agent", f"{folder / 'agent.py'}:agent", "-o", tmp_path / "run")
+    status, out, err = rehearse("run", "shop_support", "-n", 4, "--dialogue", *words)
+    assert "pass rate 1.000" in out, out + err
+
+
+@pytest.mark.parametrize("name", ["Bad-Name", "refund_bot"])
+def test_an_agent_that_cannot_be_made(name: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """A name of another form, and a folder that is there: one sentence, and nothing is written."""
+    (tmp_path / "refund_bot").mkdir()
+    status, _, err = rehearse("new", "agent", name, "-o", tmp_path)
+    assert (status, err.count("error: new agent: ")) == (2, 1)
+    assert list((tmp_path / "refund_bot").iterdir()) == []

@@ -1,6 +1,7 @@
 """A run folder of somebody else runs no command and no package here, and gets no key."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import tomli_w
 
+from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.scenarios.files import read_toml
 from tests.cli.test_remote_worlds import PLAIN, TASKS
 from tests.support.cli import Rehearse
@@ -152,6 +154,13 @@ def test_the_command_of_a_strangers_run_is_refused(
         ({"worlds__suite": "bfcl_v3", "worlds__suite_python": "COMMAND"}, "--suite-python"),
         ({"cluster__address": "ray://x:1"}, "--address"),
         ({"chaos": "CACHE"}, "--chaos"),
+        ({"allow": "CACHE"}, "--allow"),
+        ({"policy__name": "scripted", "policy__script": "CACHE"}, "--script"),
+        ({"policy__name": "replay", "policy__replay": "CACHE"}, "--replay"),
+        ({"policy__tokens": "CACHE"}, "--tokens"),
+        ({"model__prices": "CACHE"}, "--prices"),
+        ({"judge__mode": "llm", "judge__models": ["m"], "judge__rubric": "CACHE"}, "--judge-rub"),
+        ({"judge__mode": "llm", "judge__models": ["m"], "judge__prices": "CACHE"}, "--judge-pri"),
     ],
 )
 def test_addresses_of_a_strangers_run_get_nothing(
@@ -162,8 +171,8 @@ def test_addresses_of_a_strangers_run_get_nothing(
     values: dict[str, Any],
     flag: str,
 ) -> None:
-    """--resume with an address or a command that only run.toml names is one sentence, and no server
-    hears of this user's keys."""
+    """--resume with an address, a command or a file that only run.toml names is one sentence, and
+    no server hears of this user's keys."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("REHEARSE_TOKEN", KEY)
     run = tmp_path / "run"
@@ -180,6 +189,49 @@ def test_addresses_of_a_strangers_run_get_nothing(
         assert flag in err and "--trust-run" in err
         assert heard == []
     assert not trace.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+@pytest.mark.parametrize("name", ["run.toml", "judge.toml", "copied.json"])
+def test_files_of_a_run_are_its_own(
+    rehearse: Rehearse, tmp_path: Path, name: str, kind: str
+) -> None:
+    """What a link leads to is not read, and a FIFO does not block: the verb does without the file,
+    or says in one sentence what it is."""
+    run, mine = tmp_path / "run", tmp_path / "mine.toml"
+    mine.write_text('password = "hunter2"\n')
+    assert rehearse("run", "shop_support", "-n", 1, "-o", run)[0] == 0
+    (run / name).unlink(missing_ok=True)
+    if kind == "link":
+        (run / name).symlink_to(mine)
+    else:
+        os.mkfifo(run / name)
+    verbs = ("show", run), ("replay", run), ("judge", run), ("run", "-o", run, "--resume")
+    for verb in (*verbs, ("failures", run), ("compare", run, run), ("show", "watch", run)):
+        status, out, err = rehearse(*verb)
+        assert status in (0, 2), err
+        assert "hunter2" not in out + err
+        if status == 2:
+            assert len(err.strip().splitlines()) == 1
+    assert mine.read_text() == 'password = "hunter2"\n'
+
+
+def test_stored_verdicts_of_a_stranger_are_not_taken(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The author of the folder could have made its verdicts.sqlite, with labels as they like: it is
+    neither read nor written. In a run that this user began it is."""
+    run = tmp_path / "run"
+    assert rehearse("run", "shop_support", "-n", 1, "-o", run)[0] == 0
+    assert kept_path(run, "verdicts.sqlite") == run / "verdicts.sqlite"
+    begun_by_another(monkeypatch, tmp_path)
+    (run / "verdicts.sqlite").write_bytes(b"theirs")
+    with listener() as (url, heard):
+        asked = ("-m", "m", "--base-url", url, "--attempts", 1)
+        status, _, err = rehearse("judge", run, "--judge", "llm", *asked)
+        assert (status, bool(heard)) == (1, True), err
+    assert (run / "verdicts.sqlite").read_bytes() == b"theirs"
+    assert run not in kept_path(run, "verdicts.sqlite").parents
 
 
 @pytest.mark.parametrize("file", ["run.toml", "judge.toml"])

@@ -1,7 +1,10 @@
 """A user's own agent in single episodes, on virtual time."""
 
+import asyncio
 import json
 import sys
+from collections.abc import Coroutine
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +227,10 @@ async def _exits(task: TaskView, env: AgentEnv) -> str:
     sys.exit("I give up")
 
 
+async def _closes(task: TaskView, env: AgentEnv) -> str:
+    raise GeneratorExit("there is no more")
+
+
 async def _is_without_model(task: TaskView, env: AgentEnv) -> str:
     raise PolicyError("status 503")
 
@@ -238,6 +245,7 @@ async def _is_without_model(task: TaskView, env: AgentEnv) -> str:
         (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
         (_exits, "SystemExit: I give up (test_library.py, line ", 0),
         (_dies, "_Death: ", 0),
+        (_closes, "GeneratorExit: there is no more (test_library.py, line ", 0),
     ],
 )
 async def test_an_agent_that_fails(agent: AgentFunction, error: str, num_steps: int) -> None:
@@ -248,6 +256,32 @@ async def test_an_agent_that_fails(agent: AgentFunction, error: str, num_steps: 
     assert ended.error is not None and ended.error.startswith(error)
     assert len(steps) == num_steps or agent is _raises_in_a_group
     assert ended.state is not None
+
+
+def test_an_episode_that_is_closed_is_no_failure_of_its_agent() -> None:
+    """An event loop that is given up closes its coroutines, by the same exception that an agent may
+    raise: the episode was cancelled."""
+    sink, begun = MemorySink(), asyncio.Event()
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        begun.set()
+        return await asyncio.get_running_loop().create_future()
+
+    async def begin() -> Coroutine[Any, Any, Ending]:
+        context = make_run_context(MovesPolicy(), sink)
+        (plan,) = plans()
+        episode = run_episode(plan, context, driver_of(agent))
+        given_up.append(asyncio.create_task(episode))
+        await begun.wait()
+        return episode
+
+    given_up: list[asyncio.Task[Ending]] = []
+    with closing(asyncio.new_event_loop()) as loop:
+        episode = loop.run_until_complete(begin())
+    with suppress(RuntimeError):  # anyio's scopes are left outside of their task
+        episode.close()
+    given_up[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert sink.ended("e000000").ending is Ending.CANCELLED
 
 
 async def test_an_agent_whose_model_is_out_of_reach() -> None:

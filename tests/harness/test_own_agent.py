@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -82,6 +84,39 @@ async def test_the_public_rehearsal_is_judged(tmp_path: Path) -> None:
     unjudged = await rr.rehearse(oracle, names, tmp_path / "unjudged", judge=None)
     assert (unjudged.labels, unjudged.unjudged, unjudged.without_verdict) == ({}, 1, 1)
     assert unjudged.pass_bounds == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "names", [f"{LIBRARY}:pay-fine", Path(f"{LIBRARY}:pay-fine"), (f"{LIBRARY}:pay-fine",)]
+)
+async def test_scenarios_are_one_name_or_several(tmp_path: Path, names: Any) -> None:
+    """A text, a path or a sequence of them; a text is not taken for the names of its letters."""
+    report = await rr.rehearse(oracle, names, tmp_path / "run")
+    assert report.labels == {"completed": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"scenarios": None}, "scenarios: expected names or paths of scenarios, found NoneType"),
+        ({"scenarios": [5]}, "scenarios: expected names or paths of scenarios, found int"),
+        ({"scenarios": []}, "scenarios: there is no task to run"),
+        ({"agent": "oracle"}, "agent: expected an async function, found str"),
+        ({"output": ""}, "output: expected the path of a folder, found ''"),
+        ({"output": None}, "output: expected the path of a folder, found None"),
+        ({"episodes": "3"}, "episodes: expected a whole number, found '3'"),
+        ({"group_size": 1.5}, "group_size: expected a whole number, found 1.5"),
+        ({"concurrency": 0}, "concurrency: must be at least 1, not 0"),
+    ],
+)
+async def test_wrong_arguments_are_one_sentence(
+    tmp_path: Path, changed: dict[str, Any], sentence: str
+) -> None:
+    """Before anything is played or written."""
+    right = {"agent": oracle, "scenarios": [LIBRARY], "output": tmp_path / "run"}
+    with pytest.raises(SettingsError, match=f"^{re.escape(sentence)}$"):
+        await rr.rehearse(**{**right, **changed})
+    assert not (tmp_path / "run").exists()
 
 
 async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:

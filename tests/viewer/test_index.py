@@ -16,10 +16,16 @@ from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.viewer.index import run_index
 from rehearsal_room.viewer.index.episode_fold import EpisodeFold
 from rehearsal_room.viewer.index.run_index import RunIndex, index_path, open_index
-from rehearsal_room.viewer.index.tables import COLUMNS, NAME
+from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.episode_rows import episode_table
 from rehearsal_room.viewer.reading.filters import terms_of
 from tests.support.episode_logs import WORLD, judged, started, step, story, whole
+
+
+@pytest.fixture(autouse=True)
+def cache_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs without a run.toml of this user have their index in the user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 async def _write(folder: Path, *stories: Sequence[Record], resume: bool = False) -> None:
@@ -55,7 +61,7 @@ async def test_any_size_of_page_gives_the_same_index(tmp_path: Path) -> None:
     """Folding record by record, as a live run is folded, ends with the rows of one pass."""
     await _write(tmp_path, whole("a"), whole("b", Label.AGENT_ERROR), story("c", [started()]))
     in_one = _folded(tmp_path)
-    (tmp_path / NAME).unlink()
+    index_path(tmp_path).unlink()
 
     assert _folded(tmp_path, limit=1) == in_one
 
@@ -74,7 +80,7 @@ async def test_what_is_absent_is_null(tmp_path: Path) -> None:
             while index.fold(limit):
                 pass
             assert index.rows(absent) == [(None,) * 5] * 2
-        (tmp_path / NAME).unlink()
+        index_path(tmp_path).unlink()
 
 
 async def test_any_text_of_an_episode_is_found(tmp_path: Path) -> None:
@@ -94,7 +100,7 @@ async def test_folding_goes_on_where_it_stopped(tmp_path: Path) -> None:
     rest = [record for record in whole("b") if record.seq >= 2]
     await _write(tmp_path, rest, whole("c"), resume=True)
     after = _folded(tmp_path)
-    (tmp_path / NAME).unlink()
+    index_path(tmp_path).unlink()
 
     assert before != after
     assert _folded(tmp_path) == after
@@ -116,7 +122,7 @@ async def test_a_crash_in_the_middle_of_a_page_leaves_nothing_of_it(
         while index.fold(4):
             pass
         found = _content(index)
-    (tmp_path / NAME).unlink()
+    index_path(tmp_path).unlink()
 
     assert found == _folded(tmp_path)
 
@@ -133,7 +139,7 @@ async def test_two_processes_fold_one_log(tmp_path: Path) -> None:
         while sum(index.fold(2) for index in turns):
             pass
         found = _content(one)
-    (tmp_path / NAME).unlink()
+    index_path(tmp_path).unlink()
 
     assert found == _folded(tmp_path)
 
@@ -142,11 +148,11 @@ async def test_an_index_of_another_format_or_log_is_made_again(tmp_path: Path) -
     """Neither a file of another version nor that of a log that was replaced is read."""
     await _write(tmp_path, whole("a"))
     right = _folded(tmp_path)
-    with closing(sqlite3.connect(tmp_path / NAME)) as database, database:
+    with closing(sqlite3.connect(index_path(tmp_path))) as database, database:
         database.execute("UPDATE meta SET value = 'other' WHERE key = 'format'")
         database.execute("DELETE FROM episodes")
     assert _folded(tmp_path) == right
-    (tmp_path / NAME).write_bytes(b"not a database at all" * 100)
+    index_path(tmp_path).write_bytes(b"not a database at all" * 100)
     assert _folded(tmp_path) == right
     _remove_log(tmp_path)
     await _write(tmp_path, whole("other", Label.AGENT_ERROR))

@@ -22,6 +22,7 @@ from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.open_run import open_run
 from rehearsal_room.bridges.run_options import RunOptions, TasksByName, tasks_of
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.rollout.plan import names_of
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out, without_dialogues
 
 T = TypeVar("T")
@@ -30,12 +31,14 @@ T = TypeVar("T")
 class BackgroundRun:
     """The run. All its methods may be used from any thread."""
 
-    def __init__(self, folder: str | Path, scenarios: Sequence[str], options: RunOptions) -> None:
+    def __init__(
+        self, folder: str | Path, scenarios: str | Sequence[str], options: RunOptions
+    ) -> None:
         """Raises ScenarioError and SettingsError for scenarios that cannot be used."""
         self.options = options
-        self.tasks = tasks_of(scenarios)
+        self._scenarios = names_of(scenarios)
+        self.tasks = tasks_of(self._scenarios)
         self._folder = folder
-        self._scenarios = tuple(scenarios)
         self._stack = ExitStack()
         self._lock = Lock()
         self._opened: tuple[BlockingPortal, OpenRun] | None = None

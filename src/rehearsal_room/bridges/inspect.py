@@ -39,7 +39,7 @@ _live: dict[str, tuple[BackgroundRun, DrivenEpisode]] = {}  # by Inspect's id of
 
 
 def rehearsal_task(
-    scenarios: Sequence[str],
+    scenarios: str | Sequence[str],
     output: str | Path,
     *,
     judge: JudgeFactory,

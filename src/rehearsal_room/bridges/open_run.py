@@ -33,7 +33,7 @@ from rehearsal_room.harness.settings.limits import Limits
 
 @asynccontextmanager
 async def open_run(
-    folder: str | Path, scenarios: Sequence[str], options: RunOptions
+    folder: str | Path, scenarios: str | Sequence[str], options: RunOptions
 ) -> AsyncIterator[OpenRun]:
     """A block in which episodes of these scenarios (`name`, `path` or `name:task`) can be played;
     they are logged in the new folder, and report.json is written at its end.

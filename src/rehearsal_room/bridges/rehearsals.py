@@ -13,7 +13,7 @@ from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 
 async def rehearse(
     agent: AgentFunction,
-    scenarios: Sequence[str],
+    scenarios: str | Sequence[str],
     output: str | Path,
     *,
     episodes: int | None = None,
@@ -26,10 +26,10 @@ async def rehearse(
 ) -> Rehearsal:
     """Run episodes of your agent and log them in the folder `output`.
 
-    `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
-    of each task; fewer play a sample of the tasks, always the same. `judge` makes the judge: the
-    one of the verifiers, if you pass no other; with None the episodes stay unjudged. With `resume`
-    only the missing episodes are run.
+    `scenarios` are given as `name`, `path` or `name:task`, one or several; `episodes` is the total,
+    None: one group of each task; fewer play a sample of the tasks, always the same. `judge` makes
+    the judge: the one of the verifiers, if you pass no other; with None the episodes stay unjudged.
+    With `resume` only the missing episodes are run.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
     what happened until then. Where structlog is not configured, only warnings are shown.

@@ -13,7 +13,7 @@ from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.library import JudgeFactory
 from rehearsal_room.harness.policies.base import Policy
 from rehearsal_room.harness.policies.noop import NoopPolicy
-from rehearsal_room.harness.rollout.plan import select_tasks
+from rehearsal_room.harness.rollout.plan import names_of, select_tasks
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -37,12 +37,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-def tasks_of(scenarios: Sequence[str]) -> TasksByName:
+def tasks_of(scenarios: str | Sequence[str]) -> TasksByName:
     """The tasks of scenarios given as `name`, `path` or `name:task`, by name. Raises ScenarioError
     and SettingsError."""
+    names = names_of(scenarios)
     found = {
-        f"{scenario.name}:{task.id}": (scenario, task) for scenario, task in select_tasks(scenarios)
+        f"{scenario.name}:{task.id}": (scenario, task) for scenario, task in select_tasks(names)
     }
     if not found:
-        raise SettingsError(f"scenarios: {', '.join(scenarios) or 'the empty list'} has no task")
+        raise SettingsError(f"scenarios: {', '.join(names) or 'the empty list'} has no task")
     return found

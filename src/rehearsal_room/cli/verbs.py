@@ -155,6 +155,10 @@ SECTIONS = {
                     "Make a small scenario package that passes the gate, to be changed file by "
                     "file.",
                 ),
+                "agent": Verb(
+                    "worlds.new:new_agent_command",
+                    "Make an agent that asks a model, with its tests, to be changed.",
+                ),
             },
         ),
         "serve": Verb(

@@ -228,8 +228,9 @@ def test_findings_are_those_of_the_verifier() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("raise SystemExit", "the verifier of task 'open' raised SystemExit"),
-        ("raise Trap", "the verifier of task 'open' raised SystemExit"),
+        ("raise SystemExit", "verifier 'open' of scenario 'ledger' raised SystemExit"),
+        ("raise KeyboardInterrupt", "the verifier of task 'open' raised KeyboardInterrupt"),
+        ("raise Trap", "verifier 'open' of scenario 'ledger' raised Exception"),
         ("return [Trap()]", "in its list, expected a Finding"),
         ("1 / 0", "raised ZeroDivisionError: division by zero"),
         ("return []", r"returned \[\], expected a list of findings"),

@@ -86,6 +86,29 @@ async def test_failed_calls_have_a_reason() -> None:
         assert wrong["reason"] == "input_validation"
 
 
+@pytest.mark.parametrize("odd", [True, 0, -1, 10**30, 1.5, "", "x" * 300, [], [[]], {}, {"a": []}])
+async def test_fields_of_other_types_are_refused(odd: Any) -> None:
+    """Each field of /create and /call, and the bodies themselves: an answer or a sentence, never an
+    error of the server."""
+    create = {"task_spec": SPEC, "env_name": "shop_support", "split": "train", "index": 0}
+    calls = ("get_order", {"order_id": 4101}), ("final_answer", {"text": "x"})
+    asked: list[tuple[str, Any]] = [("/ors/create", odd), ("/ors/call", odd)]
+    asked += [("/ors/create", {**create, name: odd}) for name in (*create, "toolset_name")]
+    asked += [("/ors/create", {"task_spec": {name: odd}}) for name in ("id", "task", "task_idx")]
+    asked += [("/ors/create", {"split": "train", "index": 0, name: odd}) for name in create]
+    for name, arguments in calls:
+        body = {"name": name, "input": arguments, "task_id": "x"}
+        asked += [("/ors/call", {**body, field: odd}) for field in body]
+        asked += [("/ors/call", {**body, "input": {field: odd}}) for field in arguments]
+    async with served_protocols(SHOP) as client:
+        await client.ask("POST", "/ors/create", {"task_spec": SPEC}, X_Session_ID="s")
+        for path, body in asked:
+            sid = "s" if path == "/ors/call" else "other"
+            status, text = await client.ask("POST", path, body, X_Session_ID=sid)
+            assert status < 500, (path, body, text)
+            await client.ask("POST", "/ors/delete", {}, X_Session_ID="other")
+
+
 async def test_a_result_can_be_asked_for_again() -> None:
     """A client whose stream broke sends the task's id, and nothing is executed twice."""
     async with served_protocols(SHOP) as client:

@@ -262,8 +262,8 @@ def test_who_is_to_blame(
     agent: str, answer: Any, ending: str, is_judged: bool, tmp_path: Path, rehearse: Rehearse
 ) -> None:
     """An agent that crashes has failed; where its model's server is out of order, there is no
-    verdict; and a request that a server refuses for its form is the agent's own failure: it is no
-    way out of a verdict."""
+    verdict; and a request that a server refuses for its form is the agent's own failure: with it
+    nobody escapes a verdict."""
     with model_server(answer) as (url, _):
         words = ("--agent", f"{OWN}:{agent}", "--base-url", url, "--max-attempts", 1)
         rehearse("run", LIBRARY, "-n", 1, "-o", tmp_path / "run", *words)

@@ -23,6 +23,7 @@ from rehearsal_room.harness.core.trajectory import assemble
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import (
     LOG_NAME,
+    SCHEMA,
     EpisodeProgress,
     EpisodeRow,
     record_of,
@@ -446,8 +447,7 @@ def _write_log_of_format_1(folder: Path) -> None:
         for statement in (
             "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
             "CREATE TABLE worlds (package TEXT PRIMARY KEY, data BLOB NOT NULL)",
-            "CREATE TABLE events (position INTEGER PRIMARY KEY, episode TEXT, kind TEXT)",
-            "CREATE INDEX milestones ON events (position) WHERE kind <> 'step'",
+            *(one for one in SCHEMA if "events" in one),
             "INSERT INTO meta VALUES ('format', '1')",
         ):
             database.execute(statement)

@@ -2,12 +2,17 @@
 run. The processes are real."""
 
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 
 import anyio
+import msgspec
+import psutil
 import pytest
 from anyio.from_thread import start_blocking_portal
 
@@ -100,29 +105,144 @@ async def test_a_slow_verifier_decides_in_a_process_of_its_own(tmp_path: Path) -
         assert judged.verifier_run == VerifierRun("worker")
 
 
-def test_in_another_thread_a_long_answer_is_read_in_a_process(tmp_path: Path) -> None:
-    """There no signal can stop a verifier; with a short answer it runs at once."""
-    world = HostedScenario(find("shop_support"))
-    judge, task = CodeJudge(world.scenario, TimedRunner(world)), world.scenario.task(QUICK)
-    answers = [task.answer, f"{task.answer} {'a' * 30_000}"]
-    played = [play(world, task, task.oracle, answer).trajectory for answer in answers]
+ENDLESS = {
+    "loop": LOOP,
+    "stubborn": """
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass
+""",
+    "backtracking": BACKTRACKING,
+    "asleep": "import time; time.sleep(1e8)",
+    "in C": "9 ** 9 ** 9",
+    "without its socket": "import os; os.closerange(0, 100); os.kill(os.getpid(), 19)",
+}
+
+
+def test_in_another_thread_a_verifier_is_bounded_too(tmp_path: Path) -> None:
+    """Whatever it does on a short answer; its verdict is the main thread's, the next verifier runs,
+    and nothing works on. It takes some seconds: three deadlines."""
+    worlds = {name: changed(tmp_path / name, code) for name, code in ENDLESS.items()}
+    found: dict[str, Judged] = {}
+
+    async def keep(name: str) -> None:
+        runner = TimedRunner(worlds[name], deadline=1.0)
+        found[name] = await verdict(CodeJudge(worlds[name].scenario, runner), worlds[name], SLOW)
+
+    async def all_in_thread() -> Judged:
+        assert threading.current_thread() is not threading.main_thread()
+        async with anyio.create_task_group() as tasks:
+            for name in ENDLESS:
+                tasks.start_soon(keep, name)
+        world = worlds["loop"]
+        return await verdict(CodeJudge(world.scenario, TimedRunner(world)), world, QUICK)
+
     with start_blocking_portal() as portal:
-        runs = [portal.call(judge.verdict, one).verifier_run for one in played]
-    assert runs == [VerifierRun("in_process"), VerifierRun("worker")]
+        later = portal.call(all_in_thread)
+    why = f"the verifier of task {SLOW!r} of scenario 'shop_support' took longer than 1 s"
+    reasons = {name: judged.unjudged for name, judged in found.items()}
+    failed = (
+        f"the verifier of task {SLOW!r} of scenario 'shop_support' failed: it ended its process"
+    )
+    ended = f"{failed}, with status -9"
+    assert reasons.pop("without its socket") in (why, ended)  # as fast as the process starts
+    assert set(reasons.values()) == {why}
+    assert (later.label, later.verifier_run) == (Label.COMPLETED, VerifierRun("worker"))
+    beside = [one for one in psutil.Process().children() if "verdict_process" in str(one.cmdline())]
+    assert {one.status() for one in beside} == {"sleeping"}
+
+
+FAULTS = {
+    "an error": "raise KeyError('x')",
+    "an end": "raise SystemExit('I am done')",
+    "an end of generators": "raise GeneratorExit",
+    "a trap": """
+    class Trap(Exception):
+        def __str__(self): raise SystemExit
+    raise Trap
+""",
+    "nothing": "return None",
+    "another value": "return ['passed']",
+    "a write": "return after.all('DELETE FROM orders RETURNING id')",
+    "changes": "return [Finding('x', False, str(after.changes), answer, 'goal')]",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_both_threads_say_the_same(tmp_path: Path, fault: str) -> None:
+    """Of an error, of a value that is not a verdict, and of what the episode changed."""
+    world = changed(tmp_path, FAULTS[fault])
+    judge = CodeJudge(world.scenario, TimedRunner(world))
+    here = await verdict(judge, world, SLOW)
+    with start_blocking_portal() as portal:
+        beside = portal.call(verdict, judge, world, SLOW)
+    assert here.verifier_run == VerifierRun("in_process")
+    assert beside == msgspec.structs.replace(here, verifier_run=VerifierRun("worker"))
+
+
+def test_verdicts_beside_are_those_in_this_process() -> None:
+    """On oracles and answers of nothing, for all tasks of a world; one process makes them."""
+    world = HostedScenario(find("shop_support"))
+    judge = CodeJudge(world.scenario, TimedRunner(world))
+    tasks = [task for task in world.scenario.tasks if task.user is None]
+    played = [play(world, task, task.oracle, task.answer).trajectory for task in tasks]
+    played += [play(world, task, (), "").trajectory for task in tasks]
+    here = [judge.verdict_at_once(one) for one in played]
+    with start_blocking_portal() as portal:
+        beside = [portal.call(judge.verdict, one) for one in played]
+    run = VerifierRun("worker")
+    assert beside == [msgspec.structs.replace(one, verifier_run=run) for one in here]
+
+
+WHO = "import os; return [Finding('pid', False, str(os.getpid()), '', 'goal')]"
+FORKING = """
+import os, sys
+from pathlib import Path
+from anyio.from_thread import start_blocking_portal
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.timed_runner import TimedRunner
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.scenarios.format import read
+
+world = HostedScenario(read(Path(sys.argv[1])))
+judge, task = CodeJudge(world.scenario, TimedRunner(world)), world.scenario.task(sys.argv[2])
+episode = play(world, task, task.oracle, task.answer).trajectory
+
+def who():
+    with start_blocking_portal() as portal:
+        print(portal.call(judge.verdict, episode).findings[0].expected, flush=True)
+
+who()
+if (fork := os.fork()) == 0:
+    who()
+    sys.exit()
+os.waitpid(fork, 0)
+who()
+"""
+
+
+def test_a_forked_process_has_processes_of_its_own(tmp_path: Path) -> None:
+    """A trainer forks after its first verdict: with the processes of the one that forked it, the
+    two would get each other's answers. Each keeps its process."""
+    world = changed(tmp_path, WHO)
+    script = [sys.executable, "-c", FORKING, str(world.scenario.path), SLOW]
+    done = subprocess.run(script, check=True, capture_output=True, text=True, timeout=60)
+    first, forked, again = done.stdout.split()
+    assert first == again != forked
+    assert done.stderr == ""
+    assert not any(psutil.pid_exists(int(one)) for one in (first, forked))
 
 
 async def test_a_verifier_that_ends_its_process_leaves_its_episode_unjudged(tmp_path: Path) -> None:
-    """With the status of the process; so does a package that was changed meanwhile."""
+    """With the status of the process."""
     code = "import os, time; time.sleep(0.7); os._exit(7)"
     world = changed(tmp_path, code)
     judge = CodeJudge(world.scenario, TimedRunner(world))
     assert "it ended its process, with status 7" in str(
         (await verdict(judge, world, SLOW)).unjudged
     )
-    path = world.scenario.path / "verify.py"
-    path.write_text(path.read_text() + "# later\n")
-    judge = CodeJudge(world.scenario, TimedRunner(HostedScenario(world.scenario)))
-    assert "has changed since it was read" in str((await verdict(judge, world, SLOW)).unjudged)
 
 
 class _Slow:

@@ -23,6 +23,7 @@ from rehearsal_room.harness.settings.run import (
     Settings,
     difference,
     resolve,
+    saved,
     with_defaults_of,
 )
 from rehearsal_room.harness.setup.planning import require_same_beginning
@@ -146,11 +147,11 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
-    settings = with_defaults_of(resolve(config or began, flags), began)
+    settings = with_defaults_of(resolve(config or began, flags, own=config is None), began)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
     settings = _trusted(settings, config or began, flags)
-    before = resolve(began, {})
+    before = saved(began)
     require_same_beginning(settings, episodes=before.episodes, group_size=before.group_size)
     return settings
 
@@ -205,7 +206,8 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
     require_format(folder)
     began = folder / RUN_FILE
     file = config or (began if began.is_file() else None)
-    settings = _trusted(resolve(file, flags), file, flags)
+    resolved = resolve(file, flags, own=config is None)
+    settings = _trusted(resolved, file, flags)
     return _with_its_task(settings, flags.get("episodes"))
 
 

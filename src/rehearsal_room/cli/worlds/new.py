@@ -1,9 +1,10 @@
-"""The command `new world`: a scenario package to start from."""
+"""The commands `new world` and `new agent`: a scenario package and an agent to start from."""
 
 from pathlib import Path
 
 import click
 
+from rehearsal_room.authoring.new_agent import write_agent
 from rehearsal_room.scenarios.catalogue import worlds_folder
 from rehearsal_room.scenarios.scaffold.new_world import write_world
 
@@ -29,5 +30,29 @@ def new_world_command(name: str, output: Path | None) -> None:
         f"made {folder}; next:\n"
         f"  rehearse worlds check {folder}\n"
         f"  rehearse run {folder} -p oracle\n"
+        f"  open {folder / 'README.md'}"
+    )
+
+
+@click.command("agent")
+@click.argument("name")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path(),
+    help="Folder in which the agent's folder is made (default: the current one).",
+)
+def new_agent_command(name: str, output: Path) -> None:
+    """Make an agent that asks a model, with its tests, to be changed.
+
+    It plays as it is, with any model or with the task's solution in the model's place.
+    """
+    folder = write_agent(name, output)
+    click.echo(
+        f"made {folder}; next:\n"
+        f"  pip install openai\n"
+        f"  rehearse run shop_support -n 4 -p oracle --agent {folder / 'agent.py'}:agent\n"
         f"  open {folder / 'README.md'}"
     )

@@ -13,6 +13,7 @@ from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import episode_digest
 from rehearsal_room.judge.reliability.annotations import HumanLabel, LabelBook, read_labels
+from rehearsal_room.scenarios.files import own_fault
 
 _LABELS = "labels.jsonl"  # as `rehearse judge label` names it
 
@@ -25,6 +26,8 @@ def labeller() -> str:
 def labels_in(folder: Path) -> dict[str, Label | None]:
     """The labels of the present user, by episode. Raises LogError."""
     path = folder / _LABELS
+    if fault := own_fault(path):
+        raise LogError(f"{path}: {fault}")
     with _as_log_error():
         found = read_labels(path).by(labeller()) if path.exists() else {}
     return {episode: one.label for episode, one in found.items()}

@@ -17,8 +17,10 @@ from threading import Lock
 from typing import Any
 
 from rehearsal_room.harness.log.log_file import READ_ERRORS
+from rehearsal_room.harness.log.own_files import require_own_files
 from rehearsal_room.harness.log.reader import LogReader, StoredRecord
 from rehearsal_room.harness.log.schema import log_error
+from rehearsal_room.harness.setup.run_trust import RUN_FILE, counts
 from rehearsal_room.viewer.index.folding import Folding
 from rehearsal_room.viewer.index.tables import FORMAT, NAME, SCHEMA
 
@@ -149,8 +151,9 @@ def _no_collection() -> Iterator[None]:
 
 
 def index_path(folder: Path) -> Path:
-    """Where the index of a run's folder is."""
-    if os.access(folder, os.W_OK):
+    """Where the index of a run's folder is: there, if this user began the run; else in the user's
+    cache, because the folder's author could have made the file."""
+    if os.access(folder, os.W_OK) and counts(folder / RUN_FILE):
         return folder / NAME
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rehearse" / "view"
     try:
@@ -179,6 +182,10 @@ def _open_writer(path: Path, reader: LogReader) -> sqlite3.Connection:
 
 def _fitting(path: Path, reader: LogReader, identity: str) -> sqlite3.Connection | None:
     """The database of the file that is there; None: there is none, or it is not this log's."""
+    try:
+        require_own_files(path)
+    except OSError:  # what is there is removed
+        return None
     if not path.is_file():
         return None
     with ExitStack() as stack:

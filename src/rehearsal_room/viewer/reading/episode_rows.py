@@ -115,4 +115,4 @@ def _last(query: Query, name: str, default: str) -> str:
 
 def _whole(query: Query, name: str, default: int) -> int:
     text = _last(query, name, str(default))
-    return int(text) if text.isascii() and text.isdigit() else default
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default

@@ -18,7 +18,7 @@ from rehearsal_room.harness.log.writer import has_writer
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, num_planned
 from rehearsal_room.harness.outcomes.model_use import ModelUse, ReplyTimes
 from rehearsal_room.harness.reports.summary import priced_use
-from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.settings.run import Settings, saved
 from rehearsal_room.harness.setup.run_folder import prices_of
 from rehearsal_room.viewer.index.run_index import RunIndex, index_path
 from rehearsal_room.viewer.reading.token_texts import TextOf, token_reader
@@ -98,7 +98,7 @@ class ShownRun:
     def settings(self) -> Settings:
         """The settings of run.toml; defaults where there is none. Raises SettingsError."""
         began = self.log_folder / "run.toml"
-        return resolve(began, {}) if began.is_file() else Settings()
+        return saved(began) if began.is_file() else Settings()
 
     def snapshots(self) -> dict[str, ScenarioSnapshot]:
         """The logged scenarios, by their digests. Raises LogError."""

@@ -238,7 +238,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return read_toml(path, error=SettingsError) if path.is_file() else {}
+        return read_toml(path, error=SettingsError, own=True) if path.is_file() else {}
     except SettingsError:
         return {}
 

@@ -75,8 +75,10 @@ def chosen_tasks(episodes: int) -> list[str]:
     draw, chosen = Random(35), list[str]()
     for number, world in enumerate(WORLDS):
         size = episodes // len(WORLDS) + (number < episodes % len(WORLDS))
-        talks = [task.id for task in find(world).tasks if task.is_dialogue]
-        others = [task.id for task in find(world).tasks if not task.is_dialogue]
+        tasks = find(world).tasks
+        talks = [task.id for task in tasks if task.is_dialogue]
+        said = {task.instruction for task in tasks if task.is_dialogue}  # the model knows by these
+        others = [task.id for task in tasks if not task.is_dialogue and task.instruction not in said]
         talks = draw.sample(talks, min(len(talks), (size + 1) // 2))
         chosen += [f"{world}:{one}" for one in [*talks, *draw.sample(others, size - len(talks))]]
     return chosen

@@ -153,7 +153,7 @@ def _num_moves_in(messages: Sequence[dict[str, Any]]) -> int:
         if message["role"] == "assistant":
             ids = _call_ids(json.dumps(message))
             made = max(map(int, ids)) + 1 if ids else made + 1
-    return made
+    return max(made, sum(message["role"] == "tool" for message in messages))
 
 
 def _named(wanted: str, names: Sequence[str]) -> str | None:

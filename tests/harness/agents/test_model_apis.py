@@ -1,6 +1,6 @@
 """The URLs of an episode, used by the official packages of OpenAI and Anthropic, by the client of
-fastmcp, and by a recipe of examples/agents. The model behind it is a policy of ours, which knows
-its replies beforehand. `just agents` has the frameworks, which cannot live beside each other."""
+fastmcp, and by a recipe of examples/agents. The model there is policy `oracle`, whose replies are
+fixed. `just agents` runs the frameworks, which cannot share an environment."""
 
 from pathlib import Path
 from typing import Any

@@ -77,8 +77,9 @@ def chosen_tasks(episodes: int) -> list[str]:
         size = episodes // len(WORLDS) + (number < episodes % len(WORLDS))
         tasks = find(world).tasks
         talks = [task.id for task in tasks if task.is_dialogue]
-        said = {task.instruction for task in tasks if task.is_dialogue}  # the model knows by these
-        others = [task.id for task in tasks if not task.is_dialogue and task.instruction not in said]
+        # The model tells tasks by their instruction.
+        said = {task.instruction for task in tasks if task.is_dialogue}
+        others = [task.id for task in tasks if task.instruction not in said]
         talks = draw.sample(talks, min(len(talks), (size + 1) // 2))
         chosen += [f"{world}:{one}" for one in [*talks, *draw.sample(others, size - len(talks))]]
     return chosen

@@ -7,7 +7,6 @@ it was given.
 """
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.messages import Message, Reply
 
-_START = b"rehearse"  # the key of the beginning
+_START = 0  # the key of the beginning
 _encode = msgspec.json.Encoder().encode
 _THOUGHT_ENDS = "</think>"
 
@@ -34,7 +33,7 @@ class Branches:
     """The requests of one episode, in the order in which their replies came."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}  # key of a beginning -> the request that had it first
+        self._known: dict[int, int] = {}  # key of a beginning -> the request that had it first
         self._tools: list[tuple[ToolSpec, ...]] = []  # of each request
 
     def __len__(self) -> int:
@@ -63,12 +62,11 @@ class Branches:
         return Place(number, parent, shared, has_same_tools)
 
 
-def _next(key: bytes, message: Message) -> bytes:
+def _next(key: int, message: Message) -> int:
     """The key of a conversation after this message. Thoughts and the space around a text do not
-    count: frameworks leave them out."""
+    count: frameworks leave them out. (Python's hash, which is seeded in each process.)"""
     text = message.content
     if message.role == "assistant" and message.thought:
         text = text.rpartition(_THOUGHT_ENDS)[2]
-    calls = [(call.id, call.name, call.arguments) for call in message.calls]
-    content = _encode((message.role, text.strip(), calls, message.call_id))
-    return blake2b(content, key=key, digest_size=16).digest()
+    calls = tuple([(call.id, call.name, _encode(call.arguments)) for call in message.calls])
+    return hash((key, message.role, text.strip(), calls, message.call_id))

@@ -53,6 +53,7 @@ _LIMITS = HttpLimits(max_connections=65_536, max_headers=65_536)
 _EVENTS = "text/event-stream"
 _TOO_LONG = "context_length_exceeded"
 _NO_RETRY = {"x-should-retry": "false"}  # the policy has retried already
+_LOOK_S = 0.5  # between two looks at the agents that wait
 _MAX_KNOWN = 1_024  # lists of tools that are remembered
 
 Refuse = Callable[[str, int, str | None], bytes]  # why, the status, and OpenAI's code for it
@@ -81,6 +82,7 @@ class AgentDoor(AsyncContextManagerMixin):
         self._episodes: dict[str, DoorEpisode] = {}
         self._methods: dict[tuple[str, tuple[str, ...]], McpMethods] = {}
         self._tools: dict[bytes, tuple[ToolSpec, ...]] = {}
+        self._waiting: dict[Request, anyio.CancelScope] = {}  # requests for the model
 
     def __repr__(self) -> str:
         return f"<AgentDoor {self._url} [{len(self._episodes)} episodes]>"
@@ -90,10 +92,15 @@ class AgentDoor(AsyncContextManagerMixin):
         guarded = Guard(
             self._app(), AccessCheck(_SETTINGS), max_body=_SETTINGS.max_body, refusal=_refusal
         )
-        async with listening(
-            guarded, host=_SETTINGS.host, port=0, drain_s=_SETTINGS.drain_s, limits=_LIMITS
-        ) as self._url:
+        async with (
+            listening(
+                guarded, host=_SETTINGS.host, port=0, drain_s=_SETTINGS.drain_s, limits=_LIMITS
+            ) as self._url,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(self._give_up)
             yield self
+            tasks.cancel_scope.cancel()
 
     @contextmanager
     def episode(self, run: Episode, env: AgentEnv) -> Iterator[tuple[DoorEpisode, Addresses]]:
@@ -246,12 +253,28 @@ class AgentDoor(AsyncContextManagerMixin):
     ) -> Response:
         """The answer to a request for the model, which is given up when the agent goes away."""
         episode, body = self._episode_of(request), await request.body()
-        response = Response()  # for an agent that has gone
-        async with anyio.create_task_group() as group:
-            group.start_soon(_cancel_on_disconnect, request, group.cancel_scope)
-            response = await _or_refusal(answer, episode, body, refuse)
-            group.cancel_scope.cancel()
+        scope = anyio.CancelScope()
+        response = _gone(refuse)
+        self._waiting[request] = scope
+        try:
+            with scope, episode.waiting(scope):
+                response = await _or_refusal(answer, episode, body, refuse)
+        finally:
+            del self._waiting[request]
         return response
+
+    async def _give_up(self) -> None:
+        """Cancel what is asked for agents that have gone away, until cancelled."""
+        while True:
+            await anyio.sleep(_LOOK_S)
+            for request, scope in list(self._waiting.items()):
+                if await request.is_disconnected():
+                    scope.cancel()
+
+
+def _gone(refuse: Refuse) -> Response:
+    """What nobody reads: the agent has gone, or its episode has ended."""
+    return Response(refuse("the episode is over", 410, None), 410, _NO_RETRY, JSON)
 
 
 async def _or_refusal(
@@ -279,12 +302,6 @@ async def _or_refusal(
 def _chat_refusal(why: str, status: int, code: str | None = None) -> bytes:
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return chat.refusal(why, kind=kind, code=code)
-
-
-async def _cancel_on_disconnect(request: Request, scope: anyio.CancelScope) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
 
 
 def _model(name: str) -> dict[str, object]:

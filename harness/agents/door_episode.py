@@ -1,7 +1,8 @@
 """One episode as its agent reaches it over HTTP: the world's tools, and the model."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import anyio
 import msgspec
@@ -15,7 +16,7 @@ from rehearsal_room.envpool.server.mcp_methods import CallAnswer, McpMethods
 from rehearsal_room.harness.agents.agent_env import AgentEnv, StepLimit, WorldFailed
 from rehearsal_room.harness.agents.branches import Branches
 from rehearsal_room.harness.core.errors import ContextLengthError, ModelOutageError, PolicyError
-from rehearsal_room.harness.core.events import ModelAsked
+from rehearsal_room.harness.core.events import Ending, ModelAsked
 from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.harness.history.last_turns import FullWindow
@@ -39,6 +40,8 @@ GIVE_ANSWER = ToolSpec(
         "additionalProperties": False,
     },
 )
+_REQUESTS_A_STEP = 8  # to the model, for each step that the episode may have
+_MAX_BYTES = 64 << 20  # of the messages of one episode's requests in the log
 
 
 class EpisodeOver(Exception):
@@ -71,6 +74,8 @@ class DoorEpisode:
         self._responses: dict[str, tuple[Message, ...]] = {}  # of the Responses API, by id
         self._requests: set[anyio.CancelScope] = set()  # that are under way
         self._is_over = False
+        self._num_bytes = 0  # of the requests' messages in the log
+        self._most = _REQUESTS_A_STEP * run.max_steps
 
     def __repr__(self) -> str:
         return f"<DoorEpisode {self._run.plan.episode} [{len(self._branches)} requests]>"
@@ -135,6 +140,15 @@ class DoorEpisode:
         shown = Message("assistant", reply.text, reply.calls, None, reply.thought, reply.fields)
         self._responses[id] = (*messages, shown)
 
+    @contextmanager
+    def waiting(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """A block in which a request is answered; its scope is cancelled when the episode ends."""
+        self._requests.add(scope)
+        try:
+            yield
+        finally:
+            self._requests.discard(scope)
+
     async def ask(self, request: ModelRequest, api: str) -> tuple[Reply, ModelReply]:
         """The model's reply, as it is logged and as the agent gets it. Raises UnsupportedRequest,
         PolicyError and EpisodeOver."""
@@ -146,13 +160,13 @@ class DoorEpisode:
                 "this run names no model (--model or --base-url of `rehearse run`), so the agent "
                 "has to ask its own"
             )
+        if len(self._branches) + len(self._requests) > self._most:
+            self._env.end(Ending.STEP_LIMIT, f"{self._most:,} requests to the model")
+            raise EpisodeOver("it has no request left")
         window = _window(self._run, request)
         began = time.perf_counter()
-        reply: Reply | None = None
-        scope = anyio.CancelScope()
-        self._requests.add(scope)
         try:
-            with scope, self._env.asking():
+            with self._env.asking():
                 reply = await _reply(agent, window, self._run.context.limits.reply_timeout)
         except ModelOutageError as exc:
             self._env.fail(exc)
@@ -162,9 +176,8 @@ class DoorEpisode:
             await self._record(request, window, None, api, str(exc), time.perf_counter() - began)
             raise
         finally:
-            self._requests.discard(scope)
-        if reply is None or self._is_over:
-            self.num_lost += 1
+            self.num_lost += self._is_over
+        if self._is_over:
             raise EpisodeOver("it ended while the model was asked")
         self.failure = None
         reply = _with_ids(reply, len(self._branches))
@@ -184,6 +197,9 @@ class DoorEpisode:
         if self._is_over:
             return
         place = self._branches.add(request.messages, request.tools, reply)
+        self._num_bytes += sum(len(one.content) for one in request.messages[place.shared :])
+        if self._num_bytes > _MAX_BYTES:
+            self._env.end(Ending.AGENT_FAILED, f"its requests have more than {_MAX_BYTES:,} bytes")
         over = await self._run.record_asked(
             ModelAsked(
                 request=place.request,

@@ -36,6 +36,13 @@ def driver_of(agent: AgentFunction, door: AgentDoor | None = None) -> EpisodeDri
                 view = _with_addresses(view, addresses, door.model)
             stack.callback(env.close)
             answer, failure = await _result_of(agent, view, env, scope)
+        if at_door is not None and at_door.num_lost:
+            run.context.notices.say(
+                "replies_after_the_end",
+                episode=run.plan.episode,
+                replies=at_door.num_lost,
+                why="the agent had ended; they are neither logged nor trained",
+            )
         if env.failure is not None:
             raise env.failure
         if env.stopped is not None:

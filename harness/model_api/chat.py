@@ -55,14 +55,13 @@ class _Request(msgspec.Struct, frozen=True):
 
 _READ = frozenset(_Request.__struct_fields__)
 _ABOUT_CLIENT = frozenset({"user", "metadata", "store", "safety_identifier", "prompt_cache_key"})
-_decode = msgspec.json.Decoder(_Request).decode
 
 
 def read_request(body: bytes) -> ModelRequest:
     """The request in a body. Raises UnsupportedRequest, whose message names the field."""
     try:
-        request = _decode(body)
         others = _decode_any(body)
+        request = msgspec.convert(others, _Request)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise UnsupportedRequest(f"the body is not a chat request: {exc}") from exc
     options = request.stream_options or _StreamOptions()

@@ -69,6 +69,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE", "default": "everything may be run"},
         ),
     ] = ""
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Task to leave out, as TASK or SCENARIO:TASK, an entry of a benchmark by "
+            "its own id; or a file with one in each line. May be repeated.",
+            extra={"metavar": "ID|FILE"},
+        ),
+    ] = ()
     dialogue: Annotated[
         bool,
         Meta(

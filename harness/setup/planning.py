@@ -8,6 +8,7 @@ from rehearsal_room.envpool.sources.base import WorldSource
 from rehearsal_room.harness.continuation.forks import seed_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.allow_list import read_allow_list
+from rehearsal_room.harness.rollout.exclusions import without
 from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.worlds import world_source
@@ -30,6 +31,8 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         dialogues=settings.dialogue,
         is_sampled=settings.task_order == "sampled",
     )
+    if settings.exclude:
+        tasks = without(tasks, settings.exclude)
     if not tasks and not settings.dialogue:
         raise SettingsError(
             "scenarios: no task is left to run without the dialogues; --dialogue plays them"

@@ -13,6 +13,7 @@ from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
 from rehearsal_room.scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 
@@ -71,13 +72,15 @@ class SuiteFinder:
         self._known: dict[str, dict[str, Scenario]] = {}  # category -> its scenarios by name
 
     def find(self, name: str) -> Scenario:
-        """A scenario. Raises UnknownScenario and PackageError."""
+        """A scenario, by its name or by the benchmark's own id. Raises UnknownScenario and
+        PackageError."""
+        given, name = name, identifier(name)
         # The longest category that the name begins with comes first.
         for category in sorted(self._suite.categories, key=len, reverse=True):
             if name.startswith(category) and (found := self._of(category).get(name)) is not None:
                 return found
         raise UnknownScenario(
-            f"suite {self._suite.name!r} has no entry {name!r}; categories: "
+            f"suite {self._suite.name!r} has no entry {given!r}; categories: "
             f"{', '.join(self._suite.categories)}"
         )
 

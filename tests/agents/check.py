@@ -78,8 +78,8 @@ def chosen_tasks(episodes: int) -> list[str]:
         tasks = find(world).tasks
         talks = [task.id for task in tasks if task.is_dialogue]
         # The model tells tasks by their instruction.
-        said = {task.instruction for task in tasks if task.is_dialogue}
-        others = [task.id for task in tasks if task.instruction not in said]
+        said = {task.instruction.strip() for task in tasks if task.is_dialogue}
+        others = [task.id for task in tasks if task.instruction.strip() not in said]
         talks = draw.sample(talks, min(len(talks), (size + 1) // 2))
         chosen += [f"{world}:{one}" for one in [*talks, *draw.sample(others, size - len(talks))]]
     return chosen

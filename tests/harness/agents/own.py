@@ -68,3 +68,9 @@ def asks_after_help(task: Any, env: Any) -> str:
 def three(task: Any, env: Any, more: Any) -> str:
     """Has one parameter too many."""
     return ""
+
+
+def never_stops(task: Any, env: Any) -> str:
+    """Asks its model again and again, and does nothing."""
+    while True:
+        _ask(task, [{"role": "user", "content": "what now?"}])

@@ -273,6 +273,16 @@ def test_who_is_to_blame(
     assert (one.judged[-1].label is not None) is is_judged
 
 
+def test_an_agent_that_only_asks_comes_to_an_end(tmp_path: Path, rehearse: Rehearse) -> None:
+    """Requests to the model have a limit, eight for each step that the episode may have."""
+    with model_server(picky) as (url, bodies):
+        words = ("--agent", f"{OWN}:never_stops", "--base-url", url, "--max-steps", 3)
+        (one,) = played(rehearse, tmp_path / "run", "-n", 1, *words)
+    assert one.ended is not None
+    assert (one.ended.ending, one.ended.error) == ("step_limit", "24 requests to the model")
+    assert len(bodies) == len(one.asked) == 24
+
+
 def test_a_window_at_the_url_of_the_model(tmp_path: Path, rehearse: Rehearse) -> None:
     """With `--history last:1` the server gets what the agent was asked and the latest turn alone,
     whatever the agent sends; the log has all of it, and what was shown."""

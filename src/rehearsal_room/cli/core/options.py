@@ -18,6 +18,7 @@ from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
+from rehearsal_room.harness.rollout.exclusions import expanded
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import (
     Settings,
@@ -131,6 +132,8 @@ def run_flags(command: Callable[..., None]) -> Callable[..., None]:
 def settings_of(config: Path | None, output: Path | None, resume: bool, flags: Any) -> Settings:
     """The resolved settings; a run that is resumed has those with which it began, and a fork those
     of the run from which it is forked."""
+    if flags.get("exclude"):
+        flags = {**flags, "exclude": expanded(flags["exclude"])}
     began = output / RUN_FILE if resume and output is not None else None
     if began is None or not began.is_file():
         if flags.get("forked_from"):

@@ -28,11 +28,13 @@ from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.envpool.served.needs import faults as faults_of
 from rehearsal_room.envpool.sources.suites import SuiteWorlds
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.summary import played_by, write_report
+from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
@@ -52,8 +54,8 @@ _OMITTED = (
 
 # Names of the flags that `eval --help` shows.
 _USUAL = (
-    *("policy", "model", "base_url", "category", "tries", "episodes", "concurrency", "temperature"),
-    *("seed", "suite_path", "output", "resume", "dry_run", "config", "json_file"),
+    *("policy", "model", "base_url", "category", "exclude", "tries", "episodes", "concurrency"),
+    *("temperature", "suite_path", "output", "resume", "dry_run", "config", "json_file"),
 )
 
 
@@ -75,6 +77,7 @@ class SuiteReport(msgspec.Struct, frozen=True):
     played_by: str = ""  # the policy with its model, as in `openai:gpt-5`
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: no episode has a score
+    excluded: tuple[str, ...] = ()  # entries that were left out by --exclude
 
 
 class SuiteInfo(msgspec.Struct, frozen=True):
@@ -224,7 +227,7 @@ def eval_command(
     write_report(folder, report)
     scores = _scores(settings, folder)
     bounds = {
-        policy: _bound(settings, policy, scores if settings.policy.name == policy else None)
+        policy: _bound(settings, policy, scores if settings.player == policy else None)
         for policy in (("noop", "oracle") if found.has_solutions else ("noop",))
     }
     result = SuiteReport(
@@ -243,6 +246,7 @@ def eval_command(
         played_by=_player(settings),
         failures=report.failures,
         statistics=report.statistics,
+        excluded=settings.exclude,
     )
     console = console_of(json_file)
     console.print(f"run folder {folder}", highlight=False)
@@ -269,6 +273,8 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
 
 
 def _player(settings: Settings) -> str:
+    if settings.agent.target:
+        return f"{AGENT}{settings.agent.shown_name}"
     name = settings.policy.name
     return f"{name}:{settings.model.name}" if name in MODEL_POLICIES else name
 
@@ -276,9 +282,7 @@ def _player(settings: Settings) -> str:
 def fresh(settings: Settings) -> Path:
     """runs/<suite>-<policy>-<number>, the first that does not exist yet."""
     number = 1
-    while (
-        folder := Path("runs") / f"{settings.worlds.suite}-{settings.policy.name}-{number}"
-    ).exists():
+    while (folder := Path("runs") / f"{settings.worlds.suite}-{settings.player}-{number}").exists():
         number += 1
     return folder
 
@@ -301,6 +305,7 @@ def _bound(settings: Settings, policy: str, known: SuiteScores | None) -> SuiteS
     plain = msgspec.structs.replace(
         settings,
         policy=msgspec.structs.replace(settings.policy, name=policy),
+        agent=AgentSettings(),
         limits=msgspec.structs.replace(settings.limits, turn_steps=None),
         group_size=1,
         concurrency=None,
@@ -340,6 +345,14 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
         f"{report.unjudged:,} unjudged",
         highlight=False,
     )
+    if report.excluded:
+        excluded = ", ".join(report.excluded)
+        console.print(
+            f"{plural(len(report.excluded), 'task')} left out (--exclude): {excluded}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     for line in () if report.statistics is None else statistics_lines(report.statistics):
         console.print(line, highlight=False, soft_wrap=True)
     if report.failures:

@@ -224,6 +224,12 @@ statistics: sync
     {{bin}}/python -m tests.judge.statistics.campaign
     {{bin}}/python -m tests.judge.statistics.verdict_campaign
 
+# Sessions of pytest with nothing but true claims, and drops that tests find (half an hour).
+claims: sync
+    {{bin}}/python -m tests.testing.aa_campaign drawn 1000
+    {{bin}}/python -m tests.testing.aa_campaign drops 4000
+    {{bin}}/python -m tests.testing.aa_campaign pytest 1000
+
 # Dialogues of 1,000 generated worlds: oracles, agents that never ask, early disclosures (six minutes).
 dialogues *ARGS: sync
     {{bin}}/python -m tests.support.dialogue_campaign {{ARGS}}

@@ -74,7 +74,7 @@ FOLDERS = {
         *("data", "inference", "selftest", "loop", "demo"),
     ),
     "rehearsal_room": (
-        *("doctor", "play", "authoring", "bridges", "bridges/trainers"),
+        *("doctor", "play", "authoring", "bridges", "bridges/trainers", "testing"),
         *("interop/exports", "interop/imports", "interop/task_exports", "interop/otlp"),
         *("viewer/index", "viewer/reading", "viewer/worlds", "viewer/acting", "viewer/server"),
         *("viewer", "cli/core", "cli/worlds", "cli/play", "cli/look", "cli/train", "cli/trust"),
@@ -181,6 +181,12 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.hosting.fastapi_compat",
     },
     "pyseccomp": {"envpool.workers.confine"},
+    "pytest": {
+        "rehearsal_room.testing.claims",
+        "rehearsal_room.testing.plays",
+        "rehearsal_room.testing.plugin",
+        "rehearsal_room.testing.settling",
+    },
     "ray": {
         "harness.cluster.actor",
         "harness.cluster.connection",
@@ -281,6 +287,11 @@ LATE = {
     ("harness.cluster.actor", "harness.cluster.node"),
     ("rehearsal_room.interop.exports.formats", "rehearsal_room.interop.exports.inspect_log"),
     ("rehearsal_room.interop.exports.lines", "rehearsal_room.interop.exports.parquet"),
+    # pytest loads the plug-in in every session, so it imports the rest when a test uses it.
+    ("rehearsal_room.testing.plugin", "rehearsal_room.testing.claims"),
+    ("rehearsal_room.testing.plugin", "rehearsal_room.testing.live_world"),
+    ("rehearsal_room.testing.plugin", "rehearsal_room.testing.plays"),
+    ("rehearsal_room.testing.plugin", "rehearsal_room.testing.settling"),
     ("rehearsal_room.viewer.reading.token_texts", "harness.tokenization.chat_tokenizer"),
     ("rehearsal_room.bridges.trainers.areal", "areal.api"),
     ("rehearsal_room.bridges.trainers.areal", "torch"),

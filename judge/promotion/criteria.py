@@ -2,6 +2,7 @@
 
     completed.lower >= 0.80             the lower bound of the share of completed episodes
     completed[hard].lower >= 0.5        the same of tasks with a tag
+    completed(these).lower >= 0.80      the same of these tasks alone, however few: exact bounds
     pass^4.lower >= 0.6                 all of four tries at a task; pass@4: at least one
     missing_write.upper <= 0.05         a kind of failure, as the verdicts show it
     agent_error.upper <= 0.1            a label
@@ -36,6 +37,7 @@ from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, outcomes_in
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import (
+    exact_interval,
     mean_interval,
     quantile_interval,
     share_interval,
@@ -52,6 +54,7 @@ _PERCENTILE = re.compile(r"p(?P<share>\d{1,2})_(?P<what>calls|steps|seconds)")
 _TAGGED = re.compile(r"completed\[(?P<tag>[\w-]+)\]")
 _FINDING = re.compile(r"finding\((?P<name>.+)\)")
 _REGRESSION = "regression.vs(base)"
+_THESE = "completed(these)"
 _J = "J"
 _SHARES = frozenset({*map(str, Label), *map(str, FailureKind)})
 # What is known of an episode although nothing is known of its agent.
@@ -62,9 +65,9 @@ _OF_FAILURES = frozenset(
     }
 )
 METRICS = (
-    "completed, completed[TAG], pass^K, pass@K, mean_reward, regression.vs(base), finding(NAME), "
-    "p95_calls, p95_steps, p95_seconds, J, a label such as agent_error, or a kind of failure such "
-    "as missing_write"
+    "completed, completed[TAG], completed(these), pass^K, pass@K, mean_reward, "
+    "regression.vs(base), finding(NAME), p95_calls, p95_steps, p95_seconds, J, a label such as "
+    "agent_error, or a kind of failure such as missing_write"
 )
 
 RunFacts = Sequence[EpisodeFacts]
@@ -162,7 +165,7 @@ def parse_criterion(text: str) -> Criterion:
 
 def is_metric(name: str) -> bool:
     """Whether a criterion may use this metric."""
-    if name in ("completed", "mean_reward", _REGRESSION, _J) or name in _SHARES:
+    if name in ("completed", "mean_reward", _THESE, _REGRESSION, _J) or name in _SHARES:
         return True
     return any(one.fullmatch(name) for one in (_PASS, _PERCENTILE, _TAGGED, _FINDING))
 
@@ -325,6 +328,8 @@ def _interval(metric: str, facts: RunFacts, level: float) -> Interval[float] | N
     if (percentile := _PERCENTILE.fullmatch(metric)) is not None:
         numbers = [float(getattr(one, percentile["what"])) for one in facts]
         return quantile_interval(numbers, int(percentile["share"]) / 100, level=level)
+    if metric == _THESE:
+        return exact_interval([one.score or 0.0 for one in facts], level=level)
     if metric == "mean_reward":
         return mean_interval(_clusters(facts, lambda one: one.reward), level=level)
     if (several := _PASS.fullmatch(metric)) is not None:

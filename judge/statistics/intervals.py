@@ -6,6 +6,9 @@ of the tasks, it gives an effective number of tries, and Wilson's interval is ma
 (E. L. Korn and B. I. Graubard, 1998, with Wilson's interval instead of Clopper and Pearson's). With
 few tasks, Student's t takes the part of the normal distribution. One task says next to nothing
 about others: its interval is the exact one of one try (C. Clopper and E. Pearson, 1934).
+
+`exact_interval` asks another question: what share an agent completes of these tasks alone, if it
+tries them again. Then the try is the unit.
 """
 
 import math
@@ -35,10 +38,25 @@ def share_interval(
         return None
     mean = math.fsum(map(math.fsum, tries)) / total  # in whatever order they come
     if len(tries) == 1:
-        return Interval(mean, *_of_one_task(mean, level))
+        return Interval(mean, *_clopper_pearson(mean, 1, level))
     number, degrees = effective_tries(tries, mean, total), len(tries) - 1
     quantile = _quantile(level, degrees)
     return Interval(mean, *_wilson(mean, number, quantile))
+
+
+def exact_interval(scores: Sequence[float], *, level: float = LEVEL) -> Interval[float] | None:
+    """The share of completed tries, each 0 or 1, and its exact interval; None: there are none.
+
+    It is about these tasks alone: their tries are independent, and each task has a share of its
+    own. Where the shares differ, their mean is bounded and the interval is on the safe side (W.
+    Hoeffding, 1956).
+
+    Example: 20 tries of which all are completed -> 1 in (0.83, 1)
+    """
+    if not scores:
+        return None
+    total = math.fsum(scores)
+    return Interval(total / len(scores), *_clopper_pearson(total, len(scores), level))
 
 
 def mean_interval(
@@ -111,10 +129,10 @@ def effective_tries(tries: Sequence[Sequence[float]], mean: float, total: int) -
     return min(float(total), max(1.0, spread / variance))
 
 
-def _of_one_task(mean: float, level: float) -> tuple[float, float]:
-    tail = (1 - level) / 2
-    lower = float(special.betaincinv(mean, 2 - mean, tail)) if mean else 0.0
-    upper = float(special.betaincinv(1 + mean, 1 - mean, 1 - tail)) if mean < 1 else 1.0
+def _clopper_pearson(successes: float, tries: int, level: float) -> tuple[float, float]:
+    tail, failures = (1 - level) / 2, tries - successes
+    lower = float(special.betaincinv(successes, failures + 1, tail)) if successes else 0.0
+    upper = float(special.betaincinv(successes + 1, failures, 1 - tail)) if failures else 1.0
     return lower, upper
 
 

@@ -136,6 +136,14 @@ expect = { fails = true }
 END
 }
 
+use_pytest() { # the tests that docs/testing.md shows, by the plug-in that the package brings
+    echo "  pytest"
+    "$uv" pip install --quiet --python "$(command -v python)" -c "$root/constraints.txt" pytest
+    sed -n '/^```python$/,/^```$/p' "$root/docs/testing.md" | grep -v '^```' >test_agent.py
+    python -m pytest -W error test_agent.py >output.txt 2>&1 || { cat output.txt; exit 1; }
+    expect '2 passed'
+}
+
 use_server() { # worlds over HTTP, and the viewer's page: both are in the core
     rehearse serve shop_support --http 127.0.0.1:0 2>url.txt &
     server=$!
@@ -163,6 +171,7 @@ assert b'<script' in urllib.request.urlopen(sys.argv[1]).read()" "$url"
 part_core() {
     install core "$wheel"
     use_core
+    use_pytest
     run generate --count 2 --seed 1 -o made
     run run made/*/ -o runs/made
     run show runs/made

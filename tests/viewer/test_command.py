@@ -9,6 +9,7 @@ import pytest
 
 from rehearsal_room.cli.look import view
 from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.cli import Rehearse
 
 
@@ -27,6 +28,22 @@ def test_the_address_comes_with_what_to_do(
         0,
         ["http://127.0.0.1:8/?token=t", "open this address in a browser; Ctrl-C ends it"],
     )
+
+
+def test_an_episode_is_opened(
+    mutants: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`RUN#EPISODE` leads to the episode's place in the page; one that is not there is refused."""
+
+    async def ready_at_once(_: object, ready: Callable[[str], None]) -> None:
+        ready("http://127.0.0.1:8/?token=t")
+
+    monkeypatch.setattr(view, "serve", ready_at_once)
+    _, _, err = rehearse("view", f"{mutants}#e000001", "--no-open")
+    place = f"#/run/{run_id(mutants)}/episode/e000001"
+    assert err.splitlines()[0] == f"http://127.0.0.1:8/?token=t{place}"
+    status, _, err = rehearse("view", f"{mutants}#e9", "--no-open")
+    assert (status, err) == (2, f"error: {mutants}: there is no episode 'e9'\n")
 
 
 def test_no_program_is_given_the_token(

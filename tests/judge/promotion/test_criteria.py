@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from scipy import stats
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.judge.promotion.criteria import (
@@ -56,6 +57,9 @@ def judged(criterion: str, facts: RunFacts, base: RunFacts = ()) -> CriterionRes
         ("p95_calls <= 4", "pass"),
         ("p95_steps <= 4", "fail"),
         ("p50_seconds.upper <= 1", "pass"),
+        ("completed(these).lower >= 0.63", "pass"),
+        ("completed(these).lower >= 0.64", "inconclusive"),
+        ("completed(these).lower >= 0.77", "fail"),
         ("completed[hard].lower >= 0.1", "inconclusive"),
         ("finding(attack resisted).lower >= 0.1", "inconclusive"),
     ],
@@ -63,6 +67,18 @@ def judged(criterion: str, facts: RunFacts, base: RunFacts = ()) -> CriterionRes
 def test_verdicts(criterion: str, verdict: str) -> None:
     """70 % of 200 episodes are completed. What cannot be computed is inconclusive."""
     assert judged(criterion, episodes(0.7)).verdict == verdict
+
+
+def test_one_task() -> None:
+    """Its tries decide about itself, by exact bounds, and nothing about other tasks."""
+    solved, failed = (episodes(share, tasks=1, tries=20) for share in (1.0, 0.5))
+    assert judged("completed.lower >= 0.8", solved).verdict == "inconclusive"
+    found = judged("completed(these).lower >= 0.8", solved)
+    assert found.lower == pytest.approx(stats.binomtest(20, 20).proportion_ci().low)
+    assert (found.verdict, found.upper) == ("pass", 1.0)
+    found = judged("completed(these).lower >= 0.8", failed)
+    assert found.upper == pytest.approx(stats.binomtest(10, 20).proportion_ci().high)
+    assert found.verdict == "fail"
 
 
 def test_regression() -> None:

@@ -71,11 +71,13 @@ def view_command(
     \b
         rehearse view                                     (the runs in ./runs, and all worlds)
         rehearse view runs/x runs/y
+        rehearse view runs/x#e000003                      (opens at this episode)
         rehearse view runs/x --export x.html              (one file, to send to somebody)
     """
     if bus is not None:
         _view_published(bus, folders, port, no_open=no_open, exported=exported)
         return
+    folders, opened = without_episode(folders)
     worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
     found = checked([folder for folder in folders if folder not in worlds])
     check_readable([ShownRun(folder) for folder in found])
@@ -83,7 +85,27 @@ def view_command(
         _export(found, exported, episodes)
         return
     settings = ViewerSettings(found, None if folders else _BASE, port, worlds=worlds)
-    _serve(settings, no_open=no_open)
+    _serve(settings, no_open=no_open, opened=opened)
+
+
+def without_episode(folders: Sequence[Path]) -> tuple[list[Path], str]:
+    """The folders, and the place in the page of an episode that one of them names after `#`; empty:
+    none does. Raises LogError and SettingsError.
+
+    Example: [runs/x#e000003] -> [runs/x], "#/run/x-5f0c3a/episode/e000003"
+    """
+    found, opened = list[Path](), ""
+    for path in folders:
+        name, mark, episode = str(path).rpartition("#")
+        if mark and not path.exists():
+            run = ShownRun(Path(name))
+            check_readable([run])
+            with closing(run), run.reading() as reader:
+                if not reader.has_episode(episode):
+                    raise LogError(f"{name}: there is no episode {episode!r}")
+            path, opened = run.folder, f"#/run/{run.id}/episode/{episode}"
+        found.append(path)
+    return found, opened
 
 
 def _view_published(
@@ -101,10 +123,11 @@ def _view_published(
     _serve(settings, no_open=no_open)
 
 
-def _serve(settings: ViewerSettings, *, no_open: bool) -> None:
+def _serve(settings: ViewerSettings, *, no_open: bool, opened: str = "") -> None:
     stack = ExitStack()
 
     def ready(url: str) -> None:
+        url += opened
         terminal = Terminal(stderr=True)
         terminal.print(url, soft_wrap=True, highlight=False)
         terminal.print("open this address in a browser; Ctrl-C ends it", highlight=False)

@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 done
 agents=("$@")
 if [ ${#agents[@]} = 0 ]; then
-    for file in examples/agents/*.*; do agents+=("$(basename "${file%.*}")"); done
+    for file in examples/agents/*.py examples/agents/*.sh; do agents+=("$(basename "${file%.*}")"); done
 fi
 
 uv=.venv-install/bin/uv

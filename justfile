@@ -242,6 +242,10 @@ test-suites *ARGS: sync
 doors *ARGS: sync
     tests/integrations/run.sh {{ARGS}}
 
+# The recipes of examples/agents, each in an environment of its own: `just agents -n 100 langgraph_graph`.
+agents *ARGS: sync
+    tests/agents/run.sh {{ARGS}}
+
 # Bundle the viewer's page, src/rehearsal_room/viewer/web/src into dist (Node and esbuild in .venv-viewer).
 viewer *ARGS: sync
     src/rehearsal_room/viewer/web/build.sh {{ARGS}}

@@ -37,6 +37,7 @@ from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
 from rehearsal_room.harness.agents.door import AgentDoor
 from rehearsal_room.harness.agents.driver import AgentFailed
 from rehearsal_room.harness.agents.processes import KEY, AgentProcesses, ProcessLimits, Ran
+from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import AgentOutput
 from rehearsal_room.harness.core.terminal_text import printable
@@ -191,7 +192,7 @@ def prompt_of(task: TaskView) -> str:
 def _task_file(task: TaskView, env: AgentEnv) -> bytes:
     tools = [
         {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
-        for tool in env.tools
+        for tool in typed_tools(list(env.tools))
     ]
     return msgspec.json.encode({**msgspec.to_builtins(task), "tools": tools})
 

@@ -36,6 +36,7 @@ from rehearsal_room.envpool.server.mcp_methods import McpMethods
 from rehearsal_room.envpool.server.settings import HttpLimits, WorldServerSettings
 from rehearsal_room.harness.agents.agent_env import AgentEnv
 from rehearsal_room.harness.agents.door_episode import GIVE_ANSWER, DoorEpisode, EpisodeOver
+from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.model_api import chat, messages, responses
@@ -137,7 +138,7 @@ class AgentDoor(AsyncContextManagerMixin):
         tools += [GIVE_ANSWER] if self.takes_answer else []
         key = scenario.digest, tuple([tool.name for tool in tools])
         if key not in self._methods:
-            self._methods[key] = McpMethods(scenario, tools)
+            self._methods[key] = McpMethods(scenario, typed_tools(tools))
         return self._methods[key]
 
     def _app(self) -> Starlette:
@@ -204,7 +205,8 @@ class AgentDoor(AsyncContextManagerMixin):
             kept = (*before, *read.request.messages)
             episode.keep_response(f"resp_{id}", kept, logged)
             write, kind = (responses.events, _EVENTS) if told.stream else (responses.response, JSON)
-            return Response(write(reply, model=self.model, id=id), media_type=kind)
+            body = write(reply, model=self.model, id=id, namespaces=read.namespaces)
+            return Response(body, media_type=kind)
 
         return await self._answered(request, answer, _chat_refusal)
 

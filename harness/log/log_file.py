@@ -33,7 +33,7 @@ from rehearsal_room.harness.log.own_files import (
     require_own_files,
     require_schema,
 )
-from rehearsal_room.harness.log.schema import SCHEMAS
+from rehearsal_room.harness.log.schema import SCHEMAS, check_format
 
 # What SQLite's reports of a file that cannot be read become: the text of a message that quotes the
 # file's own bytes need not be UTF-8.
@@ -42,8 +42,8 @@ _Stamps = tuple[tuple[int, int, int] | None, ...]  # inode, size, time of each f
 
 
 class LogFile:
-    """Answers queries from one log; any thread may use it, one at a time. Raises
-    READ_ERRORS."""
+    """Answers queries from one log; any thread may use it, one at a time. Raises READ_ERRORS, and
+    LogError for a log of another format."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,8 +109,22 @@ class LogFile:
         )
         self._stack.enter_context(closing(connection))
         connection.execute("PRAGMA query_only = ON")
-        require_schema(connection.execute(SCHEMA_QUERY), SCHEMAS)
+        found = connection.execute(SCHEMA_QUERY).fetchall()
+        try:
+            require_schema(found, SCHEMAS)
+        except OSError:
+            self._check_format(connection, found)
+            raise
         return connection
+
+    def _check_format(self, connection: sqlite3.Connection, schema: list[Any]) -> None:
+        """Raise LogError for a log of another format, which has other tables. Only a plain table is
+        read for it."""
+        for kind, name, sql in schema:
+            if (kind, name) == ("table", "meta") and str(sql).startswith("CREATE TABLE "):
+                query = "SELECT value FROM meta WHERE key = 'format'"
+                for (value,) in connection.execute(query).fetchmany(1):
+                    check_format(self._path, str(value))
 
 
 def _may_write(path: Path) -> bool:

@@ -3,11 +3,12 @@
 Its items become the messages of a chat: calls that follow each other, and the text and the thought
 before them, are one message of the assistant. A stream has each item in one piece. A request that
 goes on after an earlier response (`previous_response_id`) names it; the caller knows its messages.
+Functions of a namespace get one name, as in `mcp__world__get_order`.
 Source: https://platform.openai.com/docs/api-reference/responses
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ class _Tool(msgspec.Struct, frozen=True):
     name: str = ""
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    tools: list["_Tool"] = []  # of a namespace
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -64,12 +66,18 @@ class _Request(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Request).decode
 
 
+# The one name of a function of a namespace -> the namespace and the function's own name.
+Namespaces = Mapping[str, tuple[str, str]]
+_NO_SPACES: Namespaces = {}
+
+
 class ResponsesRequest(msgspec.Struct, frozen=True):
     """A request; its messages are those after the earlier response that it names (empty: none)."""
 
     request: ModelRequest
     instructions: str
     previous: str
+    namespaces: Namespaces = _NO_SPACES
 
 
 def read_request(body: bytes) -> ResponsesRequest:
@@ -84,11 +92,18 @@ def read_request(body: bytes) -> ResponsesRequest:
     asked = ModelRequest(
         model=request.model,
         messages=_messages(items),
-        tools=tuple([_tool(tool) for tool in request.tools or ()]),
+        tools=tuple([spec for tool in request.tools or () for spec in _specs(tool)]),
         fields=_fields(request),
         stream=bool(request.stream),
     )
-    return ResponsesRequest(asked, request.instructions or "", request.previous_response_id or "")
+    spaces = [tool for tool in request.tools or () if tool.type == "namespace"]
+    names = [(space.name, tool.name) for space in spaces for tool in space.tools]
+    return ResponsesRequest(
+        asked,
+        request.instructions or "",
+        request.previous_response_id or "",
+        {_joined(*name): name for name in names},
+    )
 
 
 def with_instructions(read: ResponsesRequest, before: Sequence[Message]) -> ModelRequest:
@@ -125,6 +140,20 @@ def _format(format: _Format | None) -> dict[str, Any] | None:
         return {"type": format.type}
     schema = {"name": format.name, "schema": format.schema, "strict": format.strict}
     return {"type": "json_schema", "json_schema": schema}
+
+
+def _specs(tool: _Tool) -> Iterator[ToolSpec]:
+    """The functions that a tool is: one, or those of a namespace."""
+    if tool.type != "namespace":
+        yield _tool(tool)
+        return
+    for one in tool.tools:
+        spec = _tool(one)
+        yield ToolSpec(_joined(tool.name, one.name), spec.description, spec.schema)
+
+
+def _joined(namespace: str, name: str) -> str:
+    return f"{namespace}__{name}"
 
 
 def _tool(tool: _Tool) -> ToolSpec:
@@ -193,6 +222,8 @@ def _call(item: dict[str, Any], where: str) -> AgentCall:
     name, call_id = item.get("name"), item.get("call_id")
     if not isinstance(name, str) or not isinstance(call_id, str):
         raise UnsupportedRequest(f"{where}: a function_call needs name and call_id")
+    if namespace := item.get("namespace"):
+        name = _joined(str(namespace), name)
     return AgentCall(name, read_arguments(item.get("arguments")), call_id)
 
 
@@ -213,19 +244,23 @@ def _text(content: Any, where: str) -> str:
     return "".join(texts)
 
 
-def response(answer: ModelReply, *, model: str, id: str) -> bytes:
+def response(
+    answer: ModelReply, *, model: str, id: str, namespaces: Namespaces = _NO_SPACES
+) -> bytes:
     """The reply as one body."""
-    return _encode(_frame(answer, model, id, _items(answer, id), is_over=True))
+    return _encode(_frame(answer, model, id, _items(answer, id, namespaces), is_over=True))
 
 
-def events(answer: ModelReply, *, model: str, id: str) -> bytes:
+def events(
+    answer: ModelReply, *, model: str, id: str, namespaces: Namespaces = _NO_SPACES
+) -> bytes:
     """The reply as server-sent events, each item in one piece."""
     begun = _frame(answer, model, id, [], is_over=False)
     sent: list[dict[str, Any]] = [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
     ]
-    items = _items(answer, id)
+    items = _items(answer, id, namespaces)
     for index, item in enumerate(items):
         sent += _item_events(item, index)
     whole = _frame(answer, model, id, items, is_over=True)
@@ -273,7 +308,7 @@ def _item_events(item: dict[str, Any], index: int) -> list[dict[str, Any]]:
     ]
 
 
-def _items(answer: ModelReply, id: str) -> list[dict[str, Any]]:
+def _items(answer: ModelReply, id: str, namespaces: Namespaces) -> list[dict[str, Any]]:
     reply = answer.reply
     items: list[dict[str, Any]] = []
     if reply.thought:
@@ -292,12 +327,14 @@ def _items(answer: ModelReply, id: str) -> list[dict[str, Any]]:
         )
     for number, call in enumerate(reply.calls):
         arguments = call.arguments
+        space, name = namespaces.get(call.name, ("", call.name))
         items.append(
             {
                 "type": "function_call",
                 "id": f"fc_{id}_{number}",
                 "call_id": call.id,
-                "name": call.name,
+                "name": name,
+                **({"namespace": space} if space else {}),
                 "arguments": arguments
                 if isinstance(arguments, str)
                 else _encode(arguments).decode(),
@@ -314,7 +351,7 @@ def _frame(
     status = ("incomplete" if is_cut else "completed") if is_over else "in_progress"
     counted = {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,

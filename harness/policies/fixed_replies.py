@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from rehearsal_room.envpool.core.talks import TALK
 from rehearsal_room.harness.core.events import StepTaken
-from rehearsal_room.harness.core.messages import Act, Answer, Reply, Window
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply, Window
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.policies.base import Assignment
 from rehearsal_room.scenarios.format import Call, Task, Utterance
@@ -66,7 +67,8 @@ class FixedRepliesAgent:
     """An agent that gives its replies in order, and repeats the last one when asked for more.
 
     `first` is the reply with which it begins: each makes one call or says one text, so an agent
-    that takes an episode over begins after as many replies as there were moves.
+    that takes an episode over begins after as many replies as there were moves. What it says in
+    the middle is a call of `talk_to_user` where it has this tool: behind a program of the user's.
     """
 
     __slots__ = ("_next", "_replies")
@@ -80,6 +82,10 @@ class FixedRepliesAgent:
         if window.asks_for_summary:
             return FIXED_SUMMARY
         index = self._next
+        reply = self._replies[index]
         if index + 1 < len(self._replies):
             self._next = index + 1
-        return self._replies[index]
+            if not reply.calls and any(tool.name == TALK.name for tool in window.tools):
+                call = AgentCall(TALK.name, {"text": reply.text}, f"say-{index}")
+                return Reply(calls=(call,), finish="tool_calls")
+        return reply

@@ -8,9 +8,9 @@ from rehearsal_room.envpool.sources.base import WorldSource
 from rehearsal_room.harness.continuation.forks import seed_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.allow_list import read_allow_list
-from rehearsal_room.harness.rollout.exclusions import without
 from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.exclusions import without
 from rehearsal_room.harness.setup.worlds import world_source
 from rehearsal_room.scenarios.format import Scenario, Task
 

@@ -9,9 +9,9 @@ import pytest
 from rehearsal_room.envpool.core.arguments import MAX_DEPTH, argument_fault
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.envpool.protocols.gym import COOKIE
+from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
 from rehearsal_room.harness.core.messages import AgentCall, FormatError, Reply
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.library import AgentEnv, TaskView
 from rehearsal_room.scenarios.catalogue import find
 from tests.harness.test_library import play
 from tests.support.protocols import served_protocols

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.exclusions import expanded, without
 from rehearsal_room.harness.rollout.plan import select_tasks
+from rehearsal_room.harness.setup.exclusions import expanded, without
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 

@@ -14,7 +14,8 @@ from random import Random
 
 import anyio
 
-from rehearsal_room.harness.library import AgentEnv, TaskView, rehearse
+from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
+from rehearsal_room.harness.library import rehearse
 from rehearsal_room.judge.promotion.criteria import RunFacts
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria
 from rehearsal_room.judge.promotion.decision import decide

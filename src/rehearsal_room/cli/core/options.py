@@ -18,7 +18,6 @@ from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
-from rehearsal_room.harness.rollout.exclusions import expanded
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import (
     Settings,
@@ -27,6 +26,7 @@ from rehearsal_room.harness.settings.run import (
     saved,
     with_defaults_of,
 )
+from rehearsal_room.harness.setup.exclusions import expanded
 from rehearsal_room.harness.setup.planning import require_same_beginning
 from rehearsal_room.harness.setup.run_trust import (
     RUN_FILE,

@@ -298,7 +298,7 @@ class AgentEnv:
 
 
 def _plain(text: str) -> str:
-    """A text of a subclass, which frameworks have, as the text that it is: the log takes no other."""
+    """A text of a subclass, as frameworks have them, as plain text: the log takes no other."""
     return str.__str__(text)
 
 

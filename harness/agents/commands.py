@@ -51,9 +51,12 @@ _NEVER = anyio.Event
 
 class CommandAgent(AsyncContextManagerMixin):
     """A command as an agent function. Open inside of its `async with` block, which ends all its
-    processes. `door` is the run's."""
+    processes. `door` is the run's; `hidden` is a folder that an isolated agent does not see."""
 
-    def __init__(self, settings: AgentSettings, door: AgentDoor) -> None:
+    def __init__(
+        self, settings: AgentSettings, door: AgentDoor, hidden: Path | None = None
+    ) -> None:
+        self._hidden = None if hidden is None else hidden.absolute()
         self._settings = settings
         self._door = door
         self._processes = AgentProcesses()
@@ -118,7 +121,7 @@ class CommandAgent(AsyncContextManagerMixin):
         limited = f"ulimit -c 0; ulimit -f {self._limits.disk // 512}; {command}"
         shell = ["/bin/sh", "-c", limited]
         if self._settings.isolation == "bubblewrap":
-            return [*bubblewrap(folder, self._start), *shell]
+            return [*bubblewrap(folder, self._start, self._hidden), *shell]
         return shell
 
     def _environment(self, task: TaskView, folder: Path) -> dict[str, str]:
@@ -237,21 +240,24 @@ _BUILT_IN = (
 )
 
 
-def bubblewrap(folder: Path, start: Path) -> list[str]:
+def bubblewrap(folder: Path, start: Path, hidden: Path | None = None) -> list[str]:
     """The beginning of a command that holds an agent: it writes to its own folder, sees the
     system's programs and libraries, the interpreter and the folder of the run's start, and no
-    process but its own, and no folder of another episode, wherever the run was started. It has the
-    network, since its world and its model are there."""
+    process but its own, and neither a folder of another episode nor the run's (`hidden`), wherever
+    the run was started. It has the network, since its world and its model are there."""
     system = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt")
     own = (sys.prefix, sys.base_prefix, str(start))
     read = [word for path in (*system, *own) for word in ("--ro-bind-try", path, path)]
     work, given = str(folder / "work"), str(folder / "given")
+    masked = [folder.parent]
+    if hidden is not None and any(Path(path) in hidden.parents for path in (*system, *own)):
+        masked.append(hidden)
     return [
         *("bwrap", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *read,
-        *("--tmpfs", str(folder.parent)),
+        *(word for path in masked for word in ("--tmpfs", str(path))),
         *("--ro-bind", given, given, "--bind", work, work),
         *("--setenv", "HOME", work, "--chdir", work, "--"),
     ]

@@ -188,6 +188,17 @@ class DoorEpisode:
         await self._record(request, window, reply, api, "", time.perf_counter() - began)
         return reply, model_reply(reply)
 
+    async def model_answers(self) -> bool:
+        """Whether the model replies to a plain request. Then it was the agent's own request on
+        which it failed; otherwise the model has failed, or its server."""
+        assert self._agent is not None
+        hello = Window((Message("user", "Hello"),), fields={"max_tokens": 1})
+        try:
+            await _reply(self._agent, hello, self._run.context.limits.reply_timeout)
+        except PolicyError:
+            return False
+        return True
+
     async def _record(
         self,
         request: ModelRequest,

@@ -51,7 +51,9 @@ def driver_of(agent: AgentFunction, door: AgentDoor | None = None) -> EpisodeDri
         if failure is None and not env.has_step:
             return Ending.STEP_LIMIT, None
         if at_door is not None and at_door.failure is not None:
-            raise at_door.failure  # the model's last word: the agent is not to blame
+            if not await at_door.model_answers():
+                raise at_door.failure  # the model's last word: the agent is not to blame
+            failure = failure and AgentFailed(f"its last request failed: {at_door.failure}")
         if failure is None and not isinstance(answer, str):
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:

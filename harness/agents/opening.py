@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from rehearsal_room.harness.agents.agent_env import AgentFunction
 from rehearsal_room.harness.agents.commands import CommandAgent, check_command
@@ -28,9 +29,12 @@ def check_agent(settings: AgentSettings) -> None:
 
 
 @asynccontextmanager
-async def opened_agent(settings: Settings) -> AsyncIterator[EpisodeDriver | None]:
+async def opened_agent(
+    settings: Settings, folder: Path | None
+) -> AsyncIterator[EpisodeDriver | None]:
     """What takes the episodes' steps in the block; None: no agent of the user's own does, but the
-    policy, turn by turn. Raises SettingsError."""
+    policy, turn by turn. `folder` is the run's, which isolated agents do not see (None: it is on
+    another machine). Raises SettingsError."""
     agent = settings.agent
     if not agent.target:
         yield None
@@ -46,7 +50,7 @@ async def opened_agent(settings: Settings) -> AsyncIterator[EpisodeDriver | None
         if agent.kind == "function":
             function = load_agent(agent.target)
         elif agent.kind == "command":
-            function = await stack.enter_async_context(CommandAgent(agent, door))
+            function = await stack.enter_async_context(CommandAgent(agent, door, folder))
         else:
             function = await stack.enter_async_context(EndpointAgent(agent.target))
         yield driver_of(function, door)

@@ -191,7 +191,7 @@ class RolloutWorker:
                 spec.policy,
                 pool=pool,
                 users=await stack.enter_async_context(users_of(settings, spec.tasks)),
-                driver=await stack.enter_async_context(opened_agent(settings)),
+                driver=await stack.enter_async_context(opened_agent(settings, spec.folder)),
                 judge=judge,
                 beginning=spec.beginning,
             )

@@ -88,7 +88,7 @@ async def open_run_parts(
             policy,
             pool=pool,
             users=await stack.enter_async_context(users_of(settings, tasks)),
-            driver=await stack.enter_async_context(opened_agent(settings)),
+            driver=await stack.enter_async_context(opened_agent(settings, folder)),
             judge=judge,
             beginning=beginning,
             link=link_of(settings.bus, folder, episodes=episodes, judge=settings.judge.mode),

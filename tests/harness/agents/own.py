@@ -71,6 +71,20 @@ def three(task: Any, env: Any, more: Any) -> str:
     return ""
 
 
+def poisons(task: Any, env: Any) -> str:
+    """Answers wrongly, after a request on which the model fails: a way to get no verdict."""
+    try:
+        _ask(task, [{"role": "user", "content": "poison"}])
+    except RuntimeError:
+        return "a wrong answer"
+    raise AssertionError("the model answers it")
+
+
+def poisons_and_fails(task: Any, env: Any) -> str:
+    """The same without an answer."""
+    raise RuntimeError(poisons(task, env))
+
+
 def never_stops(task: Any, env: Any) -> str:
     """Asks its model again and again, and does nothing."""
     while True:

@@ -244,6 +244,11 @@ def picky(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     return said("hello")
 
 
+def poisoned(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Fails on one word."""
+    return down(body) if "poison" in str(body["messages"]) else said("hello")
+
+
 def down(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Is out of order."""
     return 500, {"error": {"message": "out of memory"}}
@@ -256,14 +261,17 @@ def down(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         ("asks_after_help", picky, "answered", True),
         ("asks_after_help", down, "policy_error", False),
         ("asks_badly", picky, "agent_failed", True),
+        ("poisons", poisoned, "answered", True),
+        ("poisons_and_fails", poisoned, "agent_failed", True),
+        ("poisons_and_fails", down, "policy_error", False),
     ],
 )
 def test_who_is_to_blame(
     agent: str, answer: Any, ending: str, is_judged: bool, tmp_path: Path, rehearse: Rehearse
 ) -> None:
     """An agent that crashes has failed; where its model's server is out of order, there is no
-    verdict; and a request that a server refuses for its form is the agent's own failure: with it
-    nobody escapes a verdict."""
+    verdict; and a request that a server refuses for its form, or on which it fails while it answers
+    others, is the agent's own failure: with it nobody escapes a verdict."""
     with model_server(answer) as (url, _):
         words = ("--agent", f"{OWN}:{agent}", "--base-url", url, "--max-attempts", 1)
         rehearse("run", LIBRARY, "-n", 1, "-o", tmp_path / "run", *words)

@@ -2,8 +2,9 @@
 that they started.
 
 What belongs to an agent: its process, its children and theirs as they are seen four times a second,
-and at the end every process whose environment has the agent's key, whatever it has become. Under
-bubblewrap the kernel ends all of them.
+and at the end every process whose environment has the agent's key. A daemon that has emptied its
+environment and lost its parents within that time is not found; under bubblewrap the kernel ends all
+of them.
 """
 
 import os

@@ -255,7 +255,7 @@ def bubblewrap(folder: Path, start: Path, hidden: Path | None = None) -> list[st
     return [
         *("bwrap", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # nosec B108 # inside, empty
         *read,
         *(word for path in masked for word in ("--tmpfs", str(path))),
         *("--ro-bind", given, given, "--bind", work, work),

@@ -37,7 +37,7 @@ QUICK = {
     "gate_defects": ("--worlds", "1"),
     "generating": ("--worlds", "100", "--sample", "20"),
     "viewer": ("--episodes", "5000", "--live", "500", "--runs", "1"),
-    "agent_door": ("--runs", "1", "--requests", "10"),
+    "agent_gateway": ("--runs", "1", "--requests", "10"),
     "learner_sharing": ("--runs", "1"),
     "learner_feed": ("--episodes", "256", "--runs", "1"),
     "learner_engine": ("--runs", "1"),

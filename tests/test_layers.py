@@ -213,7 +213,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.protocols.ors_calls",
         "envpool.protocols.served",
         "envpool.protocols.task_routes",
-        "harness.agents.door",
+        "harness.agents.gateway",
         "harness.serving.http_server",
         "rehearsal_room.viewer.server.acting_routes",
         "rehearsal_room.viewer.server.answers",

@@ -34,8 +34,8 @@ import msgspec
 from anyio import AsyncContextManagerMixin
 
 from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
-from rehearsal_room.harness.agents.door import AgentDoor
 from rehearsal_room.harness.agents.driver import AgentFailed
+from rehearsal_room.harness.agents.gateway import AgentGateway
 from rehearsal_room.harness.agents.processes import KEY, AgentProcesses, ProcessLimits, Ran
 from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import SettingsError
@@ -46,19 +46,18 @@ from rehearsal_room.harness.settings.agent import AgentSettings
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER")
 _MAX_ANSWER = 1 << 20  # bytes of the answer's file that are read
 _MAX_WORDS = 300  # characters of standard error in a sentence
-_NEVER = anyio.Event
 
 
 class CommandAgent(AsyncContextManagerMixin):
     """A command as an agent function. Open inside of its `async with` block, which ends all its
-    processes. `door` is the run's; `hidden` is a folder that an isolated agent does not see."""
+    processes. `gateway` is the run's; `hidden` is a folder that an isolated agent does not see."""
 
     def __init__(
-        self, settings: AgentSettings, door: AgentDoor, hidden: Path | None = None
+        self, settings: AgentSettings, gateway: AgentGateway, hidden: Path | None = None
     ) -> None:
         self._hidden = None if hidden is None else hidden.absolute()
         self._settings = settings
-        self._door = door
+        self._gateway = gateway
         self._processes = AgentProcesses()
         self._limits = ProcessLimits(settings.memory_mb << 20, settings.disk_mb << 20)
         self._start = Path.cwd()
@@ -95,8 +94,8 @@ class CommandAgent(AsyncContextManagerMixin):
         (given / "task.json").write_bytes(_task_file(task, env))
         (given / "prompt.txt").write_text(prompt_of(task), "utf-8")
         environment = self._environment(task, folder)
-        at_door = self._door.at(task.key)
-        until = at_door.answered if self._settings.answer == "tool" else _NEVER()
+        episode_gateway = self._gateway.at(task.key)
+        until = episode_gateway.answered if self._settings.answer == "tool" else anyio.Event()
         began = time.perf_counter()
 
         def keep(ran: Ran) -> None:
@@ -111,8 +110,8 @@ class CommandAgent(AsyncContextManagerMixin):
             until=until,
             keep=keep,
         )
-        if at_door.answer is not None:
-            return at_door.answer
+        if episode_gateway.answer is not None:
+            return episode_gateway.answer
         return self._answer_of(ran, work / "answer.txt")
 
     def _command(self, folder: Path) -> list[str]:
@@ -130,7 +129,6 @@ class CommandAgent(AsyncContextManagerMixin):
         given, work = folder / "given", folder / "work"
         found = {
             KEY: task.key,
-            "PYTHONPATH": str(self._start),
             "REHEARSE_ANSWER": str(work / "answer.txt"),
             "REHEARSE_EPISODE": task.episode,
             "REHEARSE_MCP_URL": task.mcp_url,
@@ -150,7 +148,7 @@ class CommandAgent(AsyncContextManagerMixin):
                 "REHEARSE_MODEL": task.model,
                 "REHEARSE_MODEL_URL": task.model_url,
             }
-        return found | inherited if not task.model else inherited | found
+        return {"PYTHONPATH": str(self._start)} | inherited | found
 
     def _answer_of(self, ran: Ran, file: Path) -> str:
         """The answer that a process left. Raises AgentFailed."""
@@ -227,6 +225,11 @@ def check_command(settings: AgentSettings) -> None:
         raise SettingsError(
             f"agent: there is no program {program!r}, and no function of that name (expected "
             "MODULE:FUNCTION, a command or a URL)"
+        )
+    if not Path("/proc/self/stat").exists():
+        raise SettingsError(
+            "agent: a command is watched by /proc, which this system does not have; name a "
+            "function or a URL"
         )
     if settings.isolation == "bubblewrap" and shutil.which("bwrap") is None:
         raise SettingsError(

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from rehearsal_room.harness.agents.agent_env import AgentEnv, AgentFunction, TaskView
-from rehearsal_room.harness.agents.door import Addresses, AgentDoor
+from rehearsal_room.harness.agents.gateway import Addresses, AgentGateway
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending
@@ -22,26 +22,26 @@ class AgentFailed(Exception):
     """The agent has failed; the message is a sentence for the log."""
 
 
-def driver_of(agent: AgentFunction, door: AgentDoor | None = None) -> EpisodeDriver:
-    """The episode driver that lets this function take the steps. `door` is where it finds its world
-    and a model over HTTP (None: it has neither)."""
+def driver_of(agent: AgentFunction, gateway: AgentGateway | None = None) -> EpisodeDriver:
+    """The episode driver that lets this function take the steps. `gateway` is where it finds its
+    world and a model over HTTP (None: it has neither)."""
 
     async def drive(run: Episode, watch: Watch) -> EpisodeOutcome:
         scope = anyio.CancelScope()
         env = AgentEnv(run, watch, scope)
         with ExitStack() as stack:
-            view, at_door = _view_of(run), None
-            if door is not None:
-                at_door, addresses = stack.enter_context(door.episode(run, env))
-                view = _with_addresses(view, addresses, door.model)
+            view, episode_gateway = _view_of(run), None
+            if gateway is not None:
+                episode_gateway, addresses = stack.enter_context(gateway.episode(run, env))
+                view = _with_addresses(view, addresses, gateway.model)
             stack.callback(env.close)
             answer, failure = await _result_of(agent, view, env, scope)
             await env.settle()
-        if at_door is not None and at_door.num_lost:
+        if episode_gateway is not None and episode_gateway.num_lost:
             run.context.notices.say(
                 "replies_after_the_end",
                 episode=run.plan.episode,
-                replies=at_door.num_lost,
+                replies=episode_gateway.num_lost,
                 why="the agent had ended; they are neither logged nor trained",
             )
         if env.failure is not None:
@@ -50,10 +50,10 @@ def driver_of(agent: AgentFunction, door: AgentDoor | None = None) -> EpisodeDri
             return env.stopped
         if failure is None and not env.has_step:
             return Ending.STEP_LIMIT, None
-        if at_door is not None and at_door.failure is not None:
-            if not await at_door.model_answers():
-                raise at_door.failure  # the model's last word: the agent is not to blame
-            failure = failure and AgentFailed(f"its last request failed: {at_door.failure}")
+        if episode_gateway is not None and episode_gateway.failure is not None:
+            if not await episode_gateway.model_answers():
+                raise episode_gateway.failure  # the model's last word: the agent is not to blame
+            failure = failure and AgentFailed(f"its last request failed: {episode_gateway.failure}")
         if failure is None and not isinstance(answer, str):
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rehearsal_room.harness.agents.agent_env import AgentFunction
 from rehearsal_room.harness.agents.commands import CommandAgent, check_command
-from rehearsal_room.harness.agents.door import AgentDoor
 from rehearsal_room.harness.agents.driver import driver_of
 from rehearsal_room.harness.agents.endpoints import EndpointAgent
 from rehearsal_room.harness.agents.functions import load_agent
+from rehearsal_room.harness.agents.gateway import AgentGateway
 from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.model_api.sampling_fields import sampling_fields
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
@@ -39,21 +39,21 @@ async def opened_agent(
     if not agent.target:
         yield None
         return
-    door = AgentDoor(
+    gateway = AgentGateway(
         model_of(settings),
         check=sampling_fields if settings.policy.name in ("vllm", "local") else None,
         takes_answer=agent.kind == "command" and agent.answer == "tool",
     )
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(door)
+        await stack.enter_async_context(gateway)
         function: AgentFunction
         if agent.kind == "function":
             function = load_agent(agent.target)
         elif agent.kind == "command":
-            function = await stack.enter_async_context(CommandAgent(agent, door, folder))
+            function = await stack.enter_async_context(CommandAgent(agent, gateway, folder))
         else:
             function = await stack.enter_async_context(EndpointAgent(agent.target))
-        yield driver_of(function, door)
+        yield driver_of(function, gateway)
 
 
 def model_of(settings: Settings) -> str:

@@ -229,24 +229,23 @@ class Packer:
     def pack(self, outbox: deque[tuple[Position, Record]]) -> list[Parcel]:
         """Take the next records from the outbox, as one parcel for each kind among them.
 
-        Kinds are sent in the order started, step, summary, model, ended, judged. An attempt's
-        records have this order anyway, so it is preserved. The one exception, a step after a
-        summary or after a reply of the model to an agent that asks it by itself, waits for the next
-        parcels.
+        Kinds are sent in the order of KINDS, which must be that of each attempt's records. A record
+        whose kind comes before that of its predecessor, as a step after a summary, waits for the
+        next parcels.
         """
         payloads: dict[str, bytearray] = {}
         counts: dict[str, int] = {}
         episodes: dict[str, str] = {}
-        replied: set[str] = set()  # episodes with a summary or such a reply among these records
+        latest: dict[tuple[str, int], int] = {}  # attempt -> the place of its latest kind
         num_records = num_bytes = 0
         since = self.boundary
         while outbox and num_records < self._batch and num_bytes < MAX_BYTES:
             position, record = outbox[0]
             kind = kind_of(record.event)
-            if kind in ("summary", "model"):
-                replied.add(record.episode)
-            elif kind == "step" and record.episode in replied:
+            place, attempt = _INDEX[kind], (record.episode, record.attempt)
+            if place < latest.get(attempt, 0):
                 break
+            latest[attempt] = place
             outbox.popleft()
             payload = payloads.setdefault(kind, bytearray(_ARRAY))
             before = len(payload)

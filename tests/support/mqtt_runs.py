@@ -14,7 +14,17 @@ from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_follower import Follower
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.core.events import EventKind, HistorySummarized, Record, StepTaken
+from rehearsal_room.harness.core.events import (
+    AgentOutput,
+    EpisodeEnded,
+    Event,
+    EventKind,
+    HistorySummarized,
+    Judged,
+    ModelAsked,
+    Record,
+    StepTaken,
+)
 from rehearsal_room.harness.core.messages import Reply
 from tests.support.broker import Mosquitto
 from tests.support.events import episode
@@ -68,19 +78,24 @@ def mixed(num_episodes: int, num_steps: int, *, seed: int = 0) -> list[Record]:
     return records
 
 
-def with_summaries(records: Sequence[Record]) -> list[Record]:
-    """The same episodes with a summary before every second step."""
+def with_other_replies(records: Sequence[Record]) -> list[Record]:
+    """The same episodes with a summary before every second step, a reply of an agent's model before
+    every third record, and what the agent wrote before the end."""
     following: dict[str, int] = {}
-    found = []
+    found: list[Record] = []
     for record in records:
+        added: list[Event] = []
+        if record.seq % 3 == 1 and not isinstance(record.event, Judged):
+            added.append(ModelAsked(record.seq, record.seq, (), Reply("Hm.")))
+        if isinstance(record.event, StepTaken) and record.seq % 2 == 1:
+            added.append(HistorySummarized(Reply("So far."), 1))
+        if isinstance(record.event, EpisodeEnded):
+            added.append(AgentOutput("Done."))
         seq = following.get(record.episode, 0)
-        if isinstance(record.event, StepTaken) and record.seq % 2 == 0:
-            found.append(
-                Record(record.episode, 0, seq, record.at, HistorySummarized(Reply("So far."), 1))
-            )
+        for event in (*added, record.event):
+            found.append(msgspec.structs.replace(record, seq=seq, event=event))
             seq += 1
-        found.append(msgspec.structs.replace(record, seq=seq))
-        following[record.episode] = seq + 1
+        following[record.episode] = seq
     return found
 
 

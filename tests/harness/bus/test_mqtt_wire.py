@@ -25,7 +25,7 @@ from rehearsal_room.harness.bus.mqtt_wire import (
 from rehearsal_room.harness.core.events import EventKind, Record, StepTaken, kind_of
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from tests.support.events import episode
-from tests.support.mqtt_runs import Log, by_episode, mixed, with_summaries
+from tests.support.mqtt_runs import Log, by_episode, mixed, with_other_replies
 
 
 class BadBroker:
@@ -67,7 +67,7 @@ async def test_exactly_once_whatever_the_broker_does(
     ledger = FollowedPositions(kinds)
     got: list[Record] = []
     answers: list[bytes] = []
-    unwritten = deque(with_summaries(mixed(5, 6, seed=seed)))
+    unwritten = deque(with_other_replies(mixed(5, 6, seed=seed)))
     while unwritten or broker.outbox or broker.flying:
         if unwritten and random.random() < 0.4:
             count = min(len(unwritten), random.randint(1, 9))

@@ -1,4 +1,4 @@
-"""The door of a run: one HTTP server, at which each episode has URLs of its own for its agent.
+"""The gateway of a run: one HTTP server, at which each episode has URLs of its own for its agent.
 
     POST /e/KEY/mcp                        the world's tools (MCP, streamable HTTP)
     POST /e/KEY/v1/chat/completions        the model (OpenAI's chat completions)
@@ -35,7 +35,7 @@ from rehearsal_room.envpool.server.mcp_endpoint import post
 from rehearsal_room.envpool.server.mcp_methods import McpMethods
 from rehearsal_room.envpool.server.settings import HttpLimits, WorldServerSettings
 from rehearsal_room.harness.agents.agent_env import AgentEnv
-from rehearsal_room.harness.agents.door_episode import GIVE_ANSWER, DoorEpisode, EpisodeOver
+from rehearsal_room.harness.agents.gateway_episode import GIVE_ANSWER, EpisodeOver, GatewayEpisode
 from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.core.messages import Reply
@@ -69,8 +69,8 @@ class Addresses(msgspec.Struct, frozen=True):
     key: str
 
 
-class AgentDoor(AsyncContextManagerMixin):
-    """The door, open inside of its `async with` block. `model` is the name of the model (empty:
+class AgentGateway(AsyncContextManagerMixin):
+    """The gateway, open inside of its `async with` block. `model` is the name of the model (empty:
     there is none); `check` refuses requests that it cannot follow; `takes_answer`: the tools have
     `give_answer`."""
 
@@ -79,13 +79,13 @@ class AgentDoor(AsyncContextManagerMixin):
         self.takes_answer = takes_answer
         self._check = check
         self._url = ""
-        self._episodes: dict[str, DoorEpisode] = {}
+        self._episodes: dict[str, GatewayEpisode] = {}
         self._methods: dict[tuple[str, tuple[str, ...]], McpMethods] = {}
         self._tools: dict[bytes, tuple[ToolSpec, ...]] = {}
         self._waiting: dict[Request, anyio.CancelScope] = {}  # requests for the model
 
     def __repr__(self) -> str:
-        return f"<AgentDoor {self._url} [{len(self._episodes)} episodes]>"
+        return f"<AgentGateway {self._url} [{len(self._episodes)} episodes]>"
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -103,7 +103,7 @@ class AgentDoor(AsyncContextManagerMixin):
             tasks.cancel_scope.cancel()
 
     @contextmanager
-    def episode(self, run: Episode, env: AgentEnv) -> Iterator[tuple[DoorEpisode, Addresses]]:
+    def episode(self, run: Episode, env: AgentEnv) -> Iterator[tuple[GatewayEpisode, Addresses]]:
         """Let an episode be reached for the block; with its addresses."""
         agent = None
         if self.model:
@@ -119,7 +119,7 @@ class AgentDoor(AsyncContextManagerMixin):
             )
             agent = run.context.policy.agent(assigned)
         key = token_urlsafe(18)
-        opened = DoorEpisode(run, env, agent, self._mcp(run), takes_answer=self.takes_answer)
+        opened = GatewayEpisode(run, env, agent, self._mcp(run), takes_answer=self.takes_answer)
         self._episodes[key] = opened
         base = f"{self._url}/e/{key}"
         try:
@@ -128,7 +128,7 @@ class AgentDoor(AsyncContextManagerMixin):
             del self._episodes[key]
             opened.close()
 
-    def at(self, key: str) -> DoorEpisode:
+    def at(self, key: str) -> GatewayEpisode:
         """The live episode with this key."""
         return self._episodes[key]
 
@@ -155,7 +155,7 @@ class AgentDoor(AsyncContextManagerMixin):
         app.router.redirect_slashes = False
         return app
 
-    def _episode_of(self, request: Request) -> DoorEpisode:
+    def _episode_of(self, request: Request) -> GatewayEpisode:
         found = self._episodes.get(request.path_params["key"])
         if found is None:
             raise HTTPException(404, "there is no episode at this URL: it has ended, or never was")
@@ -172,7 +172,7 @@ class AgentDoor(AsyncContextManagerMixin):
         return _gone(_chat_refusal)
 
     async def _chat(self, request: Request) -> Response:
-        async def answer(episode: DoorEpisode, body: bytes) -> Response:
+        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
             asked = chat.read_request(body)
             _, reply = await self._ask(episode, asked, "chat")
             id = f"chatcmpl-{token_urlsafe(12)}"
@@ -184,7 +184,7 @@ class AgentDoor(AsyncContextManagerMixin):
         return await self._answered(request, answer, _chat_refusal)
 
     async def _messages(self, request: Request) -> Response:
-        async def answer(episode: DoorEpisode, body: bytes) -> Response:
+        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
             asked = messages.read_request(body)
             _, reply = await self._ask(episode, asked, "messages")
             write, kind = (messages.events, _EVENTS) if asked.stream else (messages.message, JSON)
@@ -196,22 +196,24 @@ class AgentDoor(AsyncContextManagerMixin):
         return await self._answered(request, answer, messages.error)
 
     async def _responses(self, request: Request) -> Response:
-        async def answer(episode: DoorEpisode, body: bytes) -> Response:
+        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
             read = responses.read_request(body)
             before = episode.after_response(read.previous) if read.previous else ()
-            told = responses.with_instructions(read, before)
-            logged, reply = await self._ask(episode, told, "responses")
+            asked = responses.with_instructions(read, before)
+            logged, reply = await self._ask(episode, asked, "responses")
             id = token_urlsafe(12)
             kept = (*before, *read.request.messages)
             episode.keep_response(f"resp_{id}", kept, logged)
-            write, kind = (responses.events, _EVENTS) if told.stream else (responses.response, JSON)
+            write, kind = (
+                (responses.events, _EVENTS) if asked.stream else (responses.response, JSON)
+            )
             body = write(reply, model=self.model, id=id, namespaces=read.namespaces)
             return Response(body, media_type=kind)
 
         return await self._answered(request, answer, _chat_refusal)
 
     async def _count(self, request: Request) -> Response:
-        async def answer(episode: DoorEpisode, body: bytes) -> Response:
+        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
             asked = messages.read_request(body)
             number = sum(len(one.content.encode()) for one in asked.messages) // 4
             return Response(messages.token_count(number), media_type=JSON)
@@ -228,7 +230,7 @@ class AgentDoor(AsyncContextManagerMixin):
         return json(_model(request.path_params["model"]))
 
     async def _ask(
-        self, episode: DoorEpisode, request: ModelRequest, api: str
+        self, episode: GatewayEpisode, request: ModelRequest, api: str
     ) -> tuple[Reply, ModelReply]:
         """The model's reply, as it is logged and as the agent gets it."""
         if request.fields.get("n") not in (None, 1):
@@ -252,7 +254,7 @@ class AgentDoor(AsyncContextManagerMixin):
     async def _answered(
         self,
         request: Request,
-        answer: Callable[[DoorEpisode, bytes], Awaitable[Response]],
+        answer: Callable[[GatewayEpisode, bytes], Awaitable[Response]],
         refuse: Refuse,
     ) -> Response:
         """The answer to a request for the model, which is given up when the agent goes away."""
@@ -282,8 +284,8 @@ def _gone(refuse: Refuse) -> Response:
 
 
 async def _or_refusal(
-    answer: Callable[[DoorEpisode, bytes], Awaitable[Response]],
-    episode: DoorEpisode,
+    answer: Callable[[GatewayEpisode, bytes], Awaitable[Response]],
+    episode: GatewayEpisode,
     body: bytes,
     refuse: Refuse,
 ) -> Response:

@@ -16,7 +16,7 @@ from rehearsal_room.envpool.server.mcp_methods import CallAnswer, McpMethods
 from rehearsal_room.harness.agents.agent_env import AgentEnv, StepLimit, WorldFailed
 from rehearsal_room.harness.agents.branches import Branches
 from rehearsal_room.harness.core.errors import ContextLengthError, ModelOutageError, PolicyError
-from rehearsal_room.harness.core.events import Ending, ModelAsked
+from rehearsal_room.harness.core.events import Ending, ModelAsked, encode
 from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.harness.history.last_turns import FullWindow
@@ -41,14 +41,15 @@ GIVE_ANSWER = ToolSpec(
     },
 )
 _REQUESTS_A_STEP = 8  # to the model, for each step that the episode may have
-_MAX_BYTES = 64 << 20  # of the messages of one episode's requests in the log
+_MAX_BYTES = 64 << 20  # of one episode's requests in the log
+_MAX_RESPONSES = 64  # after which a request can go on; the oldest is forgotten first
 
 
 class EpisodeOver(Exception):
     """The episode has ended, so nothing of it can be used any more."""
 
 
-class DoorEpisode:
+class GatewayEpisode:
     """What the requests of one agent reach. `agent` is the model behind the URL; None: the run
     names none. `takes_answer`: the tools have `give_answer`."""
 
@@ -79,7 +80,7 @@ class DoorEpisode:
         self._most = _REQUESTS_A_STEP * run.max_steps
 
     def __repr__(self) -> str:
-        return f"<DoorEpisode {self._run.plan.episode} [{len(self._branches)} requests]>"
+        return f"<GatewayEpisode {self._run.plan.episode} [{len(self._branches)} requests]>"
 
     def close(self) -> None:
         """Refuse what comes from now on, and give up the requests that are under way."""
@@ -142,6 +143,8 @@ class DoorEpisode:
         """Remember the conversation after a response."""
         shown = Message("assistant", reply.text, reply.calls, None, reply.thought, reply.fields)
         self._responses[id] = (*messages, shown)
+        if len(self._responses) > _MAX_RESPONSES:
+            del self._responses[next(iter(self._responses))]
 
     @contextmanager
     def waiting(self, scope: anyio.CancelScope, *, is_call: bool = False) -> Iterator[None]:
@@ -212,25 +215,24 @@ class DoorEpisode:
         if self._is_over:
             return
         place = self._branches.add(request.messages, request.tools, reply)
-        self._num_bytes += sum(len(one.content) for one in request.messages[place.shared :])
+        asked = ModelAsked(
+            request=place.request,
+            turn=len(self._run.steps),
+            messages=request.messages[place.shared :],
+            reply=reply,
+            parent=place.parent,
+            shared=place.shared,
+            tools=None if place.has_same_tools else request.tools,
+            fields=request.fields or None,
+            api=api,
+            first_turn=window.first_turn,
+            error=error,
+            seconds=seconds,
+        )
+        self._num_bytes += len(encode((asked.messages, asked.tools, asked.fields)))
         if self._num_bytes > _MAX_BYTES:
             self._env.end(Ending.AGENT_FAILED, f"its requests have more than {_MAX_BYTES:,} bytes")
-        over = await self._run.record_asked(
-            ModelAsked(
-                request=place.request,
-                turn=len(self._run.steps),
-                messages=request.messages[place.shared :],
-                reply=reply,
-                parent=place.parent,
-                shared=place.shared,
-                tools=None if place.has_same_tools else request.tools,
-                fields=request.fields or None,
-                api=api,
-                first_turn=window.first_turn,
-                error=error,
-                seconds=seconds,
-            )
-        )
+        over = await self._run.record_asked(asked)
         if over is not None:
             self._env.end(*over)
 

@@ -1,6 +1,6 @@
 """Measure what the URL of an episode's model adds to a request of an agent of the user's own.
 
-    python -m benchmarks.agent_door --requests 40 --at-once 64
+    python -m benchmarks.agent_gateway --requests 40 --at-once 64
 
 Model server, agents and run are processes of their own; the agents' process has all agents of the
 run as one endpoint. Each agent asks its model so often, one request after the other; for
@@ -130,7 +130,7 @@ def main(requests: int, at_once: int, latency: float, runs: int) -> list[Figure]
             plain = anyio.run(direct, model, requests, at_once)
             adds.append(1000 * (median(took) - median(plain)))
             cpus.append(1000 * (cpu[requests] - cpu[1]) / (at_once * (requests - 1)))
-    return [figure("agent_door.adds_p50", "ms", adds), figure("agent_door.cpu", "ms", cpus)]
+    return [figure("agent_gateway.adds_p50", "ms", adds), figure("agent_gateway.cpu", "ms", cpus)]
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def request() -> SpanRequest:
 
 
 def sender(url: str, *, patience_s: float = 5.0) -> OtlpSender:
-    return OtlpSender(url, patience_s=patience_s, timeout_s=0.5, backoff=FAST, environment={})
+    return OtlpSender(url, patience_s=patience_s, timeout_s=10.0, backoff=FAST, environment={})
 
 
 async def test_a_request_arrives() -> None:

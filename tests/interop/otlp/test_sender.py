@@ -37,15 +37,15 @@ def request() -> SpanRequest:
     return batch.take()
 
 
-def sender(url: str, *, patience_s: float = 5.0) -> OtlpSender:
-    return OtlpSender(url, patience_s=patience_s, timeout_s=10.0, backoff=FAST, environment={})
+def sender(url: str, *, patience_s: float = 5.0, timeout_s: float = 0.5) -> OtlpSender:
+    return OtlpSender(url, patience_s=patience_s, timeout_s=timeout_s, backoff=FAST, environment={})
 
 
 async def test_a_request_arrives() -> None:
     """The body is the request in protobuf, compressed, at the path for traces; an empty request
     comes first."""
     with running_collector() as collector:
-        async with sender(collector.url) as opened:
+        async with sender(collector.url, timeout_s=10.0) as opened:
             await opened.send(request())
     assert collector.paths == ["/v1/traces"] * 2
     assert collector.accepted == [ExportTraceServiceRequest.FromString(bytes_of(request()))]
@@ -154,7 +154,7 @@ async def test_a_part_that_was_refused_is_a_warning() -> None:
         running_collector(OK, partly(1, "too old")) as collector,
         structlog.testing.capture_logs() as lines,
     ):
-        async with sender(collector.url) as opened:
+        async with sender(collector.url, timeout_s=10.0) as opened:
             await opened.send(request())
     assert len(collector.paths) == 2
     assert [(line["event"], line["why"]) for line in lines] == [

@@ -76,6 +76,9 @@ class _MissingModule:
 
     Connect = Create
 
+    def BestIndex(self, *_: object) -> None:
+        pass
+
     def Disconnect(self) -> None:
         pass
 

@@ -4,6 +4,7 @@ Run as a program, it answers pickled requests on its standard input; `DatabaseSe
 """
 
 import pickle
+import select
 import sqlite3
 import subprocess
 import sys
@@ -40,6 +41,20 @@ class _Server:
             return str(exc)
         return None
 
+    def transfer(self, count: int) -> int:
+        """Move amounts between the rows of `b`, in transactions that do not wait for a lock; the
+        number of those that failed."""
+        failed = 0
+        for number in range(count):
+            failed += self.run(0, "BEGIN IMMEDIATE") is not None
+            for step in range(1, 9):
+                sql = "UPDATE b SET x = x + ? WHERE rowid = ?"
+                for amount in (step, -step):
+                    rowid = (number * 31 + amount * 17) % 200 + 1
+                    failed += self.run(0, sql, amount, rowid) is not None
+            failed += self.run(0, "COMMIT") is not None
+        return failed
+
     def close(self, number: int) -> None:
         if number in self.connections:
             self.connections.pop(number).close()
@@ -49,18 +64,22 @@ class _Server:
             self.close(number)
 
     def dump(self) -> Dump | None:
-        """What is committed; None: a transaction locks the file."""
-        try:
-            return self._dump(self.connection(-1))
-        except sqlite3.OperationalError as exc:
-            assert "locked" in str(exc), exc
-            return None
+        """What is committed; None: a transaction that has not ended locks the file."""
+        for number in (-1, 0, 1):
+            connection = self.connection(number)
+            if connection.in_transaction:
+                continue
+            try:
+                return self._dump(connection)
+            except sqlite3.OperationalError as exc:
+                assert "locked" in str(exc), exc
+        return None
 
     def _dump(self, connection: sqlite3.Connection) -> Dump:
         tables: Dump = {}
         connection.execute("BEGIN")
+        connection.text_factory = _text
         try:
-            connection.text_factory = _text
             found = connection.execute(
                 "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
                 " AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT LIKE 'f!_%' ESCAPE '!'"
@@ -101,10 +120,23 @@ class DatabaseServer:
         self._process.communicate()
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        assert self._process.stdin and self._process.stdout
+        self.send(name, *arguments)
+        return self.receive()
+
+    def send(self, name: str, *arguments: Any) -> None:
+        """Begin what `receive` waits for."""
+        assert self._process.stdin
         pickle.dump((name, arguments), self._process.stdin)
         self._process.stdin.flush()
+
+    def receive(self) -> Any:
+        assert self._process.stdout
         return pickle.load(self._process.stdout)
+
+    def is_busy(self) -> bool:
+        """Whether the answer is still to come."""
+        assert self._process.stdout
+        return not select.select([self._process.stdout], [], [], 0)[0]
 
 
 def _main() -> None:

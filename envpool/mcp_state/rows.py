@@ -18,6 +18,8 @@ _DAY = 2_451_544.5  # 2000-01-01 as a Julian day: no row depends on the time
 _ENCODINGS = {2: "utf-16-le", 3: "utf-16-be"}  # by the number in the first page; else UTF-8
 _encode = msgspec.msgpack.Encoder().encode  # 1 and 1.0, 0.0 and -0.0 are equal, but not their bytes
 
+_MODULE = re.compile(r"\busing\s+['\"`\[]?(\w+)", re.IGNORECASE)
+
 Identity = Any  # of a row: its rowid, or its key where there are no rowids
 
 
@@ -144,7 +146,7 @@ class ImageConnection:
 
     def _schemas(self) -> dict[str, TableSchema]:
         """The tables that can be read. One whose module is not there is left out; the tables in
-        which that module keeps its rows are seen as any other."""
+        which that module keeps its rows are seen as any other's."""
         missing: list[str] = []
         while True:
             connection = self._open()
@@ -157,13 +159,24 @@ class ImageConnection:
                     raise
                 missing.append(module)
                 connection.create_module(module, _MissingModule())  # type: ignore[arg-type]
-        if missing:
-            pattern = re.compile(rf"using\s+({'|'.join(map(re.escape, missing))})\b", re.IGNORECASE)
-            virtual = self.execute("SELECT name, sql FROM sqlite_schema WHERE rootpage = 0")
-            for name, sql in virtual.fetchall():
-                if pattern.search(str(sql)):
-                    tables.pop(str(name), None)
+        virtual = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND rootpage = 0"
+        for name, sql in self.execute(virtual).fetchall():
+            used = _MODULE.search(str(sql))
+            if name in tables and not (
+                used and used[1] not in missing and self._is_readable(tables[name])
+            ):
+                del tables[name]
         return tables
+
+    def _is_readable(self, schema: TableSchema) -> bool:
+        """Whether a virtual table shows anything: an index of a dropped table does not."""
+        try:
+            self.execute(f"{schema.select_all} LIMIT 1").fetchall()
+        except apsw.SQLError:
+            return False
+        except UnicodeDecodeError:
+            pass
+        return True
 
     def rows(self, table: Table, rowids: Iterable[int] | None = None) -> Iterator[RowValues]:
         """Rowid (or None) and values of the rows of a table, or of those with these rowids. A text

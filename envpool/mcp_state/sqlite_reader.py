@@ -27,6 +27,7 @@ from rehearsal_room.envpool.mcp_state.database_file import MAX_BYTES, DatabaseFi
 from rehearsal_room.envpool.mcp_state.image import Image
 from rehearsal_room.envpool.mcp_state.rows import ImageConnection, Table, image_vfs, row_writes
 from rehearsal_room.envpool.mcp_state.types import Reading, RowValues, RowWrite, TableShape
+from rehearsal_room.envpool.store.guarded_vfs import MAX_VALUE, SECONDS
 
 _NOTHING = Reading()
 
@@ -186,6 +187,15 @@ class SqliteReader:
     def _readable(self) -> Iterator[None]:
         try:
             yield
+        except apsw.InterruptError as exc:
+            raise WorldError(
+                f"the server's database {self.path} has a table that takes more than {SECONDS:g} "
+                "seconds to read"
+            ) from exc
+        except apsw.TooBigError as exc:
+            raise WorldError(
+                f"the server's database {self.path} has a value of more than {MAX_VALUE:,} bytes"
+            ) from exc
         except (apsw.Error, Malformed, SeedError, struct.error, IndexError, ValueError) as exc:
             raise WorldError(f"the server's database {self.path} cannot be read: {exc}") from exc
 

@@ -65,12 +65,11 @@ class _Server:
 
     def dump(self) -> Dump | None:
         """What is committed; None: a transaction that has not ended locks the file."""
-        for number in (-1, 0, 1):
-            connection = self.connection(number)
-            if connection.in_transaction:
-                continue
+        for number in (-1, *self.connections):
             try:
-                return self._dump(connection)
+                connection = self.connection(number)
+                if not connection.in_transaction:
+                    return self._dump(connection)
             except sqlite3.OperationalError as exc:
                 assert "locked" in str(exc), exc
         return None

@@ -170,9 +170,10 @@ function seedCrypto(moments) {
 
 const DATES = ['date', 'time', 'datetime', 'julianday', 'unixepoch', 'strftime', 'timediff']
 
-/** A class of databases whose functions of time and chance follow from the moment. Dates that SQL
- * computes are answered by SQLite's own functions, in a database in memory. */
-function seedDatabase(Real, moments) {
+/** Before the first statement of each database of this class, define its functions of time and chance
+ * anew. Dates that SQL computes are answered by SQLite's own functions, in a database in memory. */
+function seedDatabase(Database, moments) {
+  const { exec, prepare } = Database.prototype
   const stamp = () => new RealDate(moments.now()).toISOString().replace('T', ' ').slice(0, -1)
   const isNow = (value) => typeof value === 'string' && value.toLowerCase() === 'now'
   let helper
@@ -181,19 +182,21 @@ function seedDatabase(Real, moments) {
     const now = args.some(isNow) ? stamp() : ''
     const values = args.map((value) => (isNow(value) ? now : value))
     const marks = values.map(() => '?').join()
-    return helper.prepare(`SELECT ${name}(${marks}) AS value`).get(...values).value
+    return prepare.call(helper, `SELECT ${name}(${marks}) AS value`).get(...values).value
   }
   const isKnown = (name) => {
     try {
-      helper.prepare(`SELECT ${name}()`)
+      prepare.call(helper, `SELECT ${name}()`)
       return true
     } catch (error) {
       return !String(error.message).includes('no such function')
     }
   }
   let functions
-  const prepare = (database) => {
-    helper ??= new Real(':memory:')
+  const done = new WeakSet()
+  const begin = (database) => {
+    if (done.has(database)) return
+    helper ??= new Database(':memory:')
     functions ??= [
       ['current_timestamp', () => stamp().slice(0, 19), true],
       ['current_date', () => stamp().slice(0, 10), true],
@@ -205,45 +208,37 @@ function seedDatabase(Real, moments) {
     for (const [name, body, deterministic] of functions) {
       database.function(name, { deterministic, varargs: DATES.includes(name) }, body)
     }
+    done.add(database)
   }
-  return new Proxy(Real, {
-    apply: (target, self, args) => {
-      const database = new target(...args)
-      prepare(database)
-      return database
-    },
-    construct: (target, args, newTarget) => {
-      const database = Reflect.construct(target, args, newTarget)
-      if (args[1]?.open !== false) prepare(database)
-      return database
-    },
+  define(Database.prototype, 'exec', function (...args) {
+    begin(this)
+    return exec.apply(this, args)
+  })
+  define(Database.prototype, 'prepare', function (...args) {
+    begin(this)
+    return prepare.apply(this, args)
   })
 }
 
+const METHODS = ['aggregate', 'backup', 'function', 'pragma'] // of better-sqlite3 and its forks
+
 function seedSqlite(moments) {
   const load = Module._load
-  const seeded = new WeakMap()
-  Module._load = function (request, parent, isMain) {
+  const seeded = new WeakSet()
+  Module._load = function (request) {
     const loaded = load.apply(this, arguments)
-    if (request === 'node:sqlite' || request === 'sqlite') return seedNodeSqlite(loaded)
-    const isBetter = typeof loaded === 'function' && /better-sqlite3/.test(request)
-    if (!isBetter || typeof loaded.prototype?.backup !== 'function') return loaded
-    if (!seeded.has(loaded)) seeded.set(loaded, seedDatabase(loaded, moments))
-    return seeded.get(loaded)
-  }
-  const seedNodeSqlite = (loaded) => {
-    if (loaded.DatabaseSync?.prototype.function && !seeded.has(loaded)) {
-      seeded.set(loaded, true)
-      loaded.DatabaseSync = seedDatabase(loaded.DatabaseSync, moments)
-      Module.syncBuiltinESMExports()
+    const isDatabase = (name) => typeof loaded.prototype?.[name] === 'function'
+    if (typeof loaded === 'function' && METHODS.every(isDatabase) && !seeded.has(loaded)) {
+      seeded.add(loaded)
+      seedDatabase(loaded, moments)
     }
     return loaded
   }
-  // An `import` of node:sqlite does not pass through _load: seed it now, without its warning.
   const warn = process.emitWarning
-  process.emitWarning = () => {}
+  process.emitWarning = () => {} // node:sqlite is called experimental when it is loaded
   try {
-    seedNodeSqlite(load('node:sqlite', module, false))
+    const { DatabaseSync } = require('node:sqlite')
+    if (DatabaseSync.prototype.function) seedDatabase(DatabaseSync, moments)
   } catch {
     // this version has no SQLite
   } finally {

@@ -5,13 +5,13 @@
 // the clock, and the number of the current call (its layout: moments.py). All that is drawn follows
 // from these three and from what was drawn before in the same call of the same thread.
 //
-// Covered: Date, Math.random, performance.timeOrigin; node:crypto and globalThis.crypto: bytes,
-// UUIDs, integers, getRandomValues; and in databases that better-sqlite3 (required or imported) and
-// node:sqlite open CURRENT_TIMESTAMP, the date functions, random() and randomblob().
+// Covered: Date, Math.random, performance.timeOrigin; bytes, UUIDs, integers and getRandomValues of
+// node:crypto and globalThis.crypto; CURRENT_TIMESTAMP, the date functions, random() and
+// randomblob() in databases of better-sqlite3 and node:sqlite; the times of sql.js.
 // Real: performance.now, process.hrtime, timers, file times, process ids. Not covered: keys that
 // node:crypto generates, Intl formats of no date, other native modules. Packages that draw many
-// numbers at once and keep them (nanoid, uuid before 9) repeat when the same calls are made again,
-// not in a program that begins with a later call.
+// numbers at once and keep them (nanoid, uuid before 9), and SQL's random() in sql.js, repeat when
+// the same calls are made again, not in a program that begins with a later call.
 'use strict'
 
 const fs = require('node:fs')
@@ -23,6 +23,7 @@ const STEP = 1000 // milliseconds between the beginnings of two calls
 const PACE_AFTER = 5000 // milliseconds that a call takes before a loop that waits may end
 const PACE_READS = 8 // and the reads of the clock that make it a loop
 const NODE_LOADED = 65 // offset of the byte by which we say that this file was loaded
+const SQL_JS = Symbol.for('rehearsal sql.js')
 const MASK = (1n << 64n) - 1n
 
 const realNow = performance.now.bind(performance)
@@ -61,11 +62,15 @@ class Moments {
   now() {
     this.refresh()
     this.reads += 1
-    let passed = this.reads
-    if (this.reads >= PACE_READS) {
-      passed += Math.max(0, Math.floor(realNow() - this.since - PACE_AFTER))
-    }
-    return this.clock + Number(this.seen) * STEP + passed
+    return this.still()
+  }
+
+  /** Unix time in milliseconds, without moving it. */
+  still() {
+    this.refresh()
+    const isLoop = this.reads >= PACE_READS
+    const waited = isLoop ? Math.floor(realNow() - this.since - PACE_AFTER) : 0
+    return this.clock + Number(this.seen) * STEP + this.reads + Math.max(0, waited)
   }
 
   /** Random bytes of the moment's stream with this name. */
@@ -98,11 +103,12 @@ class Moments {
   }
 }
 
-function seedDate(moments) {
+/** The class Date with this clock, in milliseconds. */
+function dateOf(now) {
   function SeededDate(...args) {
-    if (new.target === undefined) return new RealDate(moments.now()).toString()
+    if (new.target === undefined) return new RealDate(now()).toString()
     const target = new.target === SeededDate ? RealDate : new.target
-    return Reflect.construct(RealDate, args.length === 0 ? [moments.now()] : args, target)
+    return Reflect.construct(RealDate, args.length === 0 ? [now()] : args, target)
   }
   Object.defineProperties(SeededDate, {
     name: { value: 'Date', configurable: true },
@@ -110,23 +116,51 @@ function seedDate(moments) {
     prototype: { value: RealDate.prototype, writable: false },
   })
   for (const name of ['UTC', 'parse']) define(SeededDate, name, RealDate[name])
-  define(SeededDate, 'now', () => moments.now())
+  define(SeededDate, 'now', now)
+  return SeededDate
+}
+
+function seedDate(moments) {
+  const SeededDate = dateOf(() => moments.now())
   define(RealDate.prototype, 'constructor', SeededDate)
   define(globalThis, 'Date', SeededDate)
   Object.defineProperty(performance, 'timeOrigin', { value: moments.clock, configurable: true })
 }
 
-function seedCrypto(moments) {
-  const fill = (array, offset = 0, size = undefined) => {
+/** SQLite as WebAssembly (sql.js) reads the clock some hundred times when it opens a file, and seeds
+ * its random numbers. Its reads do not move the clock and its numbers are from a stream of its own:
+ * otherwise a process that opens its file in a later call would have other times and ids. */
+function seedSqlJs(moments) {
+  const compile = Module.prototype._compile
+  const fill = filler((count) => moments.bytes('sql.js', count))
+  const own = Object.assign(Object.create(crypto), { randomFillSync: fill })
+  const wrapped = (real) => (name) => (/^(node:)?crypto$/.test(name) ? own : real(name))
+  globalThis[SQL_JS] = { Date: dateOf(() => moments.still()), wrapped }
+  Module.prototype._compile = function (content, filename, ...rest) {
+    if (/[\\/]sql-(wasm|asm)[^\\/]*\.js$/.test(filename)) {
+      const scope = `globalThis[Symbol.for('${SQL_JS.description}')]`
+      content = `var Date = ${scope}.Date, require = ${scope}.wrapped(require); ${content}`
+    }
+    return compile.call(this, content, filename, ...rest)
+  }
+}
+
+/** A function like crypto.randomFillSync, with bytes from `draw`. */
+function filler(draw) {
+  return (array, offset = 0, size = undefined) => {
     const view = ArrayBuffer.isView(array)
       ? new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
       : new Uint8Array(array)
     const unit = array.BYTES_PER_ELEMENT ?? 1
     const start = offset * unit
     const end = size === undefined ? view.length : start + size * unit
-    view.set(moments.bytes('bytes', end - start), start)
+    view.set(draw(end - start), start)
     return array
   }
+}
+
+function seedCrypto(moments) {
+  const fill = filler((count) => moments.bytes('bytes', count))
   const later = (callback, value) => {
     if (typeof callback !== 'function') return value
     process.nextTick(callback, null, value)
@@ -260,6 +294,7 @@ function start() {
   seedDate(moments)
   seedCrypto(moments)
   seedSqlite(moments)
+  seedSqlJs(moments)
   Module.syncBuiltinESMExports()
   fs.writeSync(moments.file, Buffer.from([1]), 0, 1, NODE_LOADED)
 }

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,7 +120,7 @@ _settings = st.tuples(
     st.sampled_from([512, 1024, 4096, 65536]),
     st.sampled_from(["NONE", "FULL", "INCREMENTAL"]),
     st.sampled_from(["DELETE", "TRUNCATE", "PERSIST", "WAL"]),
-    st.sampled_from(["OFF", "NORMAL"]),
+    st.sampled_from(["OFF", "OFF", "OFF", "NORMAL"]),
 )
 
 
@@ -182,11 +183,10 @@ class Follower:
         }
 
 
-def _exact(value: Any) -> str:
-    return repr(value)  # distinguishes 1 and 1.0
+_exact = msgspec.msgpack.Encoder().encode  # it distinguishes 1 and 1.0
 
 
-def _sorted(dump: Dump) -> dict[str, tuple[Any, list[str]]]:
+def _sorted(dump: Dump) -> dict[str, tuple[Any, list[bytes]]]:
     return {name: (columns, sorted(map(_exact, rows))) for name, (columns, rows) in dump.items()}
 
 
@@ -200,7 +200,8 @@ def _start(server: DatabaseServer, path: Path, settings: tuple[int, str, str, st
         assert server.ask("run", 0, _INSERTS[table], 1, 200, size) is None
 
 
-@settings(max_examples=examples(40), deadline=None)
+@pytest.mark.timeout(600)  # in the long profile
+@settings(max_examples=examples(12), deadline=None)
 @given(_settings, _steps)
 def test_the_changes_add_up_to_what_sqlite_shows(
     server: DatabaseServer, shape: tuple[int, str, str, str], steps: list[Any]
@@ -240,7 +241,7 @@ def test_a_server_that_never_waits_is_not_disturbed(
     with closing(SqliteReader(path)) as reader:
         follower = Follower(reader)
         total = sum(row[0] for row in follower.rows["b"].values())
-        server.send("transfer", 400)
+        server.send("transfer", 1500)
         num_changed = 0
         while server.is_busy():
             num_changed += bool(follower.follow().writes)

@@ -30,6 +30,7 @@ class _Server:
         if number not in self.connections:
             connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
             connection.execute("PRAGMA cache_size=5")  # a large transaction is spilled
+            connection.execute("PRAGMA secure_delete=OFF")  # freed pages stay as they are
             connection.execute(self.settings[-1])
             self.connections[number] = connection
         return self.connections[number]

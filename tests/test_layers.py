@@ -53,7 +53,18 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "remote_execution", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism", "hosting/direct"),
-        *("hosting", "kernel", "workers/messages", "workers", "mcp", "served", "server", "openenv"),
+        *(
+            "hosting",
+            "kernel",
+            "workers/messages",
+            "workers",
+            "seeded/python",
+            "seeded",
+            "mcp",
+            "served",
+            "server",
+            "openenv",
+        ),
         *("protocols", "client", "sources", "."),
     ),
     "harness": (
@@ -266,6 +277,7 @@ COMMAND_LINE = "rehearsal_room.cli."  # its commands are imported when they run
 # Programs that an interpreter of the user's runs, with packages that are not installed here.
 ELSEWHERE = (
     "envpool.objects.adapters.",
+    "envpool.seeded.python.",
     "envpool.served.universe_program",
     "scenarios.suites.listings.",
 )

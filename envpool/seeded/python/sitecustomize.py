@@ -64,7 +64,7 @@ class _Moments:
                     number = self._view[1]
                 if number != self._seen:
                     self._streams = {}
-                    self._reads = self._forks = self._child = 0
+                    self.reads = self._forks = self._child = 0
                     self._since = _real_monotonic_ns()
                     self._seen = number
         return number
@@ -72,10 +72,15 @@ class _Moments:
     def time_ns(self):
         """Unix time in nanoseconds. Each read moves it; it takes up the real pace when the program
         goes on reading it long after the call began: it waits for a time to come."""
+        self.number()
+        self.reads += 1
+        return self.still_ns()
+
+    def still_ns(self):
+        """Unix time in nanoseconds, without moving it."""
         base = self._clock + self.number() * _STEP
-        self._reads += 1
-        passed = self._reads * _TICK
-        if self._reads >= _PACE_READS:
+        passed = self.reads * _TICK
+        if self.reads >= _PACE_READS:
             waited = _real_monotonic_ns() - self._since - _PACE_AFTER
             if waited > 0:
                 passed += waited // _TICK * _TICK
@@ -156,6 +161,14 @@ def _seed_clock(moments):
     for name, function in new.items():
         function.__name__ = function.__qualname__ = name
         setattr(time, name, function)
+
+
+def _seed_logging(module, moments):
+    """Records have the time without moving it: what a program logs only once moves nothing."""
+    still = type(time)("time")
+    still.__dict__.update(vars(time))
+    still.time, still.time_ns = (lambda: moments.still_ns() / 1e9), moments.still_ns
+    module.time = still
 
 
 def _seed_datetime(module, moments):
@@ -367,7 +380,10 @@ class _Patching:
         execute = spec.loader.exec_module
 
         def exec_module(module):
+            self._moments.number()
+            reads = self._moments.reads
             execute(module)
+            self._moments.reads = reads  # `logging` reads the clock, once in a process
             if self._patches.pop(name, None):
                 patch(module, self._moments)
 
@@ -384,6 +400,7 @@ def _start(path):
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=moments.before_fork, after_in_child=moments.after_fork)
     patches = {
+        "logging": _seed_logging,
         "datetime": _seed_datetime,
         "random": _seed_random,
         "uuid": _seed_uuid,

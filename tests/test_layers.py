@@ -52,6 +52,7 @@ FOLDERS = {
     ),
     "envpool": (
         *("core", "store", "inprocess", "remote_execution", "objects/adapters", "objects"),
+        "mcp_state",
         *("hosting/dbapi", "hosting/determinism", "hosting/direct"),
         *(
             "hosting",
@@ -122,6 +123,8 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.hosting.dbapi.slots",
         "envpool.inprocess.dedicated_connection",
         "envpool.inprocess.world",
+        "envpool.mcp_state.rows",
+        "envpool.mcp_state.sqlite_reader",
         "envpool.store.database",
         "envpool.store.diff",
         "envpool.store.guarded_vfs",

@@ -4,6 +4,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -85,9 +86,12 @@ class ServerConnection:
         settings: McpSettings,
         command: Sequence[str],
         variables: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._settings = settings
-        process = ServerProcess(command, settings.environment, variables) if command else None
+        process = (
+            ServerProcess(command, settings.environment, variables, folder) if command else None
+        )
         self._process = process
         self._http = None if command else _http(settings)
         self._client: Client[Any] = Client(
@@ -150,6 +154,11 @@ class ServerConnection:
             bad = isinstance(exc, MCPError) and exc.code == mcp_types.INVALID_PARAMS
             return shortened(_message_of(exc), _MAX_QUOTE), "arguments" if bad else "internal"
         return text_of(result), "refused" if result.is_error else None
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended, or the connection was lost."""
+        ended = self._process is not None and bool(self._process.exit_reason())
+        return ended or not self._client.is_connected()
 
     async def close(self) -> None:
         """End the connection, and with it the process."""

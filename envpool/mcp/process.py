@@ -11,6 +11,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from subprocess import PIPE
 from typing import Unpack
 
@@ -41,7 +42,7 @@ class ServerProcess(ClientTransport):
 
     `environment` names the variables that it inherits besides the harmless ones: secrets are passed
     on only by name. `variables` are further ones, with their values. Every process has an empty
-    folder, `{scratch}` in its command and its TMPDIR.
+    folder, `{scratch}` in its command and its TMPDIR. It runs in `folder`; None: in ours.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class ServerProcess(ClientTransport):
         command: Sequence[str],
         environment: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
+        self._folder = folder
         self._command = command
         self._environment = environment
         self._variables = variables or {}
@@ -123,6 +126,7 @@ class ServerProcess(ClientTransport):
             stdout=PIPE,
             stderr=PIPE,
             env=environment,
+            cwd=self._folder,
             start_new_session=True,
         )
 

@@ -16,8 +16,8 @@ Every thread, and every program that the process starts, reads the same moment. 
 the same time draw in an order that nobody fixes. A forked child has streams of its own until the
 next call; a program that another starts has not: two that are started in one call draw the same.
 
-The layout, in little endian: 8 bytes of a mark, the number and its complement (8 bytes each: a
-reader that finds them at odds reads again), the clock (8 bytes, nanoseconds since 1970), the seed
+The layout, in little endian: 8 bytes of a mark, the number and its complement (8 bytes each,
+of which the upper four of the number count the resets: a reader that finds them at odds reads again), the clock (8 bytes, nanoseconds since 1970), the seed
 (32 bytes), 8 bytes of which the first two are set to 1 by Python and by Node when they have loaded.
 """
 
@@ -51,6 +51,7 @@ class Moments:
 
     def __init__(self, path: Path, *, seed: str, clock: str) -> None:
         self._path = path
+        self._num_resets = 0
         key = blake2b(seed.encode(), digest_size=32).digest()
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         record = _RECORD.pack(_MARK, 0, _MASK, _nanoseconds(clock), key, bytes(8))
@@ -75,7 +76,13 @@ class Moments:
 
     def begin_call(self, number: int) -> None:
         """Begin call `number`, from 1; before its request is sent."""
-        os.pwrite(self._handle, _NUMBER.pack(number, number ^ _MASK), _NUMBER_AT)
+        mark = self._num_resets << 32 | number
+        os.pwrite(self._handle, _NUMBER.pack(mark, mark ^ _MASK), _NUMBER_AT)
+
+    def restart(self) -> None:
+        """Count the calls from 1 again: what follows is drawn as after the start."""
+        self._num_resets += 1
+        self.begin_call(0)
 
     def loaded(self) -> list[str]:
         """The interpreters that draw from these moments: of "Python" and "Node" those that ran.

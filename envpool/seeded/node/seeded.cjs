@@ -31,6 +31,8 @@ const realHash = crypto.createHash
 const readSync = fs.readSync
 const RealDate = Date
 
+const NUMBER = 2n ** 32n - 1n // the bits that are the number; those above count the resets
+
 class Moments {
   constructor(path) {
     this.file = fs.openSync(path, 'r+')
@@ -39,19 +41,21 @@ class Moments {
     fs.readSync(this.file, rest, 0, 40, 24)
     this.clock = Number(rest.readBigUInt64LE(0) / 1000000n)
     this.seed = rest.subarray(8)
+    this.mark = null
     this.seen = null
     this.refresh()
   }
 
   /** Begin anew where the number of the call has changed; 0: the start of the process. */
   refresh() {
-    let number
+    let mark
     do {
       readSync(this.file, this.record, 0, 16, 8)
-      number = this.record.readBigUInt64LE(0)
-    } while ((number ^ MASK) !== this.record.readBigUInt64LE(8)) // it is being written
-    if (number === this.seen) return
-    this.seen = number
+      mark = this.record.readBigUInt64LE(0)
+    } while ((mark ^ MASK) !== this.record.readBigUInt64LE(8)) // it is being written
+    if (mark === this.mark) return
+    this.mark = mark
+    this.seen = mark & NUMBER
     this.streams = new Map()
     this.reads = 0
     this.since = realNow()

@@ -27,6 +27,7 @@ import os
 import sys
 import time
 
+_NUMBER = 2**32 - 1  # the bits that are the number; those above count the resets
 _MASK = (1 << 64) - 1
 _STEP = 1_000_000_000  # nanoseconds between the beginnings of two calls
 _TICK = 1_000_000  # nanoseconds by which a read moves the clock: no two reads are equal
@@ -57,17 +58,22 @@ class _Moments:
 
     def number(self):
         """The number of the current call; 0: the start of the process."""
-        number = self._view[1]
-        if number != self._seen:
+        mark = self._view[1]
+        if mark != self._seen:
             with self._lock:
-                while self._view[2] != number ^ _MASK:  # it is being written
-                    number = self._view[1]
-                if number != self._seen:
+                while self._view[2] != mark ^ _MASK:  # it is being written
+                    mark = self._view[1]
+                if mark != self._seen:
                     self._streams = {}
                     self.reads = self._forks = self._child = 0
                     self._since = _real_monotonic_ns()
-                    self._seen = number
-        return number
+                    self._seen = mark
+        return mark & _NUMBER
+
+    def mark(self):
+        """What differs between any two moments."""
+        self.number()
+        return self._seen
 
     def time_ns(self):
         """Unix time in nanoseconds. Each read moves it; it takes up the real pace when the program
@@ -217,7 +223,7 @@ def _seed_datetime(module, moments):
 
 def _seed_random(module, moments):
     """Every generator starts again at each call; see the module's docstring for seeded ones."""
-    cls, number = module.Random, moments.number
+    cls, number = module.Random, moments.mark
     real_seed, real_gauss, real_setstate = cls.seed, cls.gauss, cls.setstate
     real_random, real_bits = _random.Random.random, _random.Random.getrandbits
 
@@ -285,8 +291,8 @@ def _seed_tempfile(module, moments):
     """Names of files follow from the moment alone: the first use in a process draws one more."""
 
     def rng(self):
-        if self.__dict__.get("_moment") != moments.number():
-            self._moment = moments.number()
+        if self.__dict__.get("_moment") != moments.mark():
+            self._moment = moments.mark()
             self._rng = module._Random(moments.key("names"))
         return self._rng
 

@@ -285,6 +285,22 @@ def _seed_uuid(module, moments):
         return module.UUID(bytes=moments.bytes("uuid4", 16), version=4)
 
     module.uuid4 = uuid4
+    last = {name: value for name, value in vars(module).items() if name.startswith("_last_")}
+    seen = [-1]
+
+    def timed(real):
+        def wrapper(*args, **kwargs):
+            if seen[0] != moments.mark():
+                seen[0] = moments.mark()
+                vars(module).update(last)  # the last time, which the next must exceed
+            return real(*args, **kwargs)
+
+        wrapper.__name__, wrapper.__doc__ = real.__name__, real.__doc__
+        return wrapper
+
+    for name in ("uuid1", "uuid6", "uuid7"):  # the latter since Python 3.14
+        if hasattr(module, name):
+            setattr(module, name, timed(getattr(module, name)))
 
 
 def _seed_tempfile(module, moments):

@@ -52,7 +52,8 @@ def asked(
     *,
     seed: str = "a seed",
 ) -> tuple[list[Any], list[str]]:
-    """What a new process answers to these calls, and the interpreters that took the moments."""
+    """What a new process answers to these calls, and the interpreters that took the moments. Before
+    a call 1 that is not the first, the moments begin again, as for a server that is reset."""
     with tempfile.TemporaryDirectory() as folder:
         moments = Moments(Path(folder) / "moments", seed=seed, clock=CLOCK)
         variables = {"PATH": os.environ["PATH"], **(given or {}), **moments.variables(given)}
@@ -61,8 +62,10 @@ def asked(
         ) as process:
             assert process.stdin is not None and process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            answers = []
+            answers: list[Any] = []
             for number in calls:
+                if number == 1 and answers:
+                    moments.restart()
                 moments.begin_call(number)
                 process.stdin.write("\n")
                 process.stdin.flush()

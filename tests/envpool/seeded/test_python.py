@@ -98,13 +98,15 @@ _CASES = {
 
 @pytest.mark.parametrize("case", _CASES)
 def test_a_call_draws_the_same_in_each_process(case: str) -> None:
-    """Calls made again in another process draw the same, and so does the third call in a process
-    that made none before; with another seed, or in another call, they draw something else."""
+    """Calls made again draw the same, in another process and in one whose moments begin again; so
+    does the third call in a process that made none before; another call draws something else."""
     command = [sys.executable, "-c", python_program(*_CASES[case])]
-    first, loaded = asked(command, (1, 2, 3))
+    answers, loaded = asked(command, (1, 2, 3, 1, 2, 3))
+    first, reset = answers[:3], answers[3:]
     again, _ = asked(command, (1, 2, 3))
     alone, _ = asked(command, (3,))
 
+    assert reset == first
     assert (first, loaded) == (again, ["Python"])
     assert alone == first[2:]
     assert first[0] != first[1] != first[2]

@@ -52,20 +52,10 @@ FOLDERS = {
     ),
     "envpool": (
         *("core", "store", "inprocess", "remote_execution", "objects/adapters", "objects"),
-        "mcp_state",
+        *("mcp_state", "seeded/python", "seeded"),
         *("hosting/dbapi", "hosting/determinism", "hosting/direct"),
-        *(
-            "hosting",
-            "kernel",
-            "workers/messages",
-            "workers",
-            "seeded/python",
-            "seeded",
-            "mcp",
-            "served",
-            "server",
-            "openenv",
-        ),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "mcp_worlds", "served"),
+        *("server", "openenv"),
         *("protocols", "client", "sources", "."),
     ),
     "harness": (
@@ -86,7 +76,15 @@ FOLDERS = {
         *("data", "inference", "selftest", "loop", "demo"),
     ),
     "rehearsal_room": (
-        *("doctor", "play", "authoring", "bridges", "bridges/trainers", "testing"),
+        *(
+            "doctor",
+            "play",
+            "authoring",
+            "authoring/server_worlds",
+            "bridges",
+            "bridges/trainers",
+            "testing",
+        ),
         *("interop/exports", "interop/imports", "interop/task_exports", "interop/otlp"),
         *("viewer/index", "viewer/reading", "viewer/worlds", "viewer/acting", "viewer/server"),
         *("viewer", "cli/core", "cli/worlds", "cli/play", "cli/look", "cli/train", "cli/trust"),
@@ -125,6 +123,8 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.inprocess.world",
         "envpool.mcp_state.rows",
         "envpool.mcp_state.sqlite_reader",
+        "envpool.mcp_worlds.mirror",
+        "envpool.mcp_worlds.state",
         "envpool.store.database",
         "envpool.store.diff",
         "envpool.store.guarded_vfs",
@@ -280,7 +280,6 @@ COMMAND_LINE = "rehearsal_room.cli."  # its commands are imported when they run
 # Programs that an interpreter of the user's runs, with packages that are not installed here.
 ELSEWHERE = (
     "envpool.objects.adapters.",
-    "envpool.seeded.python.",
     "envpool.served.universe_program",
     "scenarios.suites.listings.",
 )

@@ -63,7 +63,7 @@ def _start(number: int) -> int:
 def _children(image: Image, number: int) -> tuple[int, ...]:
     page, start = image.page(number), _start(number)
     if page[start] not in _INTERIOR:
-        raise Malformed(f"page {number} is no interior page of a b-tree")
+        raise Malformed(f"page {number} should be an interior page of a b-tree")
     (count,) = struct.unpack_from(">H", page, start + 3)
     cells = struct.unpack_from(f">{count}H", page, start + 12)
     found = [int.from_bytes(page[cell : cell + 4], "big") for cell in cells]

@@ -84,7 +84,7 @@ class MirrorStates(States):
     def _reshape(
         self, known: dict[str, TableSchema], shapes: Mapping[str, TableShape | None]
     ) -> None:
-        """Make, drop, or make anew the tables whose shapes changed: all their rows are writes."""
+        """Make, drop, or make again the tables whose shapes changed: all their rows are writes."""
         for name, shape in shapes.items():
             if name in known:
                 self._writer.execute(f"DROP TABLE {_quoted(name)}")

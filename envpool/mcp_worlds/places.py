@@ -17,7 +17,7 @@ class Places:
         self._scenario = scenario
         self._record = scenario.server
         self.scratch = folder / "scratch"
-        self.temporary = folder / "tmp"  # its TMPDIR, which is no part of the state
+        self.temporary = folder / "tmp"  # its TMPDIR, outside of the state
 
     def prepare(self) -> None:
         """Make the folders. Raises PoolError."""

@@ -132,7 +132,7 @@ class _World:
         return (
             f"{self.states.scenario.path}: its MCP server starts in another state each time: rows "
             f"of {tables} differ; put them into the seed, or list the tables as state.ignore if "
-            "they are no part of what the agent changes"
+            "they do not count as what the agent changes"
         )
 
 

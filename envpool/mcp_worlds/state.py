@@ -135,13 +135,18 @@ def _overwrite(path: Path, image: Image) -> None:
     which makes them read everything again. Raises apsw.Error."""
     if not image.num_pages:
         raise apsw.CantOpenError("there was no database at the start")
-    content = bytearray(image.whole())
-    content[18:20] = _ROLLBACK  # a database in memory has no write-ahead log
     with (
         closing(apsw.Connection(":memory:")) as source,
         closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as target,
     ):
         target.set_busy_timeout(_BUSY_MS)
-        source.deserialize("main", bytes(content))
+        source.deserialize("main", plain_database(image))
         with target.backup("main", source, "main") as backup:
             backup.step()
+
+
+def plain_database(image: Image) -> bytes:
+    """The content of a database file that needs no write-ahead log beside it."""
+    content = bytearray(image.whole())
+    content[18:20] = _ROLLBACK
+    return bytes(content)

@@ -6,7 +6,7 @@
     environment = ["OPS_KEY"]                    # variables of yours that it inherits, by name
     [state]
     sqlite = "{scratch}/ops.db"                  # and/or folder = "{scratch}/files"
-    ignore = ["call_log"]                        # tables that are no part of the state
+    ignore = ["call_log"]                        # tables that do not count as state
     [start]
     copy = "seed"                                # what {scratch} begins with, beside this file
 
@@ -36,7 +36,7 @@ class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sqlite: str = ""
     folder: str = ""
-    ignore: tuple[str, ...] = ()  # tables that are no part of the state
+    ignore: tuple[str, ...] = ()  # tables that do not count as state
 
 
 class ServerStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

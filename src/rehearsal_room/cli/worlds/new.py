@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from rehearsal_room.authoring.mcp_world import NewServerWorld, write_server_world
 from rehearsal_room.authoring.new_agent import write_agent
+from rehearsal_room.authoring.server_worlds.new_world import NewServerWorld, write_server_world
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.scenarios.catalogue import worlds_folder
@@ -106,7 +106,7 @@ def _new_server_world(
     state = ", ".join(made.found.databases or made.found.files[:5])
     click.echo(f"{len(made.found.tools)} tools; it writes {state}")
     task = (
-        f"its first task: {made.task}" if made.is_write else "no call changed a row: write a task"
+        f"its first task: {made.task}" if made.task else "no call changed a row: write a task"
     )
     click.echo(
         f"made {made.folder}; {task}\n"

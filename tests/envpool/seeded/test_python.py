@@ -1,7 +1,7 @@
 """Programs in Python have the clock and the random numbers of their moments.
 
-The programs are ours and small; interpreters, SQLite, SQLAlchemy and pydantic are not, and nothing
-of ours is loaded by them but the file. Servers of strangers need downloads and a recipe.
+The programs are ours and small; interpreters, SQLite, SQLAlchemy and pydantic are not. Servers that
+others wrote need downloads and a recipe.
 """
 
 import sys

@@ -155,6 +155,11 @@ SECTIONS = {
                     "Make a small scenario package that passes the gate, to be changed file by "
                     "file.",
                 ),
+                "recording": Verb(
+                    "worlds.recording:new_recording_command",
+                    "Record the sessions of a client with its MCP server, for `new world "
+                    "--from-recording`.",
+                ),
                 "agent": Verb(
                     "worlds.new:new_agent_command",
                     "Make an agent that asks a model, with its tests, to be changed.",

@@ -8,7 +8,7 @@ do instead.
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -31,7 +31,7 @@ from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
 from rehearsal_room.judge.playback.tool_fuzzing import plausible
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Call, read
+from rehearsal_room.scenarios.format import Call, Scenario, read
 from rehearsal_room.scenarios.scaffold.new_world import check_name, is_taken
 
 _PROBES = 6  # calls of each tool that look for a write
@@ -42,7 +42,10 @@ class NewServerWorld(msgspec.Struct, frozen=True):
 
     folder: Path
     found: Found
-    task: str  # the instruction of its first task; empty: no call was found that changes rows
+    tasks: tuple[NewTask, ...]  # none: no call was found that changes rows
+
+
+MakeTasks = Callable[[Scenario], Awaitable[Sequence[NewTask]]]
 
 
 async def write_server_world(
@@ -53,48 +56,62 @@ async def write_server_world(
     environment: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
     probe: bool = True,
+    calls: Sequence[Call] = (),
+    files: Mapping[str, bytes] | None = None,
+    make_tasks: MakeTasks | None = None,
 ) -> NewServerWorld:
     """Write a new world `name` of the server that a command starts, below `parent`.
 
     `environment` names variables that the server inherits; `variables` are further ones, in whose
-    values {scratch} stands for its folder. Without `probe` no call is made. Raises PackageError and
-    PoolError.
+    values {scratch} stands for its folder. Without `probe` no call is made; `calls` are those that
+    are made first. `files` lie in the package, {world} of the command. `make_tasks` finds the tasks
+    in the world without tasks; None: one from a call that changes rows. Raises PackageError (also
+    StateUnknown) and PoolError.
     """
-    check_name(name)
-    folder = parent / name
-    if is_taken(folder):
-        raise PackageError(f"new world: {folder} exists already; choose another name or folder")
+    folder = free_folder(name, parent)
     given = {**home_of(command), **(variables or {})}
     clock = datetime.now(UTC).strftime("%Y-%m-%dT09:00:00Z")
     await anyio.Path(parent).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
         draft = Path(made, name)
         await anyio.Path(draft).mkdir()
-        found = await watched(command, environment, given, draft / "seed", clock, probe=probe)
+        for file, content in (files or {}).items():
+            (draft / file).write_bytes(content)
+        found = await watched(
+            command, environment, given, draft / "seed", clock, probe=probe, calls=calls
+        )
         write_head(draft, ServerTexts(name, command, tuple(environment), given, clock), found)
         write_tasks(draft, [NO_TASK])
-        task = await _first_task(draft) if probe else None
-        if task is not None:
-            write_tasks(draft, [task])
+        tasks = await (make_tasks or _first_task)(read(draft)) if probe else []
+        if tasks:
+            write_tasks(draft, tasks)
             read(draft)
         shutil.move(draft, folder)
-    return NewServerWorld(folder, found, "" if task is None else task.instruction)
+    return NewServerWorld(folder, found, tuple(tasks))
 
 
-async def _first_task(folder: Path) -> NewTask | None:
-    """A task whose solution is a call that changes rows; None: none was found. Raises PoolError and
-    PackageError."""
-    scenario = read(folder)
+def free_folder(name: str, parent: Path) -> Path:
+    """The folder of a new world, which is not there yet. Raises PackageError."""
+    check_name(name)
+    folder = parent / name
+    if is_taken(folder):
+        raise PackageError(f"new world: {folder} exists already; choose another name or folder")
+    return folder
+
+
+async def _first_task(scenario: Scenario) -> list[NewTask]:
+    """A task whose solution is a call that changes rows; empty: none was found. Raises
+    PoolError."""
     async with ServerWorldPool() as pool:
         states = await pool.host(scenario)
         async with pool.lease(scenario, None) as env:
             made = await _a_write(env, ArgumentDrawer(Random(0), plausible(states)))
     if made is None:
-        return None
+        return []
     call, changes = made
     shown = ", ".join(f"{name} {value!r}" for name, value in call.arguments.items())
     instruction = f"Please {call.name.replace('_', ' ')}" + (f" with {shown}." if shown else ".")
-    return NewTask("first", instruction, (call,), changes)
+    return [NewTask("first", instruction, (call,), changes)]
 
 
 async def _a_write(env: Env, drawer: ArgumentDrawer) -> tuple[Call, tuple[RowChange, ...]] | None:

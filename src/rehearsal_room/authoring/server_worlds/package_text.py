@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.authoring.server_worlds.watching import Found
+from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.core.server_record import SCRATCH
 from rehearsal_room.scenarios.format import Call, difficulty_of
@@ -35,6 +36,7 @@ class NewTask(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...] = ()
     changes: tuple[RowChange, ...] = ()  # net
     answer: str = "It is done."
+    note: str = ""  # a comment above it
 
 
 NO_TASK = NewTask("first", "Say hello.", answer="Hello.")  # until its author writes one
@@ -60,33 +62,33 @@ def write_tasks(folder: Path, tasks: Sequence[NewTask]) -> None:
 def _task_toml(task: NewTask) -> str:
     tables = {change.table for change in task.changes}
     calls = [
-        f"    {{ name = {_toml(call.name)}, arguments = {_inline(call.arguments)} }},\n"
+        f"    {{ name = {toml_text(call.name)}, arguments = {inline_table(call.arguments)} }},\n"
         for call in task.calls
     ]
+    note = f"# {task.note}\n" if task.note else ""
     return (
-        "[[task]]\n"
-        f"id = {_toml(task.id)}\n"
-        f"instruction = {_toml(task.instruction)}\n"
-        f"difficulty = {_toml(difficulty_of(len(task.calls) + len(tables)))}\n"
-        f"kind = {_toml('change' if task.changes else 'question')}\n"
-        f"answer = {_toml(task.answer)}\n"
+        f"{note}[[task]]\n"
+        f"id = {toml_text(task.id)}\n"
+        f"instruction = {toml_text(task.instruction)}\n"
+        f"difficulty = {toml_text(difficulty_of(len(task.calls) + len(tables)))}\n"
+        f"kind = {toml_text('change' if task.changes else 'question')}\n"
+        f"answer = {toml_text(task.answer)}\n"
         f"oracle = [\n{''.join(calls)}]\n"
     )
 
 
 def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
     name, command = server.name, server.command
-    variables = ", ".join(f"{key} = {_toml(value)}" for key, value in server.variables.items())
-    tools = "\n".join(f"#   {tool.name}: {_first_line(tool.description)}" for tool in found.tools)
+    variables = ", ".join(f"{key} = {toml_text(value)}" for key, value in server.variables.items())
     lines = [
         f"# A world of an MCP server: docs/mcp-worlds.md. Its {len(found.tools)} tools:",
-        tools,
+        tool_lines(found.tools),
         'format = "mcp"',
-        f"name = {_toml(name)}",
-        f"title = {_toml(name.replace('_', ' ').capitalize())}",
+        f"name = {toml_text(name)}",
+        f"title = {toml_text(name.replace('_', ' ').capitalize())}",
         'version = "1"',
-        f"description = {_toml(f'What the MCP server {command} keeps.')}",
-        f"clock = {_toml(server.clock)}  # the server's time at its start",
+        f"description = {toml_text(f'What the MCP server {command} keeps.')}",
+        f"clock = {toml_text(server.clock)}  # the server's time at its start",
         "",
         "[user]  # who acts",
         'id = "u1"',
@@ -94,8 +96,8 @@ def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
         'role = "owner"',
         "",
         "[server]",
-        f"command = {_toml(command)}",
-        *([f"environment = {_toml(server.environment)}"] if server.environment else []),
+        f"command = {toml_text(command)}",
+        *([f"environment = {toml_text(server.environment)}"] if server.environment else []),
         f"variables = {{ {variables} }}",
         "",
         "[state]",
@@ -110,14 +112,21 @@ def _state_lines(found: Found) -> list[str]:
     if found.databases:
         first, *more = found.databases
         others = [*more, *found.files]
-        lines = [f"sqlite = {_toml(f'{SCRATCH}/{first}')}"]
+        lines = [f"sqlite = {toml_text(f'{SCRATCH}/{first}')}"]
         if others:
             shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
-            lines.append(f"# It writes {shown}, too. If that is state: folder = {_toml(SCRATCH)}")
+            lines.append(
+                f"# It writes {shown}, too. If that is state: folder = {toml_text(SCRATCH)}"
+            )
         return lines
     parents = [Path(path).parent.as_posix() for path in found.files]
     common = os.path.commonpath(parents)
-    return [f"folder = {_toml(SCRATCH + ('/' + common if common not in ('', '.') else ''))}"]
+    return [f"folder = {toml_text(SCRATCH + ('/' + common if common not in ('', '.') else ''))}"]
+
+
+def tool_lines(tools: Sequence[ToolSpec]) -> str:
+    """The tools as comments: a line for each."""
+    return "\n".join(f"#   {tool.name}: {_first_line(tool.description)}" for tool in tools)
 
 
 def _first_line(text: str) -> str:
@@ -125,20 +134,20 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 80 else line[:79] + "…"
 
 
-def _toml(value: object) -> str:
+def toml_text(value: object) -> str:
     """A text or a list of texts as TOML: a basic string is one of JSON's."""
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _inline(value: object) -> str:
+def inline_table(value: object) -> str:
     """JSON as a TOML inline value; null cannot be written, and is left out."""
     if isinstance(value, dict):
         items = (
-            f"{key if _BARE.fullmatch(key) else _toml(key)} = {_inline(one)}"
+            f"{key if _BARE.fullmatch(key) else toml_text(key)} = {inline_table(one)}"
             for key, one in value.items()
             if one is not None
         )
         return "{ " + ", ".join(items) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(_inline(one) for one in value if one is not None) + "]"
-    return _toml(value)
+        return "[" + ", ".join(inline_table(one) for one in value if one is not None) + "]"
+    return toml_text(value)

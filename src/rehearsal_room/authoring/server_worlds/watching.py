@@ -23,8 +23,9 @@ from rehearsal_room.envpool.mcp_state.sqlite_reader import SqliteReader
 from rehearsal_room.envpool.mcp_worlds.state import plain_database
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
-from rehearsal_room.scenarios.core.server_record import SCRATCH
+from rehearsal_room.scenarios.core.server_record import SCRATCH, WORLD
 from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Call
 
 _MAGIC = b"SQLite format 3\0"
 _LOGS = ("-wal", "-shm", "-journal")  # of databases
@@ -36,6 +37,14 @@ _CACHES = {  # of programs that fetch the server: not in its home, where they wo
     "PIPX_HOME": ".local/share/pipx",
 }
 _NOT_STATE = (".npm", ".cache", "__pycache__", "node_modules")
+
+
+class StateUnknown(PackageError):
+    """A server wrote nothing in its folder: its state is in memory or elsewhere."""
+
+    def __init__(self, message: str, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(message)
+        self.tools = tools
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -64,9 +73,11 @@ async def watched(
     clock: str,
     *,
     probe: bool,
+    calls: Sequence[Call] = (),
 ) -> Found:
     """Start the server in an empty folder, see what it writes there, and keep what it starts with
-    as the seed. Raises PoolError."""
+    as the seed, which lies in the package's folder. `calls` are tried before others. Raises
+    PoolError, and StateUnknown where it writes nothing."""
     with (
         tempfile.TemporaryDirectory(prefix="rehearse-new-", ignore_cleanup_errors=True) as made,
         closing(Moments(Path(made, "moments"), seed=command, clock=clock)) as moments,
@@ -74,7 +85,10 @@ async def watched(
         scratch, temporary = Path(made, "scratch"), Path(made, "tmp")
         for folder in (scratch, temporary):
             await anyio.Path(folder).mkdir()
-        words = tuple(word.replace(SCRATCH, str(scratch)) for word in command_of(command))
+        words = tuple(
+            word.replace(SCRATCH, str(scratch)).replace(WORLD, str(seed.parent.resolve()))
+            for word in command_of(command)
+        )
         filled = {name: text.replace(SCRATCH, str(scratch)) for name, text in variables.items()}
         connection = ServerConnection(
             McpSettings(command, environment=tuple(environment)),
@@ -87,7 +101,7 @@ async def watched(
             tools, started = connection.tools, _files(scratch)
             _keep(scratch, seed, started)
             if probe:
-                await _try_all(connection)
+                await _try_all(connection, calls)
         finally:
             await connection.close()
         after = _files(scratch)
@@ -95,27 +109,28 @@ async def watched(
         wrote = [path for path, marks in after.items() if started.get(path) != marks]
         others = tuple(path for path in (wrote or after) if path not in databases)
     if not databases and not others:
-        raise PackageError(
+        raise StateUnknown(
             f"new world: the server {command!r} has {len(tools)} tools and wrote nothing in its "
             f"folder{' when some of them were called' if probe else ''}: its state is in memory or "
             "elsewhere. Without rows there is no diff, no fork and no check that nothing else "
             f"changed; write tasks with checks as tool calls, and play them with `rehearse run "
             f"--mcp {shlex.quote(command)} tasks.toml` (docs/external-worlds.md). If it needs a "
-            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE"
+            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE",
+            tools,
         )
     return Found(tools, databases, others)
 
 
-async def _try_all(connection: ServerConnection) -> None:
-    """Make a few calls of each tool, with values that its schema allows."""
+async def _try_all(connection: ServerConnection, calls: Sequence[Call]) -> None:
+    """Make these calls, and a few of each tool with values that its schema allows."""
     drawer = ArgumentDrawer(Random(0), {})
-    for tool in connection.tools:
-        for _ in range(2):
-            with anyio.move_on_after(CALL_S):
-                try:
-                    await connection.call(tool.name, drawer.draw(tool.schema))
-                except PoolError:
-                    return
+    drawn = (Call(tool.name, drawer.draw(tool.schema)) for tool in connection.tools for _ in "12")
+    for call in (*calls, *drawn):
+        with anyio.move_on_after(CALL_S):
+            try:
+                await connection.call(call.name, call.arguments)
+            except PoolError:
+                return
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:

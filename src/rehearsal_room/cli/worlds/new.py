@@ -1,11 +1,15 @@
 """The commands `new world` and `new agent`: a scenario package and an agent to start from."""
 
+import shlex
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 import click
 
 from rehearsal_room.authoring.new_agent import write_agent
+from rehearsal_room.authoring.recordings.groups import PAUSE_S
+from rehearsal_room.authoring.recordings.recorded_world import RecordedWorld, write_recorded_world
 from rehearsal_room.authoring.server_worlds.new_world import NewServerWorld, write_server_world
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import run
@@ -28,6 +32,27 @@ from rehearsal_room.scenarios.scaffold.new_world import write_world
     metavar="COMMAND",
     help="Make a world of the MCP server that this command starts: its state is found, and a first "
     "task. {scratch} stands for a folder of its own.",
+)
+@click.option(
+    "--from-recording",
+    "recording",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Make the tasks of a recording of its sessions (`rehearse new recording`); without --mcp, "
+    "its server is the recorded one.",
+)
+@click.option(
+    "--world",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FOLDER",
+    help="With --from-recording: take the server and the seed of this package.",
+)
+@click.option(
+    "--pause",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="With --from-recording: seconds without a call after which a new task begins (default: "
+    "60).",
 )
 @click.option(
     "--mcp-env",
@@ -54,6 +79,9 @@ def new_world_command(
     name: str,
     output: Path | None,
     mcp: str | None,
+    recording: Path | None,
+    world: Path | None,
+    pause: float | None,
     environment: tuple[str, ...],
     variables: tuple[str, ...],
     probe: bool | None,
@@ -65,8 +93,40 @@ def new_world_command(
     instead (docs/mcp-worlds.md).
     """
     parent = worlds_folder() if output is None else output
+    given = dict(one.partition("=")[::2] for one in variables)
+    if wrong := next((one for one in variables if not one.partition("=")[1]), None):
+        raise SettingsError(f"--var: expected NAME=VALUE, found {wrong!r}")
+    is_probed = not environment if probe is None else probe
+    if recording is not None:
+        _new_recorded_world(
+            partial(
+                write_recorded_world,
+                name,
+                parent,
+                recording,
+                mcp or "",
+                world=world,
+                environment=environment,
+                variables=given,
+                probe=is_probed,
+                pause_s=PAUSE_S if pause is None else pause,
+            )
+        )
+        return
+    if world is not None or pause is not None:
+        raise SettingsError("--world and --pause are for --from-recording")
     if mcp is not None:
-        _new_server_world(name, parent, mcp, environment, variables, probe)
+        _new_server_world(
+            partial(
+                write_server_world,
+                name,
+                parent,
+                mcp,
+                environment=environment,
+                variables=given,
+                probe=is_probed,
+            )
+        )
         return
     if environment or variables or probe is not None:
         raise SettingsError("--mcp-env, --var and --probe are for the server of --mcp")
@@ -79,34 +139,16 @@ def new_world_command(
     )
 
 
-def _new_server_world(
-    name: str,
-    parent: Path,
-    command: str,
-    environment: tuple[str, ...],
-    variables: tuple[str, ...],
-    probe: bool | None,
-) -> None:
-    given = dict(one.partition("=")[::2] for one in variables)
-    if wrong := next((one for one in variables if not one.partition("=")[1]), None):
-        raise SettingsError(f"--var: expected NAME=VALUE, found {wrong!r}")
-    made: NewServerWorld = run(
-        partial(
-            write_server_world,
-            name,
-            parent,
-            command,
-            environment=environment,
-            variables=given,
-            probe=not environment if probe is None else probe,
-        )
-    )
+def _new_server_world(write: Callable[[], Awaitable[NewServerWorld]]) -> None:
+    made = run(write)
     for tool in made.found.tools:
         click.echo(f"  {tool.name:24} {' '.join(tool.description.split())[:80]}")
     state = ", ".join(made.found.databases or made.found.files[:5])
     click.echo(f"{len(made.found.tools)} tools; it writes {state}")
     task = (
-        f"its first task: {made.task}" if made.task else "no call changed a row: write a task"
+        f"its first task: {made.tasks[0].instruction}"
+        if made.tasks
+        else "no call changed a row: write a task"
     )
     click.echo(
         f"made {made.folder}; {task}\n"
@@ -115,6 +157,23 @@ def _new_server_world(
         f"  rehearse worlds check {made.folder}\n"
         f"  rehearse run {made.folder} -p oracle"
     )
+
+
+def _new_recorded_world(write: Callable[[], Awaitable[RecordedWorld]]) -> None:
+    made = run(write)
+    for task in made.tasks:
+        click.echo(f"  {task.id:24} {task.instruction}")
+    for sentence in made.left_out:
+        click.echo(f"left out: {sentence}")
+    if made.num_unread:
+        click.echo(f"{made.num_unread} lines of the recording could not be read")
+    click.echo(f"made {made.folder} with {len(made.tasks)} tasks, whose texts are drafts; next:")
+    click.echo(f"  open {made.folder / 'tasks.toml'}")
+    if made.target:
+        words = ("rehearse", "run", "--mcp", made.target, str(made.folder / "tasks.toml"))
+        click.echo(f"  {shlex.join(words)} -p oracle")
+        return
+    click.echo(f"  rehearse worlds check {made.folder}\n  rehearse run {made.folder} -p oracle")
 
 
 @click.command("agent")

@@ -1,0 +1,289 @@
+"""Tasks with checks as tool calls, from a recording of a server whose state is unknown.
+
+A server that a command starts is started again, and the calls are made once more; with a service
+behind a URL nothing is called, and the recording alone says what the reads after the writes found.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from rehearsal_room.authoring.recordings.expectations import proven
+from rehearsal_room.authoring.recordings.groups import Group, NewIds, leaves
+from rehearsal_room.authoring.recordings.lines import RecordedCall
+from rehearsal_room.authoring.recordings.remaking import (
+    CALL_S,
+    DRAFT,
+    given_names,
+    instruction_of,
+    task_id,
+)
+from rehearsal_room.authoring.server_worlds.package_text import inline_table, toml_text, tool_lines
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
+from rehearsal_room.scenarios.call_checks import CallCheck
+from rehearsal_room.scenarios.format import Call
+
+_MAX_READS = 8  # that the checks of a task are taken from
+_READS = (  # first words of the names of tools that only read
+    *("get", "list", "search", "read", "find", "show", "query", "fetch", "describe", "count"),
+    *("view", "lookup", "check", "open", "browse", "is", "has", "status", "info", "download"),
+)
+
+
+class CheckedTask(msgspec.Struct, frozen=True):
+    """A task of a `--mcp` task file."""
+
+    id: str
+    instruction: str
+    oracle: tuple[Call, ...]  # empty: its calls cannot be written down, since ids change
+    checks: tuple[CallCheck, ...]
+    note: str = ""
+
+
+class _Observed(msgspec.Struct, frozen=True):
+    """Calls that were made, and the texts of reads before and after them."""
+
+    calls: tuple[Call, ...]
+    given: tuple[frozenset[str], ...]  # of each call: arguments that earlier answers gave
+    before: tuple[str | None, ...]  # None: not made, or refused
+    after: tuple[tuple[Call, str | None], ...]
+    refused: Mapping[int, str] = {}  # index of a call -> why
+
+
+def is_read(name: str, tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a tool only reads: as it says itself, or else by the first word of its name."""
+    tool = next((tool for tool in tools if tool.get("name") == name), {})
+    hint = (tool.get("annotations") or {}).get("readOnlyHint")
+    if isinstance(hint, bool):
+        return hint
+    words = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).replace("-", "_")
+    return words.strip("_").split("_")[0] in _READS
+
+
+async def checked_tasks(
+    groups: Sequence[Group],
+    tools: Sequence[Mapping[str, Any]],
+    command: str,
+    environment: Sequence[str] = (),
+) -> tuple[list[CheckedTask], list[str]]:
+    """A task for each group with a write that reads show, and a sentence for each that was left
+    out. `command` starts the server; empty: nothing is called. Raises PoolError where it does not
+    start."""
+    tasks: list[CheckedTask] = []
+    left_out: list[str] = []
+    for group in groups:
+        calls = [call for call in group.calls if call.was_made]
+        while calls and is_read(calls[-1].name, tools):
+            calls.pop()
+        if not calls:
+            continue
+        writes = [call for call in calls if not is_read(call.name, tools)]
+        reads = _reads_of(group, calls, tools)
+        if command:
+            settings = McpSettings(command, environment=tuple(environment))
+            observed = await _repeated(settings, calls, reads, left_out)
+        else:
+            observed = _recorded(group, calls, reads)
+        if observed is None or not observed.calls:
+            continue
+        made = zip(observed.calls, observed.given, strict=True)
+        written = [(call, given) for call, given in made if not is_read(call.name, tools)]
+        checks = _checks(observed, [call for call, _ in written], group if not command else None)
+        if not checks or not written:
+            shown = ", ".join(call.shown() for call in writes)
+            left_out.append(f"{shown}: no read shows what it did")
+            continue
+        can_repeat = bool(command) or not any(given for _, given in written)
+        tasks.append(
+            CheckedTask(
+                task_id(written[0][0].name, len(tasks) + 1),
+                instruction_of(written),
+                observed.calls if can_repeat else (),
+                tuple(checks),
+                DRAFT if can_repeat else f"{DRAFT}; without a solution: its ids change",
+            )
+        )
+    return tasks, left_out
+
+
+def write_checked(
+    path: Path, name: str, target: str, tools: Sequence[ToolSpec], tasks: Sequence[CheckedTask]
+) -> None:
+    """Write a task file for `rehearse run --mcp TARGET FILE`."""
+    lines = [
+        f"# Tasks for an MCP server whose state is unknown: docs/external-worlds.md. Its "
+        f"{len(tools)} tools:",
+        tool_lines(tools),
+        f"name = {toml_text(name)}",
+        f"description = {toml_text(f'What the MCP server {target} keeps.')}",
+    ]
+    path.write_text("\n".join([*lines, *map(_task_toml, tasks)]) + "\n", encoding="utf-8")
+
+
+def _task_toml(task: CheckedTask) -> str:
+    lines = [
+        "",
+        f"# {task.note}",
+        "[[task]]",
+        f"id = {toml_text(task.id)}",
+        f"instruction = {toml_text(task.instruction)}",
+    ]
+    if task.oracle:
+        calls = [_call_toml(call) for call in task.oracle]
+        lines.append("oracle = [\n" + "".join(f"    {call},\n" for call in calls) + "]")
+    for check in task.checks:
+        expect = msgspec.to_builtins(check.expect)
+        lines += [
+            "[[task.check]]",
+            f"name = {toml_text(check.name)}",
+            *([f"arguments = {inline_table(check.arguments)}"] if check.arguments else []),
+            f"expect = {inline_table(expect)}",
+        ]
+    return "\n".join(lines)
+
+
+def _call_toml(call: Call) -> str:
+    return f"{{ name = {toml_text(call.name)}, arguments = {inline_table(call.arguments)} }}"
+
+
+def _reads_of(
+    group: Group, calls: Sequence[RecordedCall], tools: Sequence[Mapping[str, Any]]
+) -> list[RecordedCall]:
+    """The reads that may show what the calls wrote: those after them until the session's next
+    write, then those among them; each once."""
+    made = [call for call in group.calls if call.was_made]
+    found: list[RecordedCall] = []
+    for call in (*made[len(calls) :], *group.later):
+        if call.was_made and not is_read(call.name, tools):
+            break
+        if call.was_made:
+            found.append(call)
+    found += [call for call in calls if is_read(call.name, tools)]
+    kept: list[RecordedCall] = []
+    for call in found:
+        if all((call.name, call.arguments) != (one.name, one.arguments) for one in kept):
+            kept.append(call)
+    return kept[:_MAX_READS]
+
+
+def _recorded(
+    group: Group, calls: Sequence[RecordedCall], reads: Sequence[RecordedCall]
+) -> _Observed:
+    """What the recording has of the calls and reads: nothing is called."""
+    ids, given = NewIds(), []
+    for earlier in group.earlier:
+        ids.see(earlier.arguments)
+        ids.see(earlier.text or "")
+    for call in calls:
+        given.append(given_names(ids, Call(call.name, call.arguments)))
+        ids.see(call.arguments)
+        ids.learn(call.text or "", call.text or "")
+    before, after = [], []
+    for read in reads:
+        same = [
+            call
+            for call in (*group.earlier, *group.calls)
+            if (call.name, call.arguments) == (read.name, read.arguments) and call.at < calls[-1].at
+        ]
+        before.append(same[-1].text if same and same[-1].was_made else None)
+        is_after = read.at >= calls[-1].at and not any(read is call for call in calls)
+        knows = not ids.from_answers(read.arguments)  # else it names an id that changes
+        again = Call(read.name, read.arguments)
+        after.append((again, read.text if is_after and knows else None))
+    return _Observed(
+        tuple(Call(call.name, call.arguments) for call in calls),
+        tuple(given),
+        tuple(before),
+        tuple(after),
+    )
+
+
+async def _repeated(
+    settings: McpSettings,
+    calls: Sequence[RecordedCall],
+    reads: Sequence[RecordedCall],
+    left_out: list[str],
+) -> _Observed | None:
+    """Make the calls twice, in a new server each time, without those that it refuses now. None:
+    the server does not do the same each time."""
+    first = await _observed(settings, calls, reads)
+    left_out += [f"{calls[index].shown()}: {why}" for index, why in first.refused.items()]
+    kept = [call for index, call in enumerate(calls) if index not in first.refused]
+    second = await _observed(settings, kept, reads)
+    third = await _observed(settings, kept, reads)
+    if second.calls != third.calls or second.refused or third.refused:
+        left_out.append(
+            f"the calls up to {calls[-1].shown()}: the server makes other ids each time"
+        )
+        return None
+    after = [
+        (call, text if (call, text) == other else None)
+        for (call, text), other in zip(second.after, third.after, strict=True)
+    ]
+    return msgspec.structs.replace(second, after=tuple(after))
+
+
+async def _observed(
+    settings: McpSettings, calls: Sequence[RecordedCall], reads: Sequence[RecordedCall]
+) -> _Observed:
+    connection = ServerConnection(settings, command_of(settings.target))
+    ids, made, given, refused = NewIds(), list[Call](), list[frozenset[str]](), dict[int, str]()
+    try:
+        await connection.open()
+        before = [await _text(connection, Call(one.name, one.arguments)) for one in reads]
+        for index, recorded in enumerate(calls):
+            call = Call(recorded.name, ids.renamed(recorded.arguments))
+            made.append(call)
+            given.append(given_names(ids, call))
+            ids.see(recorded.arguments)
+            text, is_refused = await _called(connection, call)
+            if is_refused:
+                refused[index] = " ".join(text.split())[:200]
+            else:
+                ids.learn(recorded.text or "", text)
+        renamed = [Call(one.name, ids.renamed(one.arguments)) for one in reads]
+        after = [(call, await _text(connection, call)) for call in renamed]
+    finally:
+        await connection.close()
+    return _Observed(tuple(made), tuple(given), tuple(before), tuple(after), refused)
+
+
+async def _text(connection: ServerConnection, call: Call) -> str | None:
+    text, is_refused = await _called(connection, call)
+    return None if is_refused else text
+
+
+async def _called(connection: ServerConnection, call: Call) -> tuple[str, bool]:
+    """The text of a call, and whether it was refused. Raises PoolError where the server is lost."""
+    try:
+        with anyio.fail_after(CALL_S):
+            text, error = await connection.call(call.name, call.arguments)
+    except WorldError as exc:
+        return str(exc), True
+    except TimeoutError as exc:
+        raise PoolError(f"a call of {call.name} took more than {CALL_S:g} s") from exc
+    return text, error is not None
+
+
+def _checks(observed: _Observed, written: Sequence[Call], group: Group | None) -> list[CallCheck]:
+    """The checks that the reads prove. `group`: where its earlier answers say which texts are not
+    new."""
+    values = [value for call in written for value in leaves(call.arguments)]
+    known = ""
+    if group is not None:
+        known = "\n".join(call.text or "" for call in group.earlier)
+    found: list[CallCheck] = []
+    for before, (call, after) in zip(observed.before, observed.after, strict=True):
+        if after is not None:
+            own = set(map(str, leaves(call.arguments)))  # a read may repeat what it was asked
+            new = [value for value in values if str(value) not in own]
+            found += [
+                CallCheck(call.name, expect, call.arguments)
+                for expect in proven(before, after, new, known)
+            ]
+    return found

@@ -1,0 +1,50 @@
+"""The command `new recording`: it stands between an MCP client and its server."""
+
+import shlex
+import tempfile
+from pathlib import Path
+
+import click
+
+from rehearsal_room.authoring.recordings.proxy import end_like, record
+from rehearsal_room.envpool.mcp_worlds.places import Places
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.scenarios.format import read
+
+
+@click.command("recording", context_settings={"ignore_unknown_options": True})
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--world",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FOLDER",
+    help="Start the server of this package, from its seed, instead of a command.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def new_recording_command(file: Path, world: Path | None, command: tuple[str, ...]) -> None:
+    """Record the sessions of a client with its MCP server, for `new world --from-recording`.
+
+    Put `rehearse new recording FILE --` before the server's command in the client's
+    configuration. Every byte is passed on unchanged. FILE has the calls with their arguments and
+    results, the command and the tools; it has no variable of the environment. Only you can read
+    it. A further session is appended.
+    """
+    if (world is None) == (not command):
+        raise SettingsError("new recording: expected a command after `--`, or --world FOLDER")
+    if world is None:
+        end_like(record(file, command))
+        return
+    scenario = read(world)
+    if scenario.server is None:
+        raise SettingsError(f"{world}: it is not a world of an MCP server (docs/mcp-worlds.md)")
+    with tempfile.TemporaryDirectory(prefix="rehearse-recording-") as made:
+        places = Places(scenario, Path(made))
+        places.prepare()
+        status = record(
+            file.absolute(),
+            places.command(),
+            variables={"TMPDIR": str(places.temporary), **places.variables()},
+            folder=places.scratch,
+            recorded_command=shlex.split(scenario.server.server.command),
+        )
+    end_like(status)

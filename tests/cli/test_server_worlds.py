@@ -25,10 +25,10 @@ def test_a_server_becomes_a_gated_world(rehearse: Rehearse, tmp_path: Path) -> N
     )
     assert (status, err) == (0, "")
     folder = tmp_path / "front_desk"
-    assert "6 tools; it writes desk.db" in out and f"rehearse worlds check {folder}" in out
+    assert "7 tools; it writes desk.db" in out and f"rehearse worlds check {folder}" in out
     assert 'sqlite = "{scratch}/desk.db"' in (folder / "scenario.toml").read_text()
     gate = json_of(rehearse, "worlds", "check", folder)
-    assert (gate["failures"], gate["tasks"], gate["tools"]) == ([], 1, 6)
+    assert (gate["failures"], gate["tasks"], gate["tools"]) == ([], 1, 7)
     assert gate["mutants"] == gate["mutants_caught"] > 0
     run = tmp_path / "run"
     assert json_of(rehearse, "run", folder, "-p", "oracle", "-n", "3", "-o", run)["pass_rate"] == 1
@@ -81,20 +81,22 @@ def test_the_gate_finds_a_verifier_that_lets_harm_pass(rehearse: Rehearse, tmp_p
     assert "mutants desk/open" in out
 
 
-def test_somebody_elses_run_starts_no_server(
+def test_somebody_elses_run_starts_a_held_server(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run folder that another user began names a package, whose command is not started, neither
-    to replay it nor to judge it; --trust-run does."""
-    folder, run = write_desk(tmp_path), tmp_path / "run"
-    assert rehearse("run", f"{folder}:open", "-p", "oracle", "-o", run)[0] == 0
+    """A run folder that another user began names a package, whose command is started under
+    bubblewrap only: it reaches no file of the user. --trust-run starts it as it is."""
+    folder, run, outside = write_desk(tmp_path), tmp_path / "run", tmp_path / "outside"
+    calls = [{"name": "export", "arguments": {"path": str(outside)}}]
+    play(rehearse, folder, run, calls, DONE)
+    outside.unlink()
     begun_by_another(monkeypatch, tmp_path)
-    for verb in ("replay", "judge"):
-        status, _, err = rehearse(verb, run)
-        assert status == 2 and "runs with your rights" in err
-    status, _, err = rehearse("worlds", "show", folder)
-    assert status == 0 and "does not start it" in err
+    status, out, _ = rehearse("replay", run)
+    assert status == 1 and "Read-only" in out
+    assert rehearse("judge", run)[0] == 0
+    assert not outside.exists()
     assert rehearse("replay", run, "--trust-run")[0] == 0
+    assert outside.exists()
 
 
 @pytest.mark.parametrize(

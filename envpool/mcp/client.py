@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -15,9 +15,12 @@ from fastmcp.client.transports import StreamableHttpTransport, infer_transport
 from mcp import MCPError
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
+from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, ToolSpec
+from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.content import text_of
 from rehearsal_room.envpool.mcp.process import ServerProcess
+from rehearsal_room.envpool.mcp.questions import NOT_ANSWERED, Questions, Warnings
+from rehearsal_room.envpool.mcp.resources import call_resource_tool, resource_tools
 from rehearsal_room.envpool.mcp.tolerant import TolerantHttp
 from rehearsal_room.scenarios.core.short_text import shortened
 
@@ -35,6 +38,10 @@ _PROTOCOL_BROKEN = frozenset(
 _OF_THE_CLIENT = frozenset(
     ("", "Connection closed", "Server returned an error response", "Session terminated")
 )
+_KINDS: dict[int | None, ToolErrorKind] = {
+    mcp_types.INVALID_PARAMS: "arguments",
+    NOT_ANSWERED: "refused",  # it asked for an answer that nobody gives
+}
 _log = structlog.get_logger(__name__)
 
 
@@ -50,6 +57,14 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()  # variables that a command inherits, besides PATH and the like
     start_timeout: float = 60.0  # seconds until a server has listed its tools
     starts: int = 4  # servers that start concurrently
+    name: str = ""  # as the user names it; empty: messages name its target
+    ask: AskMode = "refuse"  # who answers what it asks during a call
+    has_resources: bool = False  # whether there are tools for its resources and prompts
+
+    @property
+    def label(self) -> str:
+        """What a message calls it."""
+        return repr(self.name or self.target)
 
 
 def is_url(target: str) -> bool:
@@ -85,11 +100,30 @@ class ServerConnection:
         settings: McpSettings,
         command: Sequence[str],
         variables: Mapping[str, str] | None = None,
+        warnings: Warnings | None = None,
     ) -> None:
+        """`warnings` None: this connection gives its own."""
         self._settings = settings
-        process = ServerProcess(command, settings.environment, variables) if command else None
-        self._process = process
-        self._http = None if command else _http(settings)
+        self._label = f"the MCP server {settings.label}"
+        self._warnings = warnings = warnings or Warnings()
+        self._questions = Questions(settings.name or settings.target, settings.ask, warnings)
+        self._process = self._http = None
+        if command:
+            self._process = ServerProcess(
+                command,
+                settings.environment,
+                variables,
+                questions=self._questions,
+                warnings=warnings,
+            )
+        elif isinstance(infer_transport(settings.target), StreamableHttpTransport):
+            self._http = TolerantHttp(
+                settings.target,
+                dict(settings.headers),
+                settings.token,
+                questions=self._questions,
+                warnings=warnings,
+            )
         self._client: Client[Any] = Client(
             self._process or self._http or settings.target,
             auth=(settings.token or None) if not (self._process or self._http) else None,
@@ -99,27 +133,44 @@ class ServerConnection:
         )
         self._is_listed = True  # the tools are those that the server has now
         self._stack = AsyncExitStack()
+        self._added: frozenset[str] = frozenset()  # names of tools that are ours
         self.tools: tuple[ToolSpec, ...] = ()
+        self.last_asked: tuple[ServerRequest, ...] = ()  # what it asked during the last call
 
     def __repr__(self) -> str:
         return f"<ServerConnection {self._settings.target!r} [{len(self.tools)} tools]>"
 
+    @property
+    def asks(self) -> AskMode:
+        """Who is to answer what the server asks during a call."""
+        return self._questions.asks
+
+    def answer_with(self, answerer: Answerer) -> None:
+        """Let this function answer what the server asks from now on."""
+        self._questions.answerer = answerer
+
+    @property
+    def own_name(self) -> str:
+        """The name that the server gives itself; empty: none."""
+        found = self._client.initialize_result
+        return "" if found is None else found.server_info.name
+
     async def open(self) -> None:
         """Connect and list the tools. Raises PoolError with the reason."""
-        name, seconds = self._settings.target, self._settings.start_timeout
+        seconds = self._settings.start_timeout
         try:
             with anyio.fail_after(seconds):
                 await self._stack.enter_async_context(self._client)
                 listed = await self._client.list_tools()
         except TimeoutError as exc:
             raise PoolError(
-                f"the MCP server {name!r} did not list its tools within {seconds:g} s"
+                f"{self._label} did not list its tools within {seconds:g} s{self._so_far()}"
             ) from exc
         except Exception as exc:  # its transport may raise anything
-            raise PoolError(f"the MCP server {name!r} does not work: {self._why(exc)}") from exc
-        self.tools, self._is_listed = tuple(map(_spec, listed)), True
+            raise PoolError(f"{self._label} does not work: {self._why(exc)}") from exc
+        self._has_now(listed)
         if not self.tools:
-            raise PoolError(f"the MCP server {name!r} has no tools")
+            raise PoolError(f"{self._label} has no tools")
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""
@@ -129,26 +180,34 @@ class ServerConnection:
             listed = await self._client.list_tools()
         except Exception as exc:
             raise WorldError(
-                f"the MCP server {self._settings.target!r} changed its tools and does not list "
-                f"them: {self._why(exc)}"
+                f"{self._label} changed its tools and does not list them: {self._why(exc)}"
             ) from exc
-        self.tools, self._is_listed = tuple(map(_spec, listed)), True
+        self._has_now(listed)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not).
 
         Raises WorldError when the server is gone or does not speak MCP.
         """
+        with self._questions.during_call() as asked:
+            called = await self._called(name, arguments)
+        self.last_asked = tuple(asked)
+        return called
+
+    async def _called(
+        self, name: str, arguments: dict[str, Any]
+    ) -> tuple[str, ToolErrorKind | None]:
         try:
+            if name in self._added:
+                return await call_resource_tool(self._client, name, arguments)
             result = await self._client.call_tool_mcp(name, arguments)
         except Exception as exc:
             if await self._is_broken(exc):
                 raise WorldError(
-                    f"the MCP server {self._settings.target!r} was lost in a call of {name}: "
-                    f"{self._why(exc)}"
+                    f"{self._label} was lost in a call of {name}: {self._why(exc)}"
                 ) from exc
-            bad = isinstance(exc, MCPError) and exc.code == mcp_types.INVALID_PARAMS
-            return shortened(_message_of(exc), _MAX_QUOTE), "arguments" if bad else "internal"
+            code = exc.code if isinstance(exc, MCPError) else None
+            return shortened(_message_of(exc), _MAX_QUOTE), _KINDS.get(code, "internal")
         return text_of(result), "refused" if result.is_error else None
 
     async def close(self) -> None:
@@ -172,9 +231,22 @@ class ServerConnection:
             return True
         return not self._client.is_connected()
 
+    def _has_now(self, listed: Iterable[mcp_types.Tool]) -> None:
+        """Take the tools that it lists, and say once what else it has."""
+        own = tuple(map(_spec, listed))
+        capabilities = self._client.session.server_capabilities
+        added = resource_tools(capabilities, own) if self._settings.has_resources else ()
+        self._added = frozenset(tool.name for tool in added)
+        self.tools, self._is_listed = (*own, *added), True
+
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._is_listed = False
+
+    def _so_far(self) -> str:
+        """What a server has written that does not answer, as the end of a sentence."""
+        said = "" if self._process is None else self._process.last_errors()
+        return f"; its last output was: {said}" if said else ""
 
     def _why(self, exc: Exception) -> str:
         """Why it broke: what the server itself said, how its process ended, how it refused a
@@ -185,13 +257,6 @@ class ServerConnection:
         if self._http is not None:
             reason = self._http.refusal()
         return reason or shortened(_message_of(exc), _MAX_QUOTE)
-
-
-def _http(settings: McpSettings) -> TolerantHttp | None:
-    """The transport of a URL; None: it is one of the old kind (SSE)."""
-    if not isinstance(infer_transport(settings.target), StreamableHttpTransport):
-        return None
-    return TolerantHttp(settings.target, dict(settings.headers), settings.token)
 
 
 def _said_by_server(exc: BaseException) -> str:

@@ -17,14 +17,15 @@ def text_of(result: mcp_types.CallToolResult) -> str:
     [image/png image, 812 bytes]
     {"count":2}
     """
-    lines = [_line(block) for block in result.content]
+    lines = [line_of(block) for block in result.content]
     structured = result.structured_content
     if structured is not None and not any(_equals(line, structured) for line in lines):
         lines.append(_json(structured))
     return "\n".join(lines)
 
 
-def _line(block: Any) -> str:
+def line_of(block: Any) -> str:
+    """One content block as text."""
     match block:
         case mcp_types.TextContent():
             return block.text

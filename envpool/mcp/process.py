@@ -11,6 +11,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from subprocess import PIPE
 from typing import Unpack
 
@@ -22,6 +23,7 @@ from fastmcp.client.transports.base import ClientTransport, SessionKwargs, Trans
 from mcp import ClientSession
 from mcp.shared.message import SessionMessage
 
+from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
 from rehearsal_room.scenarios.core.short_text import shortened
 
@@ -49,7 +51,11 @@ class ServerProcess(ClientTransport):
         command: Sequence[str],
         environment: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
+        *,
+        questions: Questions,
+        warnings: Warnings,
     ) -> None:
+        self._session = partial(TolerantSession, questions=questions, warnings=warnings)
         self._command = command
         self._environment = environment
         self._variables = variables or {}
@@ -80,7 +86,7 @@ class ServerProcess(ClientTransport):
                 tasks.start_soon(_write, process, to_it, to_us)
                 tasks.start_soon(self._read_errors, process.stderr)
                 try:
-                    async with TolerantSession(incoming, outgoing, **session_kwargs) as session:
+                    async with self._session(incoming, outgoing, **session_kwargs) as session:
                         yield session
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -100,8 +106,12 @@ class ServerProcess(ClientTransport):
         if status < 0:
             with suppress(ValueError):
                 how = f"was ended by {signal.Signals(-status).name}"
-        errors = " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
+        errors = self.last_errors()
         return f"it {how}" + (f"; its last output was: {errors}" if errors else "")
+
+    def last_errors(self) -> str:
+        """The end of what it wrote to standard error, on one line."""
+        return " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
 
     async def has_ended(self, within_s: float) -> bool:
         """Whether it has ended, or ends within these seconds; all its errors are read then."""

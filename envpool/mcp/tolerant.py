@@ -11,45 +11,76 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Self, Unpack, cast
 
 import anyio
 import httpx2
 import mcp_types
 import msgspec
-import structlog
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.client.transports.base import SessionKwargs, TransportOptions
 from mcp import ClientSession
+from mcp.client.session import ClientRequestContext
 from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.shared.message import SessionMessage
 
+from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.scenarios.core.short_text import shortened
 
 _KNOWN_BLOCKS = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _MAX_WAIT_S = 60.0  # of a server that says when to come again
 _TRIES = 5
-_log = structlog.get_logger(__name__)
+_OAUTH = re.compile(r'resource_metadata="?([^",\s]+)')  # RFC 9728: where its login is described
 _HALF = re.compile("[\ud800-\udfff]")
 _encode = msgspec.json.Encoder().encode
 
 
 class TolerantSession(ClientSession):
-    """A session that hands on what a server sent where the SDK would end the call."""
+    """A session that hands on what a server sent where the SDK would end the call.
 
-    def __init__(self, read_stream: Any = None, write_stream: Any = None, **rest: Any) -> None:
+    `questions` answers what the server asks. The SDK declares what a client can be asked by which
+    callbacks it has, so it has them where somebody answers.
+    """
+
+    def __init__(
+        self,
+        read_stream: Any = None,
+        write_stream: Any = None,
+        *,
+        questions: Questions,
+        warnings: Warnings,
+        **rest: Any,
+    ) -> None:
         stream = None if read_stream is None else _ReadableStream(read_stream)
+        if questions.asks != "refuse":
+            rest["elicitation_callback"] = _never_called
+        if questions.asks == "model":
+            rest["sampling_callback"] = _never_called
         super().__init__(stream, write_stream, **rest)
-        self._warned: set[str] = set()  # tools
+        self._questions = questions
+        self._warnings = warnings
+
+    async def dispatch_input_request(
+        self, ctx: ClientRequestContext, request: mcp_types.InputRequest
+    ) -> mcp_types.InputResponse | mcp_types.ErrorData:
+        """Answer a request of the server, whichever way its protocol version sends it."""
+        if isinstance(request, mcp_types.ListRootsRequest):
+            return await super().dispatch_input_request(ctx, request)
+        return await self._questions.answer(request)
 
     async def validate_tool_result(self, name: str, result: mcp_types.CallToolResult) -> None:
         """Warn once for a tool whose result does not meet its output schema."""
         try:
             await super().validate_tool_result(name, result)
         except RuntimeError as exc:
-            if name not in self._warned:
-                self._warned.add(name)
-                _log.warning("mcp_output_schema_not_met", tool=name, why=shortened(str(exc), 200))
+            why = shortened(str(exc), 200)
+            self._warnings.warn("mcp_output_schema_not_met", name, tool=name, why=why)
+
+
+async def _never_called(*_: Any) -> Any:
+    """Stands for a capability; `dispatch_input_request` answers."""
+    raise AssertionError("dispatch_input_request answers")
 
 
 class _ReadableStream:
@@ -113,13 +144,22 @@ def read_message(line: bytes) -> SessionMessage | Exception:
 class TolerantHttp(StreamableHttpTransport):
     """Streamable HTTP that remembers how the server refused, and waits where it says 429."""
 
-    def __init__(self, url: str, headers: dict[str, str], token: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: dict[str, str],
+        token: str,
+        *,
+        questions: Questions,
+        warnings: Warnings,
+    ) -> None:
         super().__init__(
             url,
             headers=headers,
             auth=token or None,
             httpx_client_factory=cast("McpHttpClientFactory", self._http_client),
         )
+        self._session = partial(TolerantSession, questions=questions, warnings=warnings)
         self._has_token = bool(token)
         self._refused = ""  # how the last refused request was refused
 
@@ -130,7 +170,7 @@ class TolerantHttp(StreamableHttpTransport):
         transport_options: TransportOptions | None = None,
         **session_kwargs: Unpack[SessionKwargs],
     ) -> AsyncIterator[ClientSession]:
-        options = TransportOptions(session_class=TolerantSession)
+        options = TransportOptions(session_class=cast("type[ClientSession]", self._session))
         async with super().connect_session(transport_options=options, **session_kwargs) as session:
             yield session
 
@@ -148,14 +188,21 @@ class TolerantHttp(StreamableHttpTransport):
         self._refused = ""
         if response.status_code >= 400:
             self._refused = f"it answered with status {response.status_code}"
-            if remedy := self._remedies().get(response.status_code):
+            metadata = _OAUTH.search(response.headers.get("www-authenticate", ""))
+            if metadata and response.status_code == 401:
+                self._refused += (
+                    f": it asks for a login with OAuth (see {shortened(metadata[1], 200)}), which "
+                    "Rehearsal does not do; get an access token from its provider and give it in "
+                    "$REHEARSE_TOKEN, or a header with --mcp-header NAME=VARIABLE"
+                )
+            elif remedy := self._remedies().get(response.status_code):
                 self._refused += f": {remedy}"
 
     def _remedies(self) -> dict[int, str]:
         token = "the token in $REHEARSE_TOKEN" if self._has_token else "no token"
         return {
             401: f"it got {token}; give one in $REHEARSE_TOKEN, or a header with --mcp-header "
-            "NAME=VARIABLE (servers behind OAuth are not supported)",
+            "NAME=VARIABLE",
             403: f"it got {token}, which may not use it",
             404: "is the path right? Most servers are at /mcp",
             429: "too many requests, also after waiting as it asked",

@@ -137,6 +137,7 @@ LIBRARIES: dict[str, set[str]] = {
     "fastmcp": {
         "envpool.mcp.client",
         "envpool.mcp.process",
+        "envpool.mcp.resources",
         "envpool.mcp.tolerant",
     },
     "google": {"rehearsal_room.interop.otlp.encoding"},

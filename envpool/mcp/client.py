@@ -3,7 +3,7 @@
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
@@ -13,6 +13,12 @@ import structlog
 from fastmcp.client import Client
 from fastmcp.client.transports import StreamableHttpTransport, infer_transport
 from mcp import MCPError
+from mcp.client.subscriptions import (
+    ListenNotSupportedError,
+    Subscription,
+    SubscriptionLost,
+    listen,
+)
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, ToolSpec
@@ -25,6 +31,7 @@ from rehearsal_room.envpool.mcp.tolerant import TolerantHttp
 from rehearsal_room.scenarios.core.short_text import shortened
 
 _CLOSE_S = 15.0  # seconds that the end of a connection may take; a process takes at most 3
+_LISTEN_S = 5.0  # seconds that a server may take to accept a subscription
 _EXIT_S = 1.0  # seconds to wait for the end of a server that closed its streams
 _MAX_QUOTE = 500  # characters of a foreign message that our messages quote
 _PROTOCOL_BROKEN = frozenset(
@@ -40,6 +47,7 @@ _OF_THE_CLIENT = frozenset(
 )
 _KINDS: dict[int | None, ToolErrorKind] = {
     mcp_types.INVALID_PARAMS: "arguments",
+    mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY: "refused",  # so it does, and knows that already
     NOT_ANSWERED: "refused",  # it asked for an answer that nobody gives
 }
 _log = structlog.get_logger(__name__)
@@ -127,11 +135,12 @@ class ServerConnection:
         self._client: Client[Any] = Client(
             self._process or self._http or settings.target,
             auth=(settings.token or None) if not (self._process or self._http) else None,
-            mode=settings.protocol,
+            mode=_mode(settings),
             init_timeout=0,  # `open` has a limit of its own
             message_handler=self._on_message,
         )
         self._is_listed = True  # the tools are those that the server has now
+        self._changes: Subscription | None = None  # None: the server announces changes to all
         self._stack = AsyncExitStack()
         self._added: frozenset[str] = frozenset()  # names of tools that are ours
         self.tools: tuple[ToolSpec, ...] = ()
@@ -152,8 +161,8 @@ class ServerConnection:
     @property
     def own_name(self) -> str:
         """The name that the server gives itself; empty: none."""
-        found = self._client.initialize_result
-        return "" if found is None else found.server_info.name
+        found = self._client.session.server_info
+        return "" if found is None else found.name
 
     async def open(self) -> None:
         """Connect and list the tools. Raises PoolError with the reason."""
@@ -161,6 +170,7 @@ class ServerConnection:
         try:
             with anyio.fail_after(seconds):
                 await self._stack.enter_async_context(self._client)
+                await self._listen()
                 listed = await self._client.list_tools()
         except TimeoutError as exc:
             raise PoolError(
@@ -174,7 +184,7 @@ class ServerConnection:
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""
-        if self._is_listed:
+        if self._is_listed and not await self._has_heard():
             return
         try:
             listed = await self._client.list_tools()
@@ -207,6 +217,8 @@ class ServerConnection:
                     f"{self._label} was lost in a call of {name}: {self._why(exc)}"
                 ) from exc
             code = exc.code if isinstance(exc, MCPError) else None
+            if code == mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY and self.asks == "refuse":
+                self._questions.was_refused("elicitation or sampling", _message_of(exc))
             return shortened(_message_of(exc), _MAX_QUOTE), _KINDS.get(code, "internal")
         return text_of(result), "refused" if result.is_error else None
 
@@ -230,6 +242,28 @@ class ServerConnection:
         if self._process is not None and await self._process.has_ended(0.0):
             return True
         return not self._client.is_connected()
+
+    async def _listen(self) -> None:
+        """Subscribe to changes of the tools, where the server has them and its protocol version
+        (2026-07-28) says so to subscribers only."""
+        session = self._client.session
+        capabilities = session.server_capabilities
+        if not (capabilities and capabilities.tools and capabilities.tools.list_changed):
+            return
+        with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
+            with anyio.move_on_after(_LISTEN_S):
+                self._changes = await self._stack.enter_async_context(
+                    listen(session, tools_list_changed=True)
+                )
+
+    async def _has_heard(self) -> bool:
+        """Whether a change of the tools was announced since they were listed."""
+        if self._changes is None:
+            return False
+        with suppress(StopAsyncIteration, SubscriptionLost), anyio.move_on_after(0):
+            await anext(self._changes)
+            return True
+        return False
 
     def _has_now(self, listed: Iterable[mcp_types.Tool]) -> None:
         """Take the tools that it lists, and say once what else it has."""
@@ -257,6 +291,14 @@ class ServerConnection:
         if self._http is not None:
             reason = self._http.refusal()
         return reason or shortened(_message_of(exc), _MAX_QUOTE)
+
+
+def _mode(settings: McpSettings) -> str:
+    """The protocol. Since 2026-07-28 a server cannot send requests, and most servers that ask
+    something send one: they are used as a client of the versions before it uses them."""
+    if settings.protocol == "auto" and settings.ask != "refuse":
+        return "legacy"
+    return settings.protocol
 
 
 def _said_by_server(exc: BaseException) -> str:

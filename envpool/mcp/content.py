@@ -43,10 +43,11 @@ def line_of(block: Any) -> str:
 
 
 def _equals(text: str, structured: dict[str, Any]) -> bool:
-    """Whether a text is the structured content, or the value that servers wrap in `result`."""
+    """Whether a text is the structured content, or the value that servers wrap in it, as in
+    {"result": …}."""
     expected: list[Any] = [structured]
-    if structured.keys() == {"result"}:
-        expected.append(structured["result"])
+    if len(structured) == 1:
+        expected += structured.values()
     if text in (value for value in expected if isinstance(value, str)):
         return True
     try:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import mcp_types
 import structlog
-from pydantic import ValidationError
 
 from rehearsal_room.envpool.core.types import ServerRequest
 from rehearsal_room.envpool.mcp.asks import (
@@ -77,24 +76,28 @@ class Questions:
         try:
             answer = await self._answer(method, params)
             result = kind.model_validate(answer)
-        except (NotAnswered, ValidationError) as exc:
+        except (NotAnswered, ValueError) as exc:
             refusal = shortened(str(exc), _MAX_QUOTE)
             noted.append(ServerRequest(method, params, refusal=refusal))
             return mcp_types.ErrorData(code=NOT_ANSWERED, message=refusal)
         noted.append(ServerRequest(method, params, answer))
         return result
 
+    def was_refused(self, method: str, words: str) -> None:
+        """Warn the user, once for a server and a kind of request."""
+        self._warnings.warn(
+            "mcp_server_asks",
+            self._server,
+            method,
+            server=self._server,
+            request=method,
+            says=shortened(words, _MAX_QUOTE),
+            advice="it got no answer; --mcp-ask user or --mcp-ask model gives one",
+        )
+
     async def _answer(self, method: str, params: dict[str, object]) -> dict[str, object]:
         if self.answerer is None or not self._calls:
             if self.asks == "refuse":
-                self._warnings.warn(
-                    "mcp_server_asks",
-                    self._server,
-                    method,
-                    server=self._server,
-                    request=method,
-                    says=shortened(str(params.get("message", "")), _MAX_QUOTE),
-                    advice="it got no answer; --mcp-ask user or --mcp-ask model gives one",
-                )
+                self.was_refused(method, str(params.get("message", "")))
             raise NotAnswered(REFUSED.format(method=method))
         return await self.answerer(method, params)

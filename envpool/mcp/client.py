@@ -1,5 +1,6 @@
 """One connection to an MCP server: its tools, its calls, and why it broke."""
 
+import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,6 +51,8 @@ _KINDS: dict[int | None, ToolErrorKind] = {
     mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY: "refused",  # so it does, and knows that already
     NOT_ANSWERED: "refused",  # it asked for an answer that nobody gives
 }
+# The place and the fault in a message of pydantic.
+_INVALID = re.compile(r"^(\S.*)\n  (.+?)(?: \[type=.*)?$", re.MULTILINE)
 _log = structlog.get_logger(__name__)
 
 
@@ -180,7 +183,10 @@ class ServerConnection:
             raise PoolError(f"{self._label} does not work: {self._why(exc)}") from exc
         self._has_now(listed)
         if not self.tools:
-            raise PoolError(f"{self._label} has no tools")
+            has = self._client.session.server_capabilities
+            hint = "; with --mcp-resources the agent can read its resources and prompts"
+            has_more = has is not None and (has.resources or has.prompts)
+            raise PoolError(f"{self._label} has no tools{hint if has_more else ''}")
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""
@@ -267,7 +273,8 @@ class ServerConnection:
 
     def _has_now(self, listed: Iterable[mcp_types.Tool]) -> None:
         """Take the tools that it lists, and say once what else it has."""
-        own = tuple(map(_spec, listed))
+        named = {tool.name: _spec(tool) for tool in reversed(tuple(listed))}
+        own = tuple(reversed(named.values()))  # the first one of a name
         capabilities = self._client.session.server_capabilities
         added = resource_tools(capabilities, own) if self._settings.has_resources else ()
         self._added = frozenset(tool.name for tool in added)
@@ -318,4 +325,7 @@ def _spec(tool: mcp_types.Tool) -> ToolSpec:
 def _message_of(exc: Exception) -> str:
     if isinstance(exc, MCPError):
         return exc.error.message or f"error {exc.code}"
-    return str(exc).removeprefix("Client failed to connect: ") or type(exc).__name__
+    said = str(exc).removeprefix("Client failed to connect: ") or type(exc).__name__
+    if (faults := _INVALID.findall(said)) and " validation error" in said:
+        return f"it sent what is not MCP: {'; '.join(': '.join(one) for one in faults[:3])}"
+    return said

@@ -16,6 +16,7 @@ from subprocess import PIPE
 from typing import Unpack
 
 import anyio
+import mcp_types
 import psutil
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -62,6 +63,8 @@ class ServerProcess(ClientTransport):
         self._errors: deque[int] = deque(maxlen=_MAX_ERRORS)
         self._errors_read = anyio.Event()  # it will write no more errors
         self._unreadable = ""  # why what it sent cannot be read
+        self._was_ended = False  # by us, not by itself
+        self._has_closed = False  # its output ended before we ended it
         self._process: Process | None = None
 
     def __repr__(self) -> str:
@@ -89,6 +92,7 @@ class ServerProcess(ClientTransport):
                     async with self._session(incoming, outgoing, **session_kwargs) as session:
                         yield session
                 finally:
+                    self._was_ended = not self._has_closed and process.returncode is None
                     with anyio.CancelScope(shield=True):
                         await _end(process)
                     for stream in (incoming, outgoing, to_us, to_it):
@@ -100,7 +104,7 @@ class ServerProcess(ClientTransport):
         if self._unreadable:
             return self._unreadable
         status = None if self._process is None else self._process.returncode
-        if status is None:
+        if status is None or self._was_ended:
             return ""
         how = f"ended with status {status}"
         if status < 0:
@@ -137,9 +141,9 @@ class ServerProcess(ClientTransport):
         )
 
     async def _read(self, process: Process, to_us: _Incoming) -> None:
-        """Pass on each line of its output as a message. Other lines, such as a greeting, are left
-        out; a message that cannot be read, or exceeds the limit, closes the connection: nobody
-        would answer the request that it belongs to."""
+        """Pass on each line of its output as a message. Other lines, such as a greeting, are kept
+        with its errors; a message that cannot be read, or exceeds the limit, closes the
+        connection: nobody would answer the request that it belongs to."""
         assert process.stdout is not None
         pending = bytearray()
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -153,11 +157,15 @@ class ServerProcess(ClientTransport):
                     pending = bytearray(rest)
                     for line in filter(bytes.strip, map(bytes, lines)):
                         message = read_message(line)
-                        if isinstance(message, Exception) and line.lstrip().startswith(b"{"):
+                        if message is None:
+                            self._errors.extend(line + b"\n")
+                        elif fault := _fault(message):
                             start = shortened(line.decode(errors="replace"), _MAX_QUOTE)
-                            self._unreadable = f"it sent a message that cannot be read: {start}"
+                            self._unreadable = f"it sent {fault}: {start}"
                             return
-                        await to_us.send(message)
+                        else:
+                            await to_us.send(message)
+                self._has_closed = True
 
     async def _read_errors(self, stream: ByteReceiveStream | None) -> None:
         """Keep the end of its standard error; never let that pipe fill up."""
@@ -166,6 +174,16 @@ class ServerProcess(ClientTransport):
             async for chunk in stream:
                 self._errors.extend(chunk)
         self._errors_read.set()
+
+
+def _fault(message: SessionMessage | Exception) -> str:
+    """Why nobody would get an answer after a message; empty: the message is fine."""
+    if isinstance(message, Exception):
+        return "a message that cannot be read"
+    inner = message.message
+    if isinstance(inner, mcp_types.JSONRPCError) and inner.id is None:
+        return "an error that belongs to no request"
+    return ""
 
 
 async def _write(process: Process, to_it: _Outgoing, to_us: _Incoming) -> None:

@@ -2,8 +2,11 @@
 
 - A result that does not meet the tool's output schema reaches the agent, with one warning for the
   user: clients *should* check structured results, and the call was carried out.
-- A content block of a kind that MCP does not define becomes a text with its JSON.
-- Half of a surrogate pair, which JSON can write and Unicode text cannot hold, becomes U+FFFD.
+- A content block of a kind that MCP does not define, or without its parts, becomes a text with its
+  JSON.
+- A tool whose schema is not that of an object gets one, with one warning.
+- Bytes that are not UTF-8, and half of a surrogate pair, which JSON can write and Unicode text
+  cannot hold, become U+FFFD. Control characters in strings are kept.
 - A message about a refused HTTP request has its status, and the client waits as 429 asks.
 """
 
@@ -28,7 +31,14 @@ from mcp.shared.message import SessionMessage
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.scenarios.core.short_text import shortened
 
-_KNOWN_BLOCKS = frozenset(("text", "image", "audio", "resource", "resource_link"))
+_MEDIUM = (("data", str), ("mimeType", str))
+_KNOWN_BLOCKS: dict[Any, tuple[tuple[str, type], ...]] = {  # their parts
+    "text": (("text", str),),
+    "image": _MEDIUM,
+    "audio": _MEDIUM,
+    "resource": (("resource", dict),),
+    "resource_link": (("uri", str), ("name", str)),
+}
 _MAX_WAIT_S = 60.0  # of a server that says when to come again
 _TRIES = 5
 _OAUTH = re.compile(r'resource_metadata="?([^",\s]+)')  # RFC 9728: where its login is described
@@ -52,7 +62,7 @@ class TolerantSession(ClientSession):
         warnings: Warnings,
         **rest: Any,
     ) -> None:
-        stream = None if read_stream is None else _ReadableStream(read_stream)
+        stream = None if read_stream is None else _ReadableStream(read_stream, warnings)
         if questions.asks != "refuse":
             rest["elicitation_callback"] = _never_called
         if questions.asks == "model":
@@ -74,7 +84,7 @@ class TolerantSession(ClientSession):
         try:
             await super().validate_tool_result(name, result)
         except RuntimeError as exc:
-            why = shortened(str(exc), 200)
+            why = shortened(str(exc).partition("\n")[0], 200)
             self._warnings.warn("mcp_output_schema_not_met", name, tool=name, why=why)
 
 
@@ -86,20 +96,21 @@ async def _never_called(*_: Any) -> Any:
 class _ReadableStream:
     """A stream of messages whose results the SDK can read."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, warnings: Warnings) -> None:
         self._stream = stream
+        self._warnings = warnings
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     async def receive(self) -> Any:
-        return _with_known_blocks(await self._stream.receive())
+        return self._readable(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return _with_known_blocks(await self._stream.__anext__())
+        return self._readable(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -109,36 +120,88 @@ class _ReadableStream:
         found: bool | None = await self._stream.__aexit__(*exc)
         return found
 
+    def _readable(self, message: Any) -> Any:
+        inner = getattr(message, "message", None)
+        if isinstance(inner, mcp_types.JSONRPCResponse) and isinstance(inner.result, dict):
+            _mend_result(inner.result)
+            for tool in inner.result.get("tools") or ():
+                if isinstance(tool, dict) and (fault := _mend_tool(tool)):
+                    name = str(tool.get("name"))
+                    self._warnings.warn("mcp_schema_mended", name, tool=name, why=fault)
+        return message
 
-def _with_known_blocks(message: Any) -> Any:
-    inner = getattr(message, "message", None)
-    result = inner.result if isinstance(inner, mcp_types.JSONRPCResponse) else None
-    blocks = result.get("content") if isinstance(result, dict) else None
-    if result and isinstance(blocks, list) and not all(map(_is_known, blocks)):
+
+def _mend_result(result: dict[str, Any]) -> None:
+    """Give the result of a call the form that MCP defines."""
+    blocks = result.get("content")
+    if isinstance(blocks, str):
+        result["content"] = [_as_text(blocks)]
+    elif isinstance(blocks, list) and not all(map(_is_known, blocks)):
         result["content"] = [one if _is_known(one) else _as_text(one) for one in blocks]
-    return message
+    if not isinstance(structured := result.get("structuredContent", {}), dict | None):
+        result["structuredContent"] = {"result": structured}
+
+
+def _mend_tool(tool: dict[str, Any]) -> str:
+    """Give a tool the schemas of objects. Returns what was wrong; empty: nothing."""
+    faults = []
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        faults.append(f"its inputSchema is not that of an object: {_encode(schema).decode()}")
+        tool["inputSchema"] = {**(schema if isinstance(schema, dict) else {}), "type": "object"}
+    schema = tool.get("outputSchema", {"type": "object"})
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        faults.append(f"its outputSchema is not that of an object: {_encode(schema).decode()}")
+        del tool["outputSchema"]
+    return shortened("; ".join(faults), 200)
 
 
 def _is_known(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in _KNOWN_BLOCKS
+    """Whether a content block is one of MCP's and has the parts that it must have."""
+    needed = _KNOWN_BLOCKS.get(block.get("type")) if isinstance(block, dict) else None
+    return needed is not None and all(isinstance(block.get(name), kind) for name, kind in needed)
 
 
 def _as_text(block: Any) -> dict[str, str]:
     return {"type": "text", "text": block if isinstance(block, str) else _encode(block).decode()}
 
 
-def read_message(line: bytes) -> SessionMessage | Exception:
-    """The message of a line, or the fault."""
+def read_message(line: bytes) -> SessionMessage | Exception | None:
+    """The message of a line of output, or its fault; None: the line is not meant as a message, such
+    as a greeting or a line of a log."""
     validate = mcp_types.jsonrpc_message_adapter
+    line = line[max(line.find(b'{"jsonrpc"'), 0) :].lstrip()  # after what a print left on the line
+    if not line.startswith(b"{"):
+        return None
     try:
         return SessionMessage(validate.validate_json(line, by_name=False))
     except ValueError as exc:
         fault = exc
     with suppress(ValueError, RecursionError):
-        text = json.dumps(json.loads(line), ensure_ascii=False)
+        found = json.loads(line.decode(errors="replace"), strict=False)
+        if "jsonrpc" not in found and not ("id" in found and found.keys() & {"result", "error"}):
+            return None
+        text = json.dumps(found, ensure_ascii=False)
         value = json.loads(_HALF.sub("\ufffd", text))  # whole pairs are one character by now
+        _mend_reply(value)
         return SessionMessage(validate.validate_python(value, by_name=False))
     return fault
+
+
+def _mend_reply(reply: dict[str, Any]) -> None:
+    """Give a reply the form that JSON-RPC defines."""
+    reply.setdefault("jsonrpc", "2.0")
+    if "result" in reply and reply["result"] is None and "error" not in reply:
+        reply["result"] = {}
+    if (error := reply.get("error")) is not None:
+        fields = error if isinstance(error, dict) else {"message": error}
+        code = fields.get("code")
+        words = fields.get("message")
+        reply["error"] = {
+            "code": code if type(code) is int else mcp_types.INTERNAL_ERROR,
+            "message": words if isinstance(words, str) else _encode(error).decode(),
+        }
+        reply.pop("result", None)
 
 
 class TolerantHttp(StreamableHttpTransport):

@@ -1,5 +1,6 @@
 """One connection to an MCP server: its tools, its calls, and why it broke."""
 
+import logging
 import re
 import shlex
 import shutil
@@ -25,10 +26,10 @@ from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.content import text_of
+from rehearsal_room.envpool.mcp.http import TolerantHttp
 from rehearsal_room.envpool.mcp.process import ServerProcess
 from rehearsal_room.envpool.mcp.questions import NOT_ANSWERED, Questions, Warnings
 from rehearsal_room.envpool.mcp.resources import call_resource_tool, resource_tools
-from rehearsal_room.envpool.mcp.tolerant import TolerantHttp
 from rehearsal_room.scenarios.core.short_text import shortened
 
 _CLOSE_S = 15.0  # seconds that the end of a connection may take; a process takes at most 3
@@ -43,8 +44,9 @@ _PROTOCOL_BROKEN = frozenset(
         mcp_types.REQUEST_TIMEOUT,
     }
 )
-_OF_THE_CLIENT = frozenset(
-    ("", "Connection closed", "Server returned an error response", "Session terminated")
+_OF_THE_CLIENT = (  # how messages begin that the SDK makes itself
+    *("Connection closed", "Server returned an error response", "Session terminated"),
+    *("Not Found", "Failed to parse", "Unexpected content type"),
 )
 _KINDS: dict[int | None, ToolErrorKind] = {
     mcp_types.INVALID_PARAMS: "arguments",
@@ -53,6 +55,7 @@ _KINDS: dict[int | None, ToolErrorKind] = {
 }
 # The place and the fault in a message of pydantic.
 _INVALID = re.compile(r"^(\S.*)\n  (.+?)(?: \[type=.*)?$", re.MULTILINE)
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # its tracebacks are our errors
 _log = structlog.get_logger(__name__)
 
 
@@ -71,6 +74,12 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""  # as the user names it; empty: messages name its target
     ask: AskMode = "refuse"  # who answers what it asks during a call
     has_resources: bool = False  # whether there are tools for its resources and prompts
+
+    @property
+    def token_variable(self) -> str:
+        """The variable of the environment in which its own token is given."""
+        suffix = f"_{self.name.upper().replace('-', '_')}" if self.name else ""
+        return f"REHEARSE_TOKEN{suffix}"
 
     @property
     def label(self) -> str:
@@ -132,6 +141,7 @@ class ServerConnection:
                 settings.target,
                 dict(settings.headers),
                 settings.token,
+                token_variable=settings.token_variable,
                 questions=self._questions,
                 warnings=warnings,
             )
@@ -225,7 +235,7 @@ class ServerConnection:
             code = exc.code if isinstance(exc, MCPError) else None
             if code == mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY and self.asks == "refuse":
                 self._questions.was_refused("elicitation or sampling", _message_of(exc))
-            return shortened(_message_of(exc), _MAX_QUOTE), _KINDS.get(code, "internal")
+            return self._why(exc), _KINDS.get(code, "internal")
         return text_of(result), "refused" if result.is_error else None
 
     async def close(self) -> None:
@@ -312,8 +322,9 @@ def _said_by_server(exc: BaseException) -> str:
     """The message of an error that the server sent; empty: it sent none."""
     found: BaseException | None = exc
     while found is not None:
-        if isinstance(found, MCPError) and found.error.message not in _OF_THE_CLIENT:
-            return found.error.message
+        said = found.error.message if isinstance(found, MCPError) else ""
+        if said and not said.startswith(_OF_THE_CLIENT):
+            return said
         found = found.__cause__ or found.__context__
     return ""
 

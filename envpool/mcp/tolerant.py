@@ -7,25 +7,17 @@
 - A tool whose schema is not that of an object gets one, with one warning.
 - Bytes that are not UTF-8, and half of a surrogate pair, which JSON can write and Unicode text
   cannot hold, become U+FFFD. Control characters in strings are kept.
-- A message about a refused HTTP request has its status, and the client waits as 429 asks.
 """
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Any, Self, Unpack, cast
+from contextlib import suppress
+from typing import Any, Self
 
-import anyio
-import httpx2
 import mcp_types
 import msgspec
-from fastmcp.client.transports import StreamableHttpTransport
-from fastmcp.client.transports.base import SessionKwargs, TransportOptions
 from mcp import ClientSession
 from mcp.client.session import ClientRequestContext
-from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.shared.message import SessionMessage
 
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
@@ -202,97 +194,3 @@ def _mend_reply(reply: dict[str, Any]) -> None:
             "message": words if isinstance(words, str) else _encode(error).decode(),
         }
         reply.pop("result", None)
-
-
-class TolerantHttp(StreamableHttpTransport):
-    """Streamable HTTP that remembers how the server refused, and waits where it says 429."""
-
-    def __init__(
-        self,
-        url: str,
-        headers: dict[str, str],
-        token: str,
-        *,
-        questions: Questions,
-        warnings: Warnings,
-    ) -> None:
-        super().__init__(
-            url,
-            headers=headers,
-            auth=token or None,
-            httpx_client_factory=cast("McpHttpClientFactory", self._http_client),
-        )
-        self._session = partial(TolerantSession, questions=questions, warnings=warnings)
-        self._has_token = bool(token)
-        self._refused = ""  # how the last refused request was refused
-
-    @asynccontextmanager
-    async def connect_session(
-        self,
-        *,
-        transport_options: TransportOptions | None = None,
-        **session_kwargs: Unpack[SessionKwargs],
-    ) -> AsyncIterator[ClientSession]:
-        options = TransportOptions(session_class=cast("type[ClientSession]", self._session))
-        async with super().connect_session(transport_options=options, **session_kwargs) as session:
-            yield session
-
-    def refusal(self) -> str:
-        """How the last refused request was refused, as the end of a sentence; empty: none was."""
-        return self._refused
-
-    def _http_client(self, **arguments: Any) -> httpx2.AsyncClient:
-        arguments.setdefault("timeout", httpx2.Timeout(30.0, read=300.0))
-        return _PatientClient(event_hooks={"response": [self._remember]}, **arguments)
-
-    async def _remember(self, response: httpx2.Response) -> None:
-        if response.request.method != "POST":
-            return
-        self._refused = ""
-        if response.status_code >= 400:
-            self._refused = f"it answered with status {response.status_code}"
-            metadata = _OAUTH.search(response.headers.get("www-authenticate", ""))
-            if metadata and response.status_code == 401:
-                self._refused += (
-                    f": it asks for a login with OAuth (see {shortened(metadata[1], 200)}), which "
-                    "Rehearsal does not do; get an access token from its provider and give it in "
-                    "$REHEARSE_TOKEN, or a header with --mcp-header NAME=VARIABLE"
-                )
-            elif remedy := self._remedies().get(response.status_code):
-                self._refused += f": {remedy}"
-
-    def _remedies(self) -> dict[int, str]:
-        token = "the token in $REHEARSE_TOKEN" if self._has_token else "no token"
-        return {
-            401: f"it got {token}; give one in $REHEARSE_TOKEN, or a header with --mcp-header "
-            "NAME=VARIABLE",
-            403: f"it got {token}, which may not use it",
-            404: "is the path right? Most servers are at /mcp",
-            429: "too many requests, also after waiting as it asked",
-            502: "what is in front of it does not reach it",
-        }
-
-
-class _PatientClient(httpx2.AsyncClient):
-    """A client that waits where a server says when to come again. It keeps the environment's
-    proxies, which a transport for this would turn off."""
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        for _ in range(_TRIES - 1):
-            response = await super().send(request, **options)
-            wait_s = _wait_of(response)
-            if wait_s is None:
-                return response
-            await response.aclose()
-            await anyio.sleep(wait_s)
-        return await super().send(request, **options)
-
-
-def _wait_of(response: httpx2.Response) -> float | None:
-    """The seconds after which a refused request may be sent again; None: it is not to be."""
-    if response.status_code != 429:
-        return None
-    try:
-        return min(float(response.headers.get("retry-after", "1")), _MAX_WAIT_S)
-    except ValueError:
-        return 1.0

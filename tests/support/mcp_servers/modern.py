@@ -1,5 +1,5 @@
-"""A server of MCP 2026-07-28, written with the official SDK: it announces a new tool to subscribers,
-and asks for a form by an unfinished result (SEP-2322), for tests."""
+"""A server of MCP 2026-07-28, written with the official SDK: it announces a new tool to
+subscribers, and asks for a form by an unfinished result (SEP-2322), for tests."""
 
 from typing import Annotated
 

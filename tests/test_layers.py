@@ -136,9 +136,9 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "fastmcp": {
         "envpool.mcp.client",
+        "envpool.mcp.http",
         "envpool.mcp.process",
         "envpool.mcp.resources",
-        "envpool.mcp.tolerant",
     },
     "google": {"rehearsal_room.interop.otlp.encoding"},
     "httptools": {"harness.chat.http1"},
@@ -162,6 +162,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "mcp": {
         "envpool.mcp.client",
+        "envpool.mcp.http",
         "envpool.mcp.process",
         "envpool.mcp.tolerant",
     },

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import anyio
 
+from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.mcp.checks import verify_by_calls
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
 from rehearsal_room.envpool.mcp.joined import JoinedConnections
@@ -64,16 +65,33 @@ class McpPool(ServerPool):
     async def _start(self, scenario: Scenario) -> WorldConnection:
         async with self._start_limiter:
             self._num_starts += 1
-            opened: list[ServerConnection] = []
+            connections = [
+                ServerConnection(settings, command, warnings=self._warnings)
+                for settings, command in zip(self.servers, self.commands, strict=True)
+            ]
             try:
-                for settings, command in zip(self.servers, self.commands, strict=True):
-                    connection = ServerConnection(settings, command, warnings=self._warnings)
-                    opened.append(connection)
-                    await connection.open()
+                await _open(connections)
             except BaseException:
-                for connection in reversed(opened):
+                for connection in reversed(connections):
                     await connection.close()
                 raise
-        if len(opened) == 1:
-            return opened[0]
-        return JoinedConnections(opened, [server.name for server in self.servers])
+        if len(connections) == 1:
+            return connections[0]
+        return JoinedConnections(connections, [server.name for server in self.servers])
+
+
+async def _open(connections: Sequence[ServerConnection]) -> None:
+    """Open all connections at once. Raises the PoolError of the first that cannot be opened."""
+    faults: dict[int, PoolError] = {}
+
+    async def open_one(number: int) -> None:
+        try:
+            await connections[number].open()
+        except PoolError as exc:
+            faults[number] = exc
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(len(connections)):
+            tasks.start_soon(open_one, number)
+    if faults:
+        raise faults[min(faults)]

@@ -1,4 +1,4 @@
-"""The requests of one server to its client, answered by whoever the run names.
+"""The requests of one server to its client, answered as the run says.
 
 The client declares that it can be asked (the capabilities `elicitation` and `sampling`) where
 somebody answers. A server that asks all the same gets a sentence, and the user one warning.

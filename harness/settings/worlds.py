@@ -124,8 +124,8 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp_ask: Annotated[
         AskMode,
         Meta(
-            description="Who answers what an MCP server asks during a call (elicitation, "
-            "sampling): nobody (refuse), the task's user (user), or the policy's model (model)."
+            description="Answers to what an MCP server asks during a call (elicitation, "
+            "sampling): none (refuse), by the task's user (user), or by the run's model (model)."
         ),
     ] = "refuse"
     mcp_resources: Annotated[

@@ -41,7 +41,7 @@ class AnsweringUser:
         self._user = user
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The filled-in form. Raises NotAnswered for what is no form."""
+        """The filled-in form. Raises NotAnswered for other requests."""
         if method != ELICITATION:
             raise NotAnswered(f"the user of this task answers no {method}; it has no model")
         return filled_in(self._user, params)
@@ -163,7 +163,7 @@ def _read_form(text: str) -> dict[str, Any]:
 
 
 def _messages(params: Mapping[str, Any]) -> list[Message]:
-    """The messages of a sampling request. What is no text is named by its kind."""
+    """The messages of a sampling request. Other blocks than texts are named by their kind."""
     found = []
     if system := params.get("systemPrompt"):
         found.append(Message("system", system))

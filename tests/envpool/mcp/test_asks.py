@@ -154,7 +154,7 @@ async def test_a_new_tool_can_be_called(scenario: Scenario, target: str) -> None
 
 async def test_a_form_that_the_protocol_forbids_is_refused(scenario: Scenario) -> None:
     """A server of 2026-07-28 sees that the client cannot be asked: the call is refused, the world
-    goes on, and the user is told once, by the server's name."""
+    goes on, and one warning has the server's name."""
     pool = McpPool(McpSettings(MODERN, name="shop"))
     async with pool.lease(scenario) as env:
         with capture_logs() as logged:
@@ -194,7 +194,7 @@ async def test_resources_and_prompts_are_tools_where_asked_for(scenario: Scenari
 
 async def test_several_servers_are_one_world(scenario: Scenario) -> None:
     """All their tools, with the server's name where two have one of a name; each call goes to its
-    server, a tool that comes later keeps the others' names, and a reset starts all anew."""
+    server, a tool that comes later keeps the others' names, and a reset starts all of them again."""
     servers = [McpSettings(NOTES, name="a"), McpSettings(NOTES), McpSettings(ASKING)]
     pool = McpPool(servers[0], servers[1:])
     async with pool.lease(scenario) as env:

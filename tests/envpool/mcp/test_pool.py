@@ -396,7 +396,7 @@ async def test_a_message_that_cannot_be_read_ends_the_wait(scenario: Scenario) -
     ],
 )
 async def test_an_odd_failure_is_one_sentence(scenario: Scenario, mode: str, text: str) -> None:
-    """An error that is no object is quoted; the fault in a result is named by its place."""
+    """The text of an error without an object is quoted; the fault in a result is named by its place."""
     async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
         assert await env.call("echo", {}, "c0-0") == ToolResult(text, "internal")
 
@@ -510,8 +510,8 @@ class Replies(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("kind", ["json", "events"])
 async def test_a_reply_over_http_is_mended_or_ends_the_wait(scenario: Scenario, kind: str) -> None:
-    """Half of a surrogate pair and a tool without a schema are mended; a reply that is cut and a
-    connection that breaks are told at once. The server is ours: SDKs do not send such replies."""
+    """Half of a surrogate pair and a tool without a schema are mended; a cut reply and a broken
+    connection end the wait at once. The server is ours: SDKs do not send such replies."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Replies) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/{kind}"

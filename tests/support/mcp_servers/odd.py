@@ -9,7 +9,8 @@ from typing import Any
 
 MODE = sys.argv[1]
 if MODE == "key":  # as programs tell it that were not made for MCP
-    sys.exit(print("ACME_KEY is not set") or 1)
+    sys.stdout.write("ACME_KEY is not set\n")
+    sys.exit(1)
 
 
 _DONE = b'"id": %d, "result": {"content": [{"type": "text", "text": "done'

@@ -32,6 +32,7 @@ QUICK = {
     "admission": ("--every", "8", "--drawn", "6", "--turnovers", "20"),
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
+    "mcp_state": ("--runs", "3"),
     "many_scenarios": ("--scenarios", "20"),
     "judging": ("--runs", "2", "--logged", "1024"),
     "gate_defects": ("--worlds", "1"),

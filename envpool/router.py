@@ -1,6 +1,7 @@
 """The pool that sends each scenario to the right place: this process, workers, or an outside pool.
 
 Trusted packages run in this process (scenarios.catalogue.is_trusted), all other code in workers.
+The server of a package that has one is started with the user's rights, by envpool.mcp_worlds.
 With `--sandbox required` only bundled packages are trusted; without it, the user who starts a run
 trusts the packages that it names, and is shown which of them run here. An outside pool (worlds on
 another machine or of an MCP server) runs the tools of all scenarios; workers here then only verify.
@@ -22,6 +23,7 @@ from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.envpool.mcp.checks import require_known_calls
+from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.envpool.workers.pool import (
@@ -79,6 +81,7 @@ class RoutingPool(AsyncContextManagerMixin):
         self._remote = elsewhere
         self._open_spawner = open_spawner
         self._local = LocalPool()
+        self._servers = ServerWorldPool()
         self._workers: WorkerPool | None = None
         self._stack = AsyncExitStack()
 
@@ -88,7 +91,7 @@ class RoutingPool(AsyncContextManagerMixin):
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator["RoutingPool"]:
         try:
-            async with self._stack:
+            async with self._servers, self._stack:
                 yield self
         finally:
             self._local.close()
@@ -98,6 +101,17 @@ class RoutingPool(AsyncContextManagerMixin):
         if self._workers is None:
             workers = WorkerPool(self._settings, open_spawner=self._open_spawner)
             self._workers = await self._stack.enter_async_context(workers)
+
+    def _servers_for(self, scenario: Scenario) -> ServerWorldPool:
+        """The pool of servers' worlds. Raises PoolError for a world that must be isolated."""
+        if self.isolates(scenario):
+            raise PoolError(
+                f"{scenario.path}: the world's MCP server is a command that runs with your rights, "
+                "and this command isolates its worlds; leave --isolate and --sandbox required out, "
+                "put the world below $REHEARSE_WORLDS, or pass --trust-run if you trust the folder "
+                "that names it"
+            )
+        return self._servers
 
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code, verifiers included, runs in worker processes only."""
@@ -133,6 +147,8 @@ class RoutingPool(AsyncContextManagerMixin):
 
     async def host(self, scenario: Scenario) -> States:
         self.announce([scenario])
+        if scenario.server is not None and self._remote is None:
+            return await self._servers_for(scenario).host(scenario)
         if self.isolates(scenario):
             await self.start()
             states = await self._started_workers(scenario).host(scenario)
@@ -158,8 +174,9 @@ class RoutingPool(AsyncContextManagerMixin):
                 except Exception as exc:
                     faults[scenario.digest] = exc
 
-        if any(map(self.isolates, distinct.values())):
-            await self.start()
+        for scenario in distinct.values():
+            if scenario.server is None and self.isolates(scenario):
+                await self.start()
         async with anyio.create_task_group() as group:
             for scenario in distinct.values():
                 group.start_soon(host_one, scenario)
@@ -234,11 +251,14 @@ class RoutingPool(AsyncContextManagerMixin):
         return counts
 
     def _pools(self) -> list[Pool]:
-        return [pool for pool in (self._local, self._workers, self._remote) if pool is not None]
+        pools = (self._local, self._servers, self._workers, self._remote)
+        return [pool for pool in pools if pool is not None]
 
     def _pool_of(self, scenario: Scenario) -> Pool:
         if self._remote is not None:
             return self._remote
+        if scenario.server is not None:
+            return self._servers
         return self._started_workers(scenario) if self.isolates(scenario) else self._local
 
     def _started_workers(self, scenario: Scenario) -> WorkerPool:

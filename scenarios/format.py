@@ -29,6 +29,15 @@ scenarios.awm.package. A model wrote its code, so it runs in workers only:
       verify/         <task>_sql.py and <task>_code.py, where the task has them
       source.toml     where it came from; never read
 
+A package with `format = "mcp"` is a world of an MCP server (scenarios.core.server_record), which
+has the tools and makes the rows:
+
+    <name>/
+      scenario.toml   format, name, title, version, description, clock, [user], [server], [state],
+                      [start][, never_touch, irreversible]
+      policy.md, tasks.toml, verify.py, near_misses.toml   as above
+      seed/           the files with which the server starts, if [start] names the folder
+
 Reading a package runs none of its code and opens no database. Every fault raises PackageError with
 a sentence that names the file and the field, and in tasks.toml the line and id of the task.
 """
@@ -43,6 +52,12 @@ import msgspec
 from rehearsal_room.scenarios.api import Row, RowChange, User
 from rehearsal_room.scenarios.call_checks import McpRecord
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
+from rehearsal_room.scenarios.core.server_record import (
+    ServerCommand,
+    ServerRecord,
+    ServerStart,
+    ServerState,
+)
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
@@ -235,6 +250,7 @@ class Scenario(msgspec.Struct, frozen=True):
     foreign: McpRecord | None = None  # set: tasks for an MCP server, without SQL
     written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
     suite: SuiteRecord | None = None  # set: its worlds and scoring are those of a benchmark
+    server: ServerRecord | None = None  # set: an MCP server has the tools, its files the rows
     proofs: dict[str, tuple[Call, ...]] = {}  # see PackageHead
     row_rules: tuple[RowRule, ...] = ()  # see PackageHead
     never_touch: tuple[NeverTouch, ...] = ()  # see PackageHead
@@ -303,6 +319,17 @@ class AwmHead(_Head, forbid_unknown_fields=True):
     format: Literal["awm"] = "awm"
 
 
+class ServerHead(_Head, forbid_unknown_fields=True, kw_only=True):
+    """The scenario.toml of a world of an MCP server."""
+
+    server: ServerCommand
+    state: ServerState = ServerState()
+    start: ServerStart = ServerStart()
+    format: Literal["mcp"] = "mcp"
+    never_touch: tuple[NeverTouch, ...] = ()  # see PackageHead
+    irreversible: tuple[str, ...] = ()  # see PackageHead
+
+
 class PackageTasks(msgspec.Struct, forbid_unknown_fields=True):
     """The tasks.toml of a package in our format."""
 
@@ -322,7 +349,11 @@ def read(folder: Path, *, check_code: bool = True) -> Scenario:
             return _read_package(folder, head)
         case "awm":
             return _read_awm(folder, head, check_code)
-    raise PackageError(f"{path}: format: expected 'awm' or no such key, got {head['format']!r}")
+        case "mcp":
+            return _read_server(folder, head)
+    raise PackageError(
+        f"{path}: format: expected 'awm', 'mcp' or no such key, got {head['format']!r}"
+    )
 
 
 def read_identity(folder: Path) -> Scenario:
@@ -376,6 +407,53 @@ def _scenario(
         never_touch=head.never_touch,
         irreversible=head.irreversible,
     )
+
+
+def _read_server(folder: Path, toml: dict[str, Any]) -> Scenario:
+    path = folder / "scenario.toml"
+    head = convert(path, toml, ServerHead)
+    _check_head(folder, head)
+    record = ServerRecord(head.server, head.state, head.start)
+    if fault := record.fault(folder):
+        raise PackageError(f"{path}: {fault}")
+    names = ("scenario.toml", "policy.md", "tasks.toml", "verify.py")
+    optional = (NEAR_MISSES,) if (folder / NEAR_MISSES).exists() else ()
+    texts = {name: read_text(folder / name) for name in (*names, *optional)}
+    _check_python(folder / "verify.py", texts["verify.py"])
+    tables = TaskTables(folder / "tasks.toml", texts["tasks.toml"])
+    tasks = tables.convert(PackageTasks).task
+    _check_tasks(tables, tasks)
+    return Scenario(
+        name=head.name,
+        title=head.title,
+        version=head.version,
+        description=head.description,
+        clock=head.clock,
+        user=head.user,
+        schema_sql="",
+        data_sql="",
+        rules=texts["policy.md"].strip(),
+        tasks=tasks,
+        path=folder,
+        digest=_digest(texts, _files_below(folder / record.start.copy, record.start.copy)),
+        server=record,
+        never_touch=head.never_touch,
+        irreversible=head.irreversible,
+    )
+
+
+def _files_below(folder: Path, given: str) -> dict[str, bytes]:
+    """The files with which a server starts, by their path in the folder. Raises PackageError."""
+    if not given:
+        return {}
+    try:
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+    except OSError as exc:
+        raise PackageError(f"{folder}: its files cannot be read: {exc}") from exc
 
 
 def _read_awm(folder: Path, toml: dict[str, Any], check_code: bool) -> Scenario:
@@ -495,8 +573,10 @@ def _check_python(path: Path, text: str) -> None:
         raise PackageError(f"{path}: {fault}")
 
 
-def _digest(texts: Mapping[str, str]) -> str:
+def _digest(texts: Mapping[str, str], files: Mapping[str, bytes] | None = None) -> str:
     total = hashlib.blake2b(digest_size=16)
     for name, text in texts.items():
         total.update(f"{name}\0{len(text)}\0{text}".encode())
+    for name, data in (files or {}).items():
+        total.update(f"{name}\0{len(data)}\0".encode() + data)
     return total.hexdigest()

@@ -16,10 +16,10 @@ import msgspec
 
 from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult
 from rehearsal_room.envpool.inprocess.toolset import BadArguments, Tool, load
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.envpool.store.database import Database
 from rehearsal_room.envpool.store.digest import hex_digest
 from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
-from rehearsal_room.envpool.store.states import States
 from rehearsal_room.envpool.store.template import Template, build, make_vfs
 from rehearsal_room.envpool.store.tracking import Tracker
 from rehearsal_room.scenarios.errors import ToolError
@@ -79,7 +79,7 @@ class _ToolConnection:
         self.db = Database(self.sqlite, scenario.clock, scenario.user)
 
 
-class HostedScenario(States):
+class HostedScenario(BlockingWorld):
     """A hosted scenario. `close()` closes its connections.
 
     A caller that has already loaded the tools or built the template passes `tools` or `template`.
@@ -132,6 +132,10 @@ class HostedScenario(States):
         """The world of a new episode."""
         self.num_leases += 1
         return Lease(self, self.template.overlay())
+
+    def lease_at(self, lease: "Lease") -> "Lease":
+        """A world of this host in the state of a lease, which another host may have made."""
+        return Lease(self, lease.overlay)
 
     def call(self, overlay: Overlay, name: str, arguments: Any) -> ToolResult:
         """Execute one call on a world. A bad call is a result; an exception is a bug here."""

@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -120,6 +121,7 @@ class ServerConnection:
         settings: McpSettings,
         command: Sequence[str],
         variables: Mapping[str, str] | None = None,
+        folder: Path | None = None,
         warnings: Warnings | None = None,
     ) -> None:
         """`warnings` None: this connection gives its own."""
@@ -133,6 +135,7 @@ class ServerConnection:
                 command,
                 settings.environment,
                 variables,
+                folder,
                 questions=self._questions,
                 warnings=warnings,
             )
@@ -237,6 +240,11 @@ class ServerConnection:
                 self._questions.was_refused("elicitation or sampling", _message_of(exc))
             return self._why(exc), _KINDS.get(code, "internal")
         return text_of(result), "refused" if result.is_error else None
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended, or the connection was lost."""
+        ended = self._process is not None and bool(self._process.exit_reason())
+        return ended or not self._client.is_connected()
 
     async def close(self) -> None:
         """End the connection, and with it the process."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from subprocess import PIPE
 from typing import Unpack
 
@@ -44,7 +45,7 @@ class ServerProcess(ClientTransport):
 
     `environment` names the variables that it inherits besides the harmless ones: secrets are passed
     on only by name. `variables` are further ones, with their values. Every process has an empty
-    folder, `{scratch}` in its command and its TMPDIR.
+    folder, `{scratch}` in its command and its TMPDIR. It runs in `folder`; None: in ours.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class ServerProcess(ClientTransport):
         command: Sequence[str],
         environment: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
+        folder: Path | None = None,
         *,
         questions: Questions,
         warnings: Warnings,
     ) -> None:
         self._session = partial(TolerantSession, questions=questions, warnings=warnings)
+        self._folder = folder
         self._command = command
         self._environment = environment
         self._variables = variables or {}
@@ -137,6 +140,7 @@ class ServerProcess(ClientTransport):
             stdout=PIPE,
             stderr=PIPE,
             env=environment,
+            cwd=self._folder,
             start_new_session=True,
         )
 

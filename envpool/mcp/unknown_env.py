@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.refusals import refusal
 from rehearsal_room.envpool.core.types import (
     ServerRequest,
     StoredState,
@@ -79,7 +80,7 @@ class UnknownEnv(ABC):
             return self._answered[call_id]
         self._pool.num_calls += 1
         await self._renew_tools()
-        refused = self._refused(name, arguments)
+        refused = refusal(self._tools, name, arguments)
         text, error = refused or await self._execute(name, arguments)
         asked = () if refused else self._asked()
         result = self._answered[call_id] = ToolResult(text, error, asked=asked)
@@ -99,13 +100,3 @@ class UnknownEnv(ABC):
     def _raise_if_broken(self) -> None:
         if self._broken:
             raise WorldError(self._broken)
-
-    def _refused(self, name: str, arguments: Any) -> tuple[str, ToolErrorKind] | None:
-        """What a call gets that never reaches the server."""
-        if all(tool.name != name for tool in self._tools):
-            known = ", ".join(tool.name for tool in self._tools)
-            return f"There is no tool {name!r}. Tools: {known}.", "unknown_tool"
-        if not isinstance(arguments, dict):
-            found = "null" if arguments is None else f"a {type(arguments).__name__}"
-            return f"{name}: expected an object of arguments, got {found}.", "arguments"
-        return None

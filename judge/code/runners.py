@@ -23,7 +23,7 @@ import msgspec
 from rehearsal_room.envpool.core.errors import PoolError, StateError
 from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.events import VerifierRun
@@ -100,7 +100,7 @@ class InProcessRunner:
 
     async def play_oracle(self, task: Task) -> OraclePlay | None:
         """See VerifierRunner."""
-        if not isinstance(self._world, HostedScenario):
+        if not isinstance(self._world, BlockingWorld):
             return None
         lease = self._world.lease()
         results = [lease.call(call.name, call.arguments) for call in task.oracle]

@@ -75,8 +75,8 @@ def check_worlds(
     check_record: Callable[[Scenario], CheckResult],
 ) -> Iterator[CheckOutcome]:
     """Check worlds, given by the names that `find` understands; yields outcomes as they come.
-    Closing the iterator early ends the processes. AWM records are checked by `check_record`, in a
-    thread.
+    Closing the iterator early ends the processes. AWM records and worlds of MCP servers are checked
+    by `check_record`, in a thread.
 
     Raises what `find` raises, except PackageError, which is a failure of the package.
     """
@@ -146,7 +146,7 @@ class _Job(threading.Thread):
         name = Path(source).name
         try:
             scenario = self._find(source)
-            if scenario.awm is not None:
+            if scenario.awm is not None or scenario.server is not None:
                 checked = self._check_record(scenario)
                 return _outcome(scenario, checked, checked.report)
             sources = sources_of(scenario.path)

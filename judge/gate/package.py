@@ -62,6 +62,8 @@ import msgspec
 from rehearsal_room.envpool.core.errors import SeedError, ToolsetError
 from rehearsal_room.envpool.inprocess.toolset import load
 from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
+from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
 from rehearsal_room.judge.core.verifier import Verifier
@@ -164,6 +166,38 @@ def inspect(
         return CheckResult(failed_report(scenario.name, "verifier", str(exc)))
 
 
+def inspect_server(
+    world: BlockingWorld, second: BlockingWorld, settings: GateSettings = DEFAULT_SETTINGS
+) -> CheckResult:
+    """Check the tasks of a world of an MCP server, which two processes of the server host. Its
+    tools are somebody else's: they are probed for writes that no task wants, and not judged."""
+    scenario = world.scenario
+    try:
+        near_misses = near_misses_of(scenario)
+        verifier = Verifier(scenario, (scenario.path / "verify.py").read_text(encoding="utf-8"))
+    except (PackageError, OSError) as exc:
+        return CheckResult(failed_report(scenario.name, "verifier", str(exc)))
+    log, of_tools = GateLog(scenario.name), GateLog(scenario.name)
+    runner = TaskRunner(world, CodeJudge(scenario, InProcessRunner(world, verifier)), log)
+    oracles = {task.id: runner.play_oracle(task) for task in scenario.tasks}
+    check_missing_tools(log, scenario.tasks, oracles, [tool.name for tool in world.tools])
+    rows = world.dump(world.template.overlay())
+    for task in scenario.tasks:
+        for fault in missing_in(task, known_of(scenario, rows, ())):
+            log.fail("texts", fault, task)
+    tools = ToolChecks(world, of_tools, settings, oracles)
+    verdicts = _check_each(runner, settings, near_misses, oracles)
+    tools.probe()
+    _check_left(runner, verifier, settings, oracles, tools, verdicts)
+    log.probes += of_tools.probes
+    log.succeeded |= of_tools.succeeded
+    for task in scenario.tasks:
+        repeated = play(second, task, task.oracle, task.answer)
+        if (why := divergence(oracles[task.id], repeated.facts)) is not None:
+            log.fail("determinism", f"in another process of the server {why}", task)
+    return _result(log, world, None, oracles)
+
+
 def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, list[Fact]]:
     """The results of the oracles' calls in this process, by task; empty where the world cannot be
     hosted."""
@@ -178,8 +212,8 @@ def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, li
 
 
 def _inspect(
-    world: HostedScenario,
-    second: HostedScenario,
+    world: BlockingWorld,
+    second: BlockingWorld,
     verifier: Verifier,
     sources: Sources,
     settings: GateSettings,
@@ -195,32 +229,56 @@ def _inspect(
     _recount(log, tasks, record, oracles)
     for fault, task in broken_rules(world, oracles):
         log.fail("rules", fault, task)
-    writes, undoable = writes_of(oracles), undoable_writes(world, oracles.values())
-    verdicts = {
-        task.id: check_task(runner, task, oracles[task.id], writes, undoable, settings)
-        for task in tasks
-    }
-    for miss in near_misses:
-        runner.try_near_miss(miss)
     tools = ToolChecks(world, log, settings, oracles)
+    verdicts = _check_each(runner, settings, near_misses, oracles)
     tools.check()
     _check_shown(log, world, oracles, tools)
-    states = tools.states()
-    for task in tasks:
-        disturbing = tools.disturbing(task.id)
-        check_disturbed(runner, task, oracles[task.id], disturbing, settings)
-        check_total(runner, verifier, task, states)
-    check_share(log, tasks)
-    for task in tasks:
-        check_again(runner, task, oracles[task.id], verdicts[task.id])
+    _check_left(runner, verifier, settings, oracles, tools, verdicts)
     tools.check_again(second)
     _check_determinism(log, world, second, sources, oracles)
     return _result(log, world, record, oracles)
 
 
+def _check_each(
+    runner: TaskRunner,
+    settings: GateSettings,
+    near_misses: Sequence[NearMiss],
+    oracles: Mapping[str, Played],
+) -> dict[str, Judged]:
+    """Check the tasks; returns the verdicts on their oracles, by task id."""
+    world = runner.world
+    writes, undoable = writes_of(oracles), undoable_writes(world, oracles.values())
+    verdicts = {
+        task.id: check_task(runner, task, oracles[task.id], writes, undoable, settings)
+        for task in world.scenario.tasks
+    }
+    for miss in near_misses:
+        runner.try_near_miss(miss)
+    return verdicts
+
+
+def _check_left(
+    runner: TaskRunner,
+    verifier: Verifier,
+    settings: GateSettings,
+    oracles: Mapping[str, Played],
+    tools: ToolChecks,
+    verdicts: Mapping[str, Judged],
+) -> None:
+    """Check the verifiers on the states and writes that probes of the tools found."""
+    tasks, states = runner.world.scenario.tasks, tools.states()
+    for task in tasks:
+        disturbing = tools.disturbing(task.id)
+        check_disturbed(runner, task, oracles[task.id], disturbing, settings)
+        check_total(runner, verifier, task, states)
+    check_share(runner.log, tasks)
+    for task in tasks:
+        check_again(runner, task, oracles[task.id], verdicts[task.id])
+
+
 def _result(
     log: GateLog,
-    world: HostedScenario,
+    world: BlockingWorld,
     record: WorldRecord | None,
     oracles: Mapping[str, Played],
 ) -> CheckResult:
@@ -236,7 +294,7 @@ def _result(
 
 
 def _check_texts(
-    log: GateLog, world: HostedScenario, oracles: Mapping[str, Played], missing: Set[str]
+    log: GateLog, world: BlockingWorld, oracles: Mapping[str, Played], missing: Set[str]
 ) -> None:
     scenario, fail = world.scenario, log.fail
     rows = world.dump(world.template.overlay())
@@ -266,7 +324,7 @@ def _check_texts(
 
 
 def _check_interface(
-    log: GateLog, world: HostedScenario, oracles: Mapping[str, Played], tables: Tables
+    log: GateLog, world: BlockingWorld, oracles: Mapping[str, Played], tables: Tables
 ) -> None:
     calls = [call for played in oracles.values() for call in played.calls]
     for faults in (
@@ -281,7 +339,7 @@ def _check_interface(
 
 
 def _check_shown(
-    log: GateLog, world: HostedScenario, oracles: Mapping[str, Played], tools: ToolChecks
+    log: GateLog, world: BlockingWorld, oracles: Mapping[str, Played], tools: ToolChecks
 ) -> None:
     """Check that the tools show the keys that they need."""
     results = [
@@ -312,8 +370,8 @@ def _recount(
 
 def _check_determinism(
     log: GateLog,
-    world: HostedScenario,
-    second: HostedScenario,
+    world: BlockingWorld,
+    second: BlockingWorld,
     sources: Sources,
     oracles: Mapping[str, Played],
 ) -> None:

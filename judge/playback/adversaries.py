@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.judge.playback.playback import Played, play
 from rehearsal_room.judge.playback.undoing import undo_of
 from rehearsal_room.scenarios.format import Call, Task
@@ -44,7 +44,7 @@ class Adversary(msgspec.Struct, frozen=True):
 
 
 def adversaries_of(
-    world: HostedScenario, task: Task, oracle: Played, undoable: Sequence[Call] = ()
+    world: BlockingWorld, task: Task, oracle: Played, undoable: Sequence[Call] = ()
 ) -> Iterator[Adversary]:
     """Every adversary of a task. `undoable` are the world's writes that can be undone."""
     read, text = _everything_read(world, task, oracle)
@@ -79,7 +79,7 @@ def answers_without_work(rules: str, read: str) -> dict[str, str]:
 
 
 def _everything_read(
-    world: HostedScenario, task: Task, oracle: Played
+    world: BlockingWorld, task: Task, oracle: Played
 ) -> tuple[tuple[Call, ...], str]:
     """Calls of all reading tools without arguments and of the oracle's reads, and their texts."""
     calls = [Call(tool.name, {}) for tool in world.tools if not tool.schema.get("required")]

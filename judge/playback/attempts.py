@@ -7,7 +7,7 @@ cannot be seen.
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.policies.mutants import Mutant, mutants_of
 from rehearsal_room.judge.playback.playback import Played
 from rehearsal_room.scenarios.format import Call, Task
@@ -41,7 +41,7 @@ def unwanted_on(task: Task, played: Played, writes: Writes, rng: Random) -> list
 
 
 def mutants_on(
-    world: HostedScenario,
+    world: BlockingWorld,
     task: Task,
     oracle: Played,
     writes: Writes,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.core.types import StoredState, ToolResult
-from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.blocking import BlockingLease, BlockingWorld
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
@@ -25,14 +25,16 @@ Fact = tuple[str, str | None, str]  # a call's text, error and digest
 class Played(msgspec.Struct, frozen=True):
     """Calls and an answer that were played, and their results."""
 
-    lease: Lease
+    lease: BlockingLease
     trajectory: Trajectory
     calls: tuple[Call, ...]
     answer: str
     results: tuple[ToolResult, ...]
     changes: tuple[RowChange, ...]  # net
     state: StoredState
-    before: tuple[Lease, ...] = ()  # the world before each call; empty: not kept, or a dialogue
+    before: tuple[
+        BlockingLease, ...
+    ] = ()  # the world before each call; empty: not kept, or a dialogue
 
     @property
     def facts(self) -> list[Fact]:
@@ -41,7 +43,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def play(
-    world: HostedScenario,
+    world: BlockingWorld,
     task: Task,
     calls: Sequence[Call],
     answer: str,
@@ -68,7 +70,7 @@ def play(
     if known is not None:
         results += known.results[:shared]
         talk.steps += known.trajectory.steps[:shared]
-    before: list[Lease] = []
+    before: list[BlockingLease] = []
     for index, call in enumerate(calls[shared:], shared):
         if keep:
             before.append(lease.fork())
@@ -107,7 +109,9 @@ def _num_equal(calls: Sequence[Call], others: Sequence[Call]) -> int:
 class _Talk:
     """The talk with the automaton of a task, and the steps of the whole play."""
 
-    def __init__(self, lease: Lease, task: Task, utterances: Sequence[Utterance] | None) -> None:
+    def __init__(
+        self, lease: BlockingLease, task: Task, utterances: Sequence[Utterance] | None
+    ) -> None:
         self.user = task.user if isinstance(task.user, UserAutomaton) else None
         self.steps: list[StepTaken] = []
         self._lease = lease

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.blocking import BlockingLease, BlockingWorld
 from rehearsal_room.judge.playback.playback import Played
 from rehearsal_room.judge.playback.tool_fuzzing import Prober, values_of
 from rehearsal_room.scenarios.api import Row, RowChange
@@ -25,7 +25,7 @@ _RECORDS = 2  # of each list that are tried
 _DRAWS = 3  # calls of each tool to one of them
 
 
-def undoable_writes(world: HostedScenario, oracles: Iterable[Played]) -> list[Call]:
+def undoable_writes(world: BlockingWorld, oracles: Iterable[Played]) -> list[Call]:
     """A write of each tool whose write can be undone and counts all the same: it is of a listed
     record or table, or the tool's name says that something leaves the world. Tried are the oracles'
     writes, and calls of all tools with the values of listed records."""
@@ -36,7 +36,7 @@ def undoable_writes(world: HostedScenario, oracles: Iterable[Played]) -> list[Ca
     return list(found.values())
 
 
-def undo_of(world: HostedScenario, lease: Lease, write: Call) -> Call | None:
+def undo_of(world: BlockingWorld, lease: BlockingLease, write: Call) -> Call | None:
     """The call that undoes a write in this state; None: there is none, or the write does not count
     when it is undone."""
     after = lease.fork()
@@ -57,14 +57,14 @@ def _counts(scenario: Scenario, call: Call, changes: Sequence[RowChange]) -> boo
     )
 
 
-def _oracle_writes(oracles: Iterable[Played]) -> Iterator[tuple[Lease, Call]]:
+def _oracle_writes(oracles: Iterable[Played]) -> Iterator[tuple[BlockingLease, Call]]:
     for played in oracles:
         for lease, call, result in zip(played.before, played.calls, played.results, strict=False):
             if result.changes:
                 yield lease, call
 
 
-def _writes_of_listed(world: HostedScenario) -> Iterator[tuple[Lease, Call]]:
+def _writes_of_listed(world: BlockingWorld) -> Iterator[tuple[BlockingLease, Call]]:
     """Calls of the tools that take a key or a column of a listed record, from the start."""
     prober = Prober(world, 0)
     start = world.lease()
@@ -92,7 +92,7 @@ def _listed_values(
 
 
 def _undoing_call(
-    world: HostedScenario, before: Lease, after: Lease, changes: Sequence[RowChange]
+    world: BlockingWorld, before: BlockingLease, after: BlockingLease, changes: Sequence[RowChange]
 ) -> Call | None:
     """A call that leads from `after` back to the rows of `before`; None: none was found. Tried are
     all tools, with the keys and the old values of the rows that changed."""

@@ -20,7 +20,7 @@ _MAX_NAME = 64  # characters: the name is part of paths and of episode ids
 def write_world(name: str, parent: Path) -> Path:
     """Write a new package `name` below a folder, which is made where it is missing; returns its
     folder. It is there whole or not at all. Raises PackageError."""
-    _check_name(name)
+    check_name(name)
     if is_taken(parent / name):
         raise PackageError(
             f"new world: {parent / name} exists already; choose another name or folder"
@@ -52,7 +52,8 @@ def copied(template: Path, template_name: str, name: str, parent: Path) -> Path:
     return folder
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Check the name of a new world. Raises PackageError."""
     if not NAME.fullmatch(name) or len(name) > _MAX_NAME:
         raise PackageError(
             f"new world: {name!r} is not a name of a world; expected lower-case letters, digits "

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.judge.playback.playback import Played, format_call
 from rehearsal_room.scenarios.api import Row, RowChange
 from rehearsal_room.scenarios.format import Call
@@ -22,7 +22,7 @@ _LIMITS = ("limit", "page_size", "max_results", "top")
 _EVENTS = re.compile(r"(.+?)_(?:events?|history|log|status_changes)$")
 
 
-def cut_lists(world: HostedScenario, calls: Iterable[Call]) -> Iterator[str]:
+def cut_lists(world: BlockingWorld, calls: Iterable[Call]) -> Iterator[str]:
     """A sentence for each tool that returns fewer rows than there are without saying so.
 
     `calls` are calls of the oracles; each tool with a limit is called again with a limit of one.
@@ -47,7 +47,7 @@ def _limit_of(tool: ToolSpec) -> str:
     return next((name for name in tool.schema.get("properties", ()) if name in _LIMITS), "")
 
 
-def _called(world: HostedScenario, call: Call) -> Any:
+def _called(world: BlockingWorld, call: Call) -> Any:
     result = world.lease().call(call.name, call.arguments)
     return _decoded(result) if result.error is None else None
 
@@ -103,7 +103,7 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def needy_tools(world: HostedScenario) -> Iterator[str]:
+def needy_tools(world: BlockingWorld) -> Iterator[str]:
     """A sentence for each tool that declares every argument optional and refuses a call without
     any."""
     for tool in world.tools:

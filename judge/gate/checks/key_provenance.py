@@ -9,7 +9,7 @@ refusal, which no verifier demands.
 from collections.abc import Iterator
 from typing import Any
 
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.policies.mutations import is_id
 from rehearsal_room.judge.playback.playback import Played, format_call
 from rehearsal_room.scenarios.checks import has_whole
@@ -19,7 +19,7 @@ from rehearsal_room.scenarios.format import Task
 _SMALL = 10  # smaller keys occur in so many texts that the check would prove nothing
 
 
-def known_from_the_start(world: HostedScenario) -> str:
+def known_from_the_start(world: BlockingWorld) -> str:
     """All texts that an agent sees before its task."""
     scenario = world.scenario
     tools = "\n".join(

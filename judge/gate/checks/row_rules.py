@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import apsw
 
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.judge.playback.playback import Played
 from rehearsal_room.scenarios.api import Row
 from rehearsal_room.scenarios.format import RowRule, Task
@@ -19,7 +19,7 @@ _SHOWN = 3  # rows
 
 
 def broken_rules(
-    world: HostedScenario, oracles: Mapping[str, Played]
+    world: BlockingWorld, oracles: Mapping[str, Played]
 ) -> Iterator[tuple[str, Task | None]]:
     """A sentence for each rule that is broken, and the task whose oracle breaks it; None: it is
     broken at the start, or its query fails."""
@@ -45,7 +45,7 @@ def broken_rules(
                 yield f"its oracle breaks the rule {rule.rule!r}: {_shown(new)}", task
 
 
-def _unknown_names(world: HostedScenario) -> Iterator[str]:
+def _unknown_names(world: BlockingWorld) -> Iterator[str]:
     """Tables and columns of `never_touch` and `irreversible` that the world has not."""
     tables = world.template.tables
     for table in world.scenario.irreversible:

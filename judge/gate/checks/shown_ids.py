@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.judge.playback.tool_fuzzing import Prober, values_of
 from rehearsal_room.scenarios.api import Row
 
@@ -60,9 +60,7 @@ class _Wanted(msgspec.Struct):
         return value in self.alone or named
 
 
-def hidden_ids(
-    world: HostedScenario, rows: Tables, results: Iterable[ShownResult]
-) -> Iterator[str]:
+def hidden_ids(world: BlockingWorld, rows: Tables, results: Iterable[ShownResult]) -> Iterator[str]:
     """A sentence for each tool that needs a key which no result shows."""
     tasks = world.scenario.tasks
     known = " ".join(task.instruction for task in tasks)
@@ -83,7 +81,7 @@ def hidden_ids(
             )
 
 
-def _wanted_in(world: HostedScenario, rows: Tables) -> list[_Wanted]:
+def _wanted_in(world: BlockingWorld, rows: Tables) -> list[_Wanted]:
     columns = {name: tuple(table.columns) for name, table in world.template.tables.items()}
     tables = _tables_of(columns)
     found: dict[str, _Wanted] = {}
@@ -117,7 +115,7 @@ def _not_shown(wanted: Sequence[_Wanted], results: Iterable[ShownResult]) -> lis
 
 
 def _searched(
-    world: HostedScenario, rows: Tables, wanted: Sequence[_Wanted]
+    world: BlockingWorld, rows: Tables, wanted: Sequence[_Wanted]
 ) -> Iterator[ShownResult]:
     """The results of searching for the texts of some of the tables' rows, and of what they refer
     to, and of listing what belongs to every record: random texts and keys find none."""
@@ -139,7 +137,7 @@ def _searched(
                             yield ShownResult(tool.name, result.text)
 
 
-def _listed(world: HostedScenario, prober: Prober) -> Iterator[ShownResult]:
+def _listed(world: BlockingWorld, prober: Prober) -> Iterator[ShownResult]:
     """The results of the tools that need nothing but the key of one record, for many records."""
     for tool in world.tools:
         required = tool.schema.get("required", ())

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
-from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.blocking import BlockingLease, BlockingWorld
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.judge.gate.checks.shown_ids import ShownResult
 from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings
@@ -48,7 +48,7 @@ EFFECT_VERBS = frozenset(  # without those that are also nouns
 class _StartPoint(msgspec.Struct, frozen=True):
     """A state from which calls are tried, each on a fork of the lease."""
 
-    lease: Lease
+    lease: BlockingLease
     task: str = ""  # whose oracle led here; empty: none
     changes: tuple[RowChange, ...] = ()  # net, since the start
 
@@ -62,7 +62,7 @@ class _Probe(msgspec.Struct, frozen=True):
     """One call, the state it was made in, and its result."""
 
     call: Call
-    lease: Lease
+    lease: BlockingLease
     fact: Fact
 
 
@@ -79,7 +79,7 @@ class ToolChecks:
 
     def __init__(
         self,
-        world: HostedScenario,
+        world: BlockingWorld,
         log: GateLog,
         settings: GateSettings,
         oracles: Mapping[str, Played],
@@ -106,8 +106,7 @@ class ToolChecks:
         left."""
         self._find_bases()
         self._make_proofs()
-        for tool in self._world.tools:
-            self._try_some(tool, [self._start, *self._oracles])
+        self._try_all()
         left = list(self._left.values())
         for tool in self._world.tools:
             if left and tool.name not in self._log.succeeded:
@@ -122,6 +121,15 @@ class ToolChecks:
             self._check_name(tool.name)
         for call, result in self._log.broken.values():
             self._log.fail("tool", f"{format_call(call)} breaks it: {result.text}")
+
+    def probe(self) -> None:
+        """Make some calls of each tool, at the start and where the oracles ended."""
+        self._find_bases()
+        self._try_all()
+
+    def _try_all(self) -> None:
+        for tool in self._world.tools:
+            self._try_some(tool, [self._start, *self._oracles])
 
     def states(self) -> list[tuple[StoredState, tuple[RowChange, ...]]]:
         """Some states that probes left, with their changes since the start."""
@@ -143,14 +151,14 @@ class ToolChecks:
         found = list(self._writes.get(task_id, {}).values())
         return self._rng.sample(found, min(_DISTURBING, len(found)))
 
-    def check_again(self, second: HostedScenario) -> None:
+    def check_again(self, second: BlockingWorld) -> None:
         """Repeat each tool's first probe after everything else, and then some of its probes, in
         reverse order, on a second host of the same world, whose tools may remember other calls. The
         results must be the same."""
         reported = {name for name, (_, result) in self._log.broken.items() if _is_slow(result)}
         first = {probe.call.name: probe for probe in reversed(self._probes)}
         again = [(probe, probe.lease) for probe in first.values()]
-        again += [(probe, Lease(second, probe.lease.overlay)) for probe in self._repeated()]
+        again += [(probe, second.lease_at(probe.lease)) for probe in self._repeated()]
         for probe, lease in again:
             name = probe.call.name
             if name not in reported and _fact(_made(probe.call, lease)) != probe.fact:
@@ -308,7 +316,7 @@ def unused(tools: Iterable[ToolSpec], oracles: Iterable[Sequence[Call]]) -> list
     return [tool.name for tool in tools if tool.name not in used]
 
 
-def _made(call: Call, lease: Lease) -> ToolResult:
+def _made(call: Call, lease: BlockingLease) -> ToolResult:
     return lease.fork().call(call.name, call.arguments)
 
 

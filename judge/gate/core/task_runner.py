@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.core.types import ToolResult
-from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.policies.mutants import Mutant
 from rehearsal_room.judge.code.code_judge import CodeJudge
@@ -106,7 +106,7 @@ class GateLog:
 class TaskRunner:
     """Plays attempts at the tasks of one world, and judges them."""
 
-    def __init__(self, world: HostedScenario, judge: CodeJudge, log: GateLog) -> None:
+    def __init__(self, world: BlockingWorld, judge: CodeJudge, log: GateLog) -> None:
         self.world = world
         self.judge = judge
         self.log = log

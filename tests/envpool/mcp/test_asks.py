@@ -194,7 +194,7 @@ async def test_resources_and_prompts_are_tools_where_asked_for(scenario: Scenari
 
 async def test_several_servers_are_one_world(scenario: Scenario) -> None:
     """All their tools, with the server's name where two have one of a name; each call goes to its
-    server, a tool that comes later keeps the others' names, and a reset starts all of them again."""
+    server, a later tool keeps the names of the others, and a reset starts all of them again."""
     servers = [McpSettings(NOTES, name="a"), McpSettings(NOTES), McpSettings(ASKING)]
     pool = McpPool(servers[0], servers[1:])
     async with pool.lease(scenario) as env:

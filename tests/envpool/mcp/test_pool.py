@@ -396,7 +396,7 @@ async def test_a_message_that_cannot_be_read_ends_the_wait(scenario: Scenario) -
     ],
 )
 async def test_an_odd_failure_is_one_sentence(scenario: Scenario, mode: str, text: str) -> None:
-    """The text of an error without an object is quoted; the fault in a result is named by its place."""
+    """An error that is only a text is quoted; the fault in a result is named by its place."""
     async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
         assert await env.call("echo", {}, "c0-0") == ToolResult(text, "internal")
 

@@ -154,8 +154,8 @@ _HEAD = "scenario.toml"
 
 # fault: (file, its text, the text instead, the beginning of the sentence after the file's name)
 _FAULTS = {
-    "format": (_HEAD, '"awm"', '"zip"', "format: expected 'awm' or no such key, got 'zip'"),
-    "format's type": (_HEAD, '"awm"', "5", "format: expected 'awm' or no such key, got 5"),
+    "format": (_HEAD, '"awm"', '"zip"', "format: expected 'awm', 'mcp' or no such key, got 'zip'"),
+    "format's type": (_HEAD, '"awm"', "5", "format: expected 'awm', 'mcp' or no such key, got 5"),
     "name": (_HEAD, '"mail_desk_1"', '"Mail"', "name: 'Mail' is not a lower-case identifier"),
     "clock": (_HEAD, "2026-02-10T", "10.2.", "clock: '10.2.09:00:00Z' is not a moment in UTC such"),
     "seeding": (

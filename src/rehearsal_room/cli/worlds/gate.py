@@ -29,6 +29,7 @@ from rehearsal_room.judge.gate.inputs import is_record, worlds_in
 from rehearsal_room.judge.gate.job_pool import CheckOutcome, JobSettings, check_worlds
 from rehearsal_room.judge.gate.openenv import openenv_report
 from rehearsal_room.judge.gate.package import CheckResult
+from rehearsal_room.judge.gate.server_world import check_server
 from rehearsal_room.judge.gate.summary import allowed_worlds, gate_report_of, print_report
 from rehearsal_room.scenarios.catalogue import folder_of
 from rehearsal_room.scenarios.errors import PackageError
@@ -159,6 +160,8 @@ def _identities(names: Sequence[str]) -> list[Scenario]:
 
 
 async def _record(pool: RoutingPool, scenario: Scenario) -> CheckResult:
+    if scenario.server is not None:
+        return await check_server(scenario, pool)
     try:
         return await check_record(scenario, pool)
     finally:

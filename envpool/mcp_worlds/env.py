@@ -1,0 +1,167 @@
+"""A leased world of a server whose state is declared."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.refusals import refusal
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
+from rehearsal_room.envpool.mcp_worlds.renewal import MadeCall, Renewal
+from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+from rehearsal_room.envpool.store.digest import hex_digest
+from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Task
+
+_REMEMBERED = 8  # call ids whose results a lease remembers
+StartServer = Callable[[], Awaitable[RunningServer]]
+
+
+class ServerEnv:
+    """A leased world. It implements envpool.core.types.Env.
+
+    A fork makes the calls of its origin again, in a server of its own, before its own first call:
+    the server may remember more than it writes. A cancelled call leaves the world broken.
+    """
+
+    awaits = True  # a call takes as long as the server does
+
+    def __init__(
+        self,
+        states: MirrorStates,
+        start: StartServer,
+        renewal: Renewal,
+        of_lease: "list[ServerEnv]",
+    ) -> None:
+        self._states = states
+        self._start = start
+        self._renewal = renewal
+        self._of_lease = of_lease  # the worlds of the lease: this one, and its forks
+        self._of_lease.append(self)
+        self.server: RunningServer | None = None  # None: the next call starts one
+        self.calls: list[MadeCall] = []  # those that reached the server, in order
+        self._overlay = states.template.overlay()
+        self._tools: Sequence[ToolSpec] = states.tools
+        self._broken = ""  # why the world can no longer be used; empty: it is usable
+        self._is_stale = False  # the server is not in the state after `calls`
+        self._left: tuple[Overlay, list[MadeCall]] | None = None  # where it is then; None: unknown
+        self._answered: OrderedDict[str, ToolResult] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<ServerEnv {self.server!r} [{self._broken or 'live'}]>"
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        return self._tools
+
+    @property
+    def start_digest(self) -> str:
+        return self._states.start_digest
+
+    @property
+    def digest(self) -> str:
+        return hex_digest(self._overlay.total)
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        if self._broken:
+            raise WorldError(self._broken)
+        if call_id and call_id in self._answered:
+            return self._answered[call_id]
+        result = await self._called(name, arguments)
+        if call_id:
+            self._answered[call_id] = result
+            if len(self._answered) > _REMEMBERED:
+                self._answered.popitem(last=False)
+        return result
+
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return ()
+
+    def state(self) -> StoredState:
+        if self._broken:
+            raise WorldError(self._broken)
+        return self._states.stored(self._overlay)
+
+    def fork(self) -> "ServerEnv":
+        """A second world in the state that this one has now."""
+        second = ServerEnv(self._states, self._start, self._renewal, self._of_lease)
+        second.calls = list(self.calls)
+        second._overlay = self._overlay.copy()
+        return second
+
+    def reset(self) -> None:
+        """Return to the start: the next call is made in a server that is there."""
+        self._left = None if self._broken else (self._overlay, self.calls)
+        self._overlay, self.calls = self._states.template.overlay(), []
+        self._answered.clear()
+        self._broken = ""
+        self._is_stale = True
+
+    async def open(self) -> None:
+        """Start the server now. Raises PoolError."""
+        self.server = await self._start()
+
+    async def close(self) -> RunningServer | None:
+        """End the server, unless it is at the start again: then it is returned."""
+        if not self._is_stale:
+            self.reset()
+        server, self.server = self.server, None
+        if server is None:
+            return None
+        if self._left is not None and await self._renewal.renew(server, *self._left):
+            return server
+        await server.end()
+        return None
+
+    async def _called(self, name: str, arguments: Any) -> ToolResult:
+        try:
+            server = await self._running()
+            await server.renew_tools()
+            self._tools = server.tools
+            if (refused := refusal(self._tools, name, arguments)) is not None:
+                return ToolResult(*refused, digest=self.digest)
+            text, error = await server.call(name, arguments)
+            changes = self._states.apply(self._overlay, server.state.read())
+            self.calls.append(MadeCall(name, arguments, text, self._overlay.total))
+        except PoolError as exc:
+            self._broken = str(exc)
+            raise WorldError(self._broken) from exc
+        except BaseException:
+            self._broken = f"a call of {name} was stopped before the MCP server had answered it"
+            raise
+        return ToolResult(text, error, changes, self.digest)
+
+    async def _running(self) -> RunningServer:
+        """The server, in the state after `calls`. Raises PoolError."""
+        if self._is_stale:
+            self.server = await self.close()
+            self._is_stale = False
+        if self.server is None:
+            self.server = await self._start()
+            await self._repeat(self.server)
+        return self.server
+
+    async def _repeat(self, server: RunningServer) -> None:
+        """Bring a server at the start into the state after `calls`. Raises PoolError."""
+        overlay = self._states.template.overlay()
+        for call in self.calls:
+            text, _ = await server.call(call.name, call.arguments)
+            self._states.apply(overlay, server.state.read())
+            if text != call.text or overlay.total != call.total:
+                what = "text" if text != call.text else "change of rows"
+                raise WorldError(
+                    f"the world cannot be forked: {call.name}, called again, gave another {what}"
+                    f"{': ' + _parting(call.text, text) if text != call.text else ''}"
+                )
+
+
+def _parting(first: str, second: str) -> str:
+    """Where two texts part, shortly."""
+    start = next(
+        (at for at, (one, two) in enumerate(zip(first, second, strict=False)) if one != two),
+        min(len(first), len(second)),
+    )
+    begin = max(0, start - 20)
+    return f"{first[begin : begin + 60]!r} and {second[begin : begin + 60]!r}"

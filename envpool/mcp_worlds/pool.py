@@ -1,0 +1,247 @@
+"""The pool of worlds of MCP servers whose state is declared (scenarios.core.server_record).
+
+    async with ServerWorldPool() as pool:
+        await pool.host(scenario)  # starts the server once: its tools, and the rows at the start
+        async with pool.lease(scenario) as env:
+            result = await env.call("add_note", {"text": "milk"}, "c0-0")
+            result.changes  # the rows that the server wrote
+
+Every lease has a process to itself, whose folder begins as a copy of the world's seed. A process
+must start in the same state as the first one did; else its lease raises PoolError. A process that
+can be reset while it runs is used again (envpool.mcp_worlds.renewal); otherwise the next one is
+started when a lease ends. The server has the rights of the user who starts the run, and no sandbox.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Self
+
+import anyio
+from anyio import AsyncContextManagerMixin
+from anyio.abc import TaskGroup
+
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.remote_states import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
+from rehearsal_room.envpool.mcp_worlds.env import ServerEnv
+from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
+from rehearsal_room.envpool.mcp_worlds.renewal import Renewal
+from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+from rehearsal_room.envpool.mcp_worlds.state import Start
+from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.format import Scenario, Task
+
+_STARTS = 2  # servers of a world that start concurrently
+_START_S = 1.0  # that an ordinary server takes to start
+_WEIGHT = 0.2  # of a lease in the moving average of their seconds
+
+
+class _World:
+    """One hosted world, and its servers.
+
+    A lease waits for the first server that is free: one that another lease gives back, or a new
+    one. Another one is started where the leases that wait would wait longer than its start takes;
+    so quick episodes share few servers, and long ones get one each.
+    """
+
+    def __init__(
+        self, pool: "ServerWorldPool", states: MirrorStates, start: Start, first: RunningServer
+    ) -> None:
+        self._pool = pool
+        self.states = states
+        self.start = start
+        self.renewal = Renewal(states, start)
+        self._free: list[RunningServer | PoolError] = [first]  # at the start; or why none is
+        self._taken: dict[RunningServer, float] = {}  # those in use, and since when
+        self._changed = anyio.Condition()
+        self._num_waiting = self._num_starting = 0
+        self._lease_s: float | None = None  # a moving average; None: no lease has ended
+
+    async def clean(self) -> RunningServer:
+        """A server in the state at the start. Raises PoolError."""
+        async with self._changed:
+            self._num_waiting += 1
+            try:
+                while (server := self._free_one()) is None:
+                    if self._needs_another():
+                        self._num_starting += 1
+                        self._pool.begin(self._start_one)
+                    with anyio.move_on_after(_START_S):
+                        await self._changed.wait()
+            finally:
+                self._num_waiting -= 1
+        if isinstance(server, PoolError):
+            raise server
+        self._taken[server] = anyio.current_time()
+        return server
+
+    def _needs_another(self) -> bool:
+        if self._num_starting >= min(_STARTS, self._num_waiting):
+            return False
+        now = anyio.current_time()
+        used = [now - since for server, since in self._taken.items() if not server.has_ended]
+        if not used:
+            return True
+        each = max(*used, self._lease_s or 0.0)
+        return self._num_waiting * each / len(used) > 2 * _START_S
+
+    async def take_back(self, env: ServerEnv) -> None:
+        """Keep a world's server for the next lease, or start another one where it cannot be
+        kept."""
+        since = self._taken.pop(env.server, None) if env.server is not None else None
+        server = await env.close()
+        if since is not None:
+            seconds = anyio.current_time() - since
+            known = seconds if self._lease_s is None else self._lease_s
+            self._lease_s = known + _WEIGHT * (seconds - known)
+        async with self._changed:
+            if server is not None:
+                self._free.append(server)
+                self._changed.notify()
+            elif self.renewal.why_not and not (self._free or self._num_starting):
+                self._num_starting += 1
+                self._pool.begin(self._start_one)
+
+    def _free_one(self) -> RunningServer | PoolError | None:
+        while self._free:
+            server = self._free.pop()
+            if isinstance(server, PoolError) or not server.has_ended:
+                return server
+        return None
+
+    async def _start_one(self) -> None:
+        found: RunningServer | PoolError
+        try:
+            found = await self._pool.started(self.states.scenario, self)
+        except PoolError as exc:
+            found = exc
+        async with self._changed:
+            self._num_starting -= 1
+            self._free.append(found)
+            self._changed.notify()
+
+    def other_start(self, server: RunningServer) -> str:
+        """Why a server did not start as the first one did; empty: it did."""
+        changes = self.states.apply(self.states.template.overlay(), server.state.read())
+        if not changes:
+            return ""
+        tables = ", ".join(dict.fromkeys(change.table for change in changes))
+        return (
+            f"{self.states.scenario.path}: its MCP server starts in another state each time: rows "
+            f"of {tables} differ; put them into the seed, or list the tables as state.ignore if "
+            "they do not count as what the agent changes"
+        )
+
+
+class ServerWorldPool(AsyncContextManagerMixin):
+    """Leases worlds of servers. It implements envpool.store.pool_protocol.Pool.
+
+    To be used in `async with`.
+    """
+
+    _tasks: TaskGroup  # while the block is open
+
+    def __init__(self) -> None:
+        self._worlds: dict[str, _World] = {}  # by the scenario's digest
+        self._hosting = anyio.Lock()
+        self._verifiers = PackageVerifiers()
+        self.num_live = 0
+        self.max_live = 0
+        self._num_leases = 0
+        self._num_calls = 0
+        self._num_starts = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<ServerWorldPool [{self.num_live} live of {self._num_leases} leased | "
+            f"{len(self._worlds)} worlds, {self._num_starts} starts]>"
+        )
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        try:
+            async with OwnedTasks() as self._tasks:
+                yield self
+        finally:
+            for world in self._worlds.values():
+                world.states.close()
+
+    async def host(self, scenario: Scenario) -> States:
+        """Start the server once, for its tools and its rows at the start. Raises PoolError."""
+        async with self._hosting:
+            if scenario.digest not in self._worlds:
+                server = await self.started(scenario, None)
+                state, start = server.state, server.state.start()
+                states = MirrorStates(scenario, server.tools, state.shapes, state.all_rows())
+                self._worlds[scenario.digest] = _World(self, states, start, server)
+        return self._worlds[scenario.digest].states
+
+    def hosted(self, scenario: Scenario) -> States:
+        """The mirror of a scenario that is hosted already."""
+        return self._worlds[scenario.digest].states
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Always False: the servers have the user's rights, and verifiers run in this process."""
+        return False
+
+    def lease(
+        self, scenario: Scenario, task: Task | None = None
+    ) -> AbstractAsyncContextManager[Env]:
+        return self._lease(scenario)
+
+    @asynccontextmanager
+    async def _lease(self, scenario: Scenario) -> AsyncIterator[Env]:
+        await self.host(scenario)
+        world = self._worlds[scenario.digest]
+        self._num_leases += 1
+        self.num_live += 1
+        self.max_live = max(self.max_live, self.num_live)
+        envs: list[ServerEnv] = []
+        try:
+            env = ServerEnv(world.states, world.clean, world.renewal, envs)
+            await env.open()
+            yield env
+        finally:
+            self.num_live -= 1
+            with anyio.CancelScope(shield=True):
+                for env in envs:
+                    self._num_calls += len(env.calls)
+                    await world.take_back(env)
+
+    def begin(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a task until the pool is closed."""
+        self._tasks.start_soon(task)
+
+    async def started(self, scenario: Scenario, world: "_World | None") -> RunningServer:
+        """A new server, in the state at the start. Raises PoolError."""
+        server = RunningServer(scenario, None if world is None else world.start)
+        await self._tasks.start(server.run)
+        self._num_starts += 1
+        if world is not None and (why := world.other_start(server)):
+            await server.end()
+            raise PoolError(why)
+        return server
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        states = self._worlds[scenario.digest].states
+        return self._verifiers.verify(states, task, state, answer)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "worlds": len(self._worlds),
+            "live": self.num_live,
+            "max_live": self.max_live,
+            "leases": self._num_leases,
+            "calls": self._num_calls,
+            "starts": self._num_starts,
+        }

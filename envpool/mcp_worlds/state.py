@@ -1,0 +1,152 @@
+"""The declared state of one running server: it is read after each call, and put back at a reset."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from rehearsal_room.envpool.mcp_state.folder_reader import Entries, FolderReader
+from rehearsal_room.envpool.mcp_state.image import Image
+from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReader
+from rehearsal_room.envpool.mcp_state.types import Reading, StateReader, TableShape
+from rehearsal_room.envpool.mcp_worlds.places import Places
+
+_BUSY_MS = 1_000
+_ROLLBACK = b"\1\1"  # the journal's mode, in the file's header (fileformat2.html §1.3.3)
+Row = tuple[str, int | None, tuple[Any, ...]]  # table, rowid, values
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The state in which every server of a world starts."""
+
+    sqlite: Snapshot | None = None
+    folder: Entries | None = None
+
+
+class ServerState:
+    """What a server keeps in its database and its folder, without the tables that do not count.
+
+    `start`: the state of another server at its start, from which the first reading has what
+    differs. Raises WorldError where it cannot be read.
+    """
+
+    def __init__(self, places: Places, ignore: Iterable[str], start: Start | None) -> None:
+        self._places = places
+        self._ignored = frozenset(ignore)
+        self._stack = ExitStack()
+        self._readers: list[StateReader] = []
+        self._sqlite: SqliteReader | None = None
+        self._folder: FolderReader | None = None
+        known = start or Start()
+        if (path := places.sqlite) is not None:
+            self._sqlite = SqliteReader(path, since=known.sqlite)
+            self._readers.append(self._stack.enter_context(closing(self._sqlite)))
+        if (path := places.folder) is not None:
+            self._folder = FolderReader(
+                path, leave_out=_below(path, places.sqlite), since=known.folder
+            )
+            self._readers.append(self._stack.enter_context(closing(self._folder)))
+
+    @property
+    def shapes(self) -> tuple[TableShape, ...]:
+        """The tables, as of the last reading."""
+        shapes = (shape for reader in self._readers for shape in reader.shapes)
+        return tuple(shape for shape in shapes if shape.name not in self._ignored)
+
+    def all_rows(self) -> Iterator[Row]:
+        """Every row, as of the last reading."""
+        for reader in self._readers:
+            for row in reader.all_rows():
+                if row[0] not in self._ignored:
+                    yield row
+
+    def read(self) -> Reading:
+        """What has changed since the last reading. Raises WorldError."""
+        readings = [reader.read() for reader in self._readers]
+        writes = tuple(
+            write
+            for reading in readings
+            for write in reading.writes
+            if write.table not in self._ignored
+        )
+        shapes = {
+            name: shape
+            for reading in readings
+            for name, shape in (reading.shapes or {}).items()
+            if name not in self._ignored
+        }
+        return Reading(writes, shapes or None)
+
+    def start(self) -> Start:
+        """The state now, as the start of other servers. Raises WorldError."""
+        return Start(
+            None if self._sqlite is None else self._sqlite.snapshot,
+            None if self._folder is None else self._folder.snapshot,
+        )
+
+    def put_back(self, start: Start) -> bool:
+        """Write the state at the start under the running server; False: that cannot be."""
+        try:
+            if self._sqlite is not None and start.sqlite is not None:
+                _overwrite(self._sqlite.path, start.sqlite.image)
+            if self._folder is not None and start.folder is not None:
+                _rewrite(self._folder.path, self._folder.snapshot, start.folder)
+        except (apsw.Error, OSError):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Release what the readers hold."""
+        self._stack.close()
+
+
+def _below(folder: Path, database: Path | None) -> tuple[str, ...]:
+    """The path of a database in a folder; empty where it is elsewhere."""
+    if database is None or not database.is_relative_to(folder):
+        return ()
+    return (database.relative_to(folder).as_posix(),)
+
+
+def _rewrite(folder: Path, now: Entries, start: Entries) -> None:
+    """Make the files of a folder those of its start. Raises OSError."""
+    other = [path for path in now if path not in start or start[path].row != now[path].row]
+    for path in sorted(other, reverse=True):  # what is in a folder before the folder
+        if now[path].row[1] != "folder":
+            (folder / path).unlink()
+        elif path not in start or start[path].row[1] != "folder":
+            (folder / path).rmdir()
+    for path in sorted(start):
+        if path in other or path not in now:
+            _, kind, text, data = start[path].row
+            if kind == "folder":
+                (folder / path).mkdir(exist_ok=True)
+            elif kind == "link":
+                (folder / path).symlink_to(text or os.fsdecode(data))
+            else:
+                (folder / path).write_bytes(data if text is None else text.encode())
+
+
+def _overwrite(path: Path, image: Image) -> None:
+    """Write an image over a database that others have open, as one transaction of SQLite's backup,
+    which makes them read everything again. Raises apsw.Error."""
+    if not image.num_pages:
+        raise apsw.CantOpenError("there was no database at the start")
+    with (
+        closing(apsw.Connection(":memory:")) as source,
+        closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as target,
+    ):
+        target.set_busy_timeout(_BUSY_MS)
+        source.deserialize("main", plain_database(image))
+        with target.backup("main", source, "main") as backup:
+            backup.step()
+
+
+def plain_database(image: Image) -> bytes:
+    """The content of a database file that needs no write-ahead log beside it."""
+    content = bytearray(image.whole())
+    content[18:20] = _ROLLBACK
+    return bytes(content)

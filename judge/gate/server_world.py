@@ -1,0 +1,173 @@
+"""The world of an MCP server, as the gate plays tasks on it: calls block, and forks cost nothing.
+
+The same calls from the start give the same results (the gate checks that, too), so each call is
+made once in each state: the world keeps a tree of the calls that were made, with their results and
+the states after them. A lease is a place in the tree. A call that is not in it is made in a server
+that is brought there: the last one, if it is there already, else one that is reset and makes the
+calls on the way again.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+from anyio import from_thread
+
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult
+from rehearsal_room.envpool.store.blocking import BlockingWorld
+from rehearsal_room.envpool.store.digest import hex_digest
+from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.judge.gate.core.report import failed_report
+from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
+from rehearsal_room.judge.gate.package import CheckResult, inspect_server
+from rehearsal_room.scenarios.format import Scenario
+
+_PROBES = 8  # random calls a tool: each is a call of the server
+_encode = msgspec.json.Encoder(order="sorted").encode
+MakeCall = Callable[[str, Any, str], ToolResult]  # of a name, with arguments and an id; blocks
+
+
+class _Place:
+    """A place in the tree: the state after some calls."""
+
+    __slots__ = ("after", "call", "origin", "overlay", "result")
+
+    def __init__(self, overlay: Overlay, origin: "_Place | None" = None) -> None:
+        self.overlay = overlay
+        self.origin = origin  # the place before the call; None: the start
+        self.call: tuple[str, Any] = "", None
+        self.result = ToolResult("")
+        self.after: dict[bytes, _Place] = {}  # by call
+
+    def way(self) -> "list[_Place]":
+        """The places from the start to here, without the start."""
+        found: list[_Place] = []
+        place: _Place | None = self
+        while place is not None and place.origin is not None:
+            found.append(place)
+            place = place.origin
+        return found[::-1]
+
+
+class ServerLease:
+    """One world. It implements envpool.store.blocking.BlockingLease."""
+
+    def __init__(self, world: "ServerWorld", place: _Place) -> None:
+        self.world = world
+        self.place = place
+
+    @property
+    def overlay(self) -> Overlay:
+        """The pages that differ from the template."""
+        return self.place.overlay
+
+    @overlay.setter
+    def overlay(self, value: Overlay) -> None:
+        raise AttributeError("a place in the tree has its state")
+
+    @property
+    def digest(self) -> str:
+        """The state's digest now."""
+        return hex_digest(self.place.overlay.total)
+
+    def call(self, name: str, arguments: Any, call_id: str = "") -> ToolResult:
+        """Make one call, or remember it. Raises WorldError."""
+        self.place = self.world.after(self.place, name, arguments)
+        return self.place.result
+
+    def state(self) -> StoredState:
+        """The state now, as changed pages."""
+        return self.world.stored(self.place.overlay)
+
+    def fork(self) -> "ServerLease":
+        """A second world that continues from here."""
+        return ServerLease(self.world, self.place)
+
+
+class ServerWorld(BlockingWorld):
+    """The world of a server, which `env` leases; `call` makes its calls and blocks until their
+    results are there. `close()` closes its connections, not the lease."""
+
+    def __init__(self, states: States, env: Env, call: MakeCall) -> None:
+        super().__init__(states.scenario, states.template, states.tools)
+        self._env = env
+        self._call = call
+        self._root = _Place(self.template.overlay())
+        self._here = self._root  # where the server is
+        self.num_made = 0
+
+    def lease(self) -> ServerLease:
+        """The world of a new episode."""
+        return ServerLease(self, self._root)
+
+    def lease_at(self, lease: ServerLease) -> ServerLease:
+        """A world of this host in the state of a lease, whose calls are made again here."""
+        own = self.lease()
+        for place in lease.place.way():
+            own.call(*place.call)
+        return own
+
+    def after(self, place: _Place, name: str, arguments: Any) -> _Place:
+        """The place that a call leads to. Raises WorldError."""
+        key = _encode((name, arguments))
+        if key not in place.after:
+            if self._here is not place:
+                self._go(place)
+            place.after[key] = self._made(place, name, arguments)
+        return place.after[key]
+
+    def _go(self, place: _Place) -> None:
+        """Bring the server to a place."""
+        self._env.reset()
+        self._here = self._root
+        for step in place.way():
+            self._make(*step.call)
+        self._here = place
+
+    def _made(self, place: _Place, name: str, arguments: Any) -> _Place:
+        result = self._make(name, arguments)
+        state = self._env.state()
+        found = _Place(self.restored(state) if result.changes else place.overlay, place)
+        found.call, found.result = (name, arguments), result
+        self._here = found
+        return found
+
+    def _make(self, name: str, arguments: Any) -> ToolResult:
+        self.num_made += 1
+        return self._call(name, arguments, "")
+
+
+async def check_server(
+    scenario: Scenario, pool: Pool, settings: GateSettings = DEFAULT_SETTINGS
+) -> CheckResult:
+    """Check a world of an MCP server, in two processes of it and a thread of this one."""
+    try:
+        states = await pool.host(scenario)
+        async with pool.lease(scenario, None) as env, pool.lease(scenario, None) as other:
+            return await anyio.to_thread.run_sync(
+                _inspected, states, env, other, msgspec.structs.replace(settings, probes=_PROBES)
+            )
+    except WorldError as exc:
+        return CheckResult(failed_report(scenario.name, "crash", str(exc)))
+    except PoolError as exc:
+        return CheckResult(failed_report(scenario.name, "package", str(exc)))
+
+
+def _inspected(states: States, env: Env, other: Env, settings: GateSettings) -> CheckResult:
+    with (
+        closing(ServerWorld(states, env, _blocking(env))) as world,
+        closing(ServerWorld(states, other, _blocking(other))) as second,
+    ):
+        return inspect_server(world, second, settings)
+
+
+def _blocking(env: Env) -> MakeCall:
+    def call(name: str, arguments: Any, call_id: str) -> ToolResult:
+        return from_thread.run(env.call, name, arguments, call_id)
+
+    return call

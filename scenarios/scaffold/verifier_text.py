@@ -1,0 +1,118 @@
+"""The text of a verifier from the rows that a solution changed, to be refined by its author.
+
+verifier_text("note", changes, calls) ->
+
+def note(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created("notes", contact_id="C-1007", text="Call back on Monday")
+    check.nothing_else()
+    return check.findings
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.format import Call
+
+HEAD = '''"""The verifiers: one function for each task, named like it (docs/worlds.md)."""
+
+from rehearsal_room.scenarios.api import State
+from rehearsal_room.scenarios.checks import ANY, Check, Finding
+'''
+_OF_TIME = re.compile(
+    r"(?:^|_)(?:at|on|date|time|timestamp|created|updated|modified)$", re.IGNORECASE
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_LONG = 400  # characters of a text that a verifier demands
+
+
+def verifier_text(task_id: str, changes: Sequence[RowChange], calls: Sequence[Call]) -> str:
+    """The function of one task. `changes` are the net changes of its solution, `calls` its calls:
+    values of new rows that no call names, such as ids and times, are not demanded."""
+    given = set(map(_plain, _values([call.arguments for call in calls])))
+    lines = [line for change in changes for line in _checks(change, given)]
+    body = [*(lines or ["# Demand what the answer must say: check.answer_has(...)"])]
+    return "\n    ".join(
+        [
+            f"def {task_id.replace('-', '_')}(before: State, after: State, answer: str)"
+            " -> list[Finding]:",
+            "check = Check(before, after, answer)",
+            *body,
+            "check.nothing_else()",
+            "return check.findings\n",
+        ]
+    )
+
+
+def _checks(change: RowChange, given: set[str]) -> Iterator[str]:
+    table = _literal(change.table)
+    keys = ", ".join(map(_literal, change.key))
+    key = keys if len(change.key) == 1 else f"({keys})"
+    if change.after is None:
+        yield f"check.deleted({table}, {key})"
+    elif change.before is None:
+        yield f"check.created({table}{_arguments(_demanded(change.after, given))})"
+    else:
+        changed = {
+            column: value
+            for column, value in change.after.items()
+            if change.before.get(column) != value
+        }
+        yield f"check.updated({table}, {key}{_arguments(changed)})"
+
+
+def _demanded(row: Row, given: set[str]) -> Row:
+    """The columns of a new row that a call named; if it named none, those that are not of time."""
+    named = {column: value for column, value in row.items() if _plain(value) in given}
+    return named or {
+        column: value
+        for column, value in row.items()
+        if value is not None and not _is_of_time(column, value)
+    }
+
+
+def _arguments(row: Row) -> str:
+    shown = {
+        column: "ANY" if _is_of_time(column, value) or _is_long(value) else _literal(value)
+        for column, value in row.items()
+    }
+    if all(map(_NAME.fullmatch, shown)):
+        return "".join(f", {column}={value}" for column, value in shown.items())
+    return (
+        ", **{" + ", ".join(f"{_literal(column)}: {value}" for column, value in shown.items()) + "}"
+    )
+
+
+def _literal(value: Any) -> str:
+    """A value in Python, with the quotes that formatters use."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _is_of_time(column: str, value: Any) -> bool:
+    if isinstance(value, str) and _TIME.match(value):
+        return True
+    return _OF_TIME.search(column) is not None and isinstance(value, int | float)
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str | bytes) and len(value) > _LONG
+
+
+def _values(found: Any) -> Iterator[Any]:
+    """Every value inside of JSON."""
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, list | tuple):
+        for one in found:
+            yield from _values(one)
+    elif found is not None and found != "":
+        yield found
+
+
+def _plain(value: Any) -> str:
+    """A value as it is compared: a server may trim a text and write a number as a text."""
+    return str(value).strip().casefold()

@@ -1,0 +1,121 @@
+"""A new world from an MCP server: it is started, watched, and written down with a first task.
+
+Where the server writes is found, not asked for: it starts in an empty folder, which is its home,
+too, and some calls of its tools are made. What it has then written is its state: SQLite databases,
+else files. Where nothing was written the state is in memory, and the world is refused with what to
+do instead.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from rehearsal_room.authoring.server_worlds.package_text import (
+    NO_TASK,
+    NewTask,
+    ServerTexts,
+    write_head,
+    write_tasks,
+)
+from rehearsal_room.authoring.server_worlds.watching import CALL_S, Found, home_of, watched
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
+from rehearsal_room.judge.playback.tool_fuzzing import Prober
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Call, read
+from rehearsal_room.scenarios.scaffold.new_world import check_name, is_taken
+
+_PROBES = 6  # calls of each tool that look for a write
+
+
+class NewServerWorld(msgspec.Struct, frozen=True):
+    """The world that was written."""
+
+    folder: Path
+    found: Found
+    task: str  # the instruction of its first task; empty: no call was found that changes rows
+
+
+async def write_server_world(
+    name: str,
+    parent: Path,
+    command: str,
+    *,
+    environment: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    probe: bool = True,
+) -> NewServerWorld:
+    """Write a new world `name` of the server that a command starts, below `parent`.
+
+    `environment` names variables that the server inherits; `variables` are further ones, in whose
+    values {scratch} stands for its folder. Without `probe` no call is made. Raises PackageError and
+    PoolError.
+    """
+    check_name(name)
+    folder = parent / name
+    if is_taken(folder):
+        raise PackageError(f"new world: {folder} exists already; choose another name or folder")
+    given = {**home_of(command), **(variables or {})}
+    clock = datetime.now(UTC).strftime("%Y-%m-%dT09:00:00Z")
+    await anyio.Path(parent).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
+        draft = Path(made, name)
+        await anyio.Path(draft).mkdir()
+        found = await watched(command, environment, given, draft / "seed", clock, probe=probe)
+        write_head(draft, ServerTexts(name, command, tuple(environment), given, clock), found)
+        write_tasks(draft, [NO_TASK])
+        task = await _first_task(draft) if probe else None
+        if task is not None:
+            write_tasks(draft, [task])
+            read(draft)
+        shutil.move(draft, folder)
+    return NewServerWorld(folder, found, "" if task is None else task.instruction)
+
+
+async def _first_task(folder: Path) -> NewTask | None:
+    """A task whose solution is a call that changes rows; None: none was found. Raises PoolError and
+    PackageError."""
+    scenario = read(folder)
+    async with ServerWorldPool() as pool:
+        states = await pool.host(scenario)
+        async with pool.lease(scenario, None) as env:
+            made = await _a_write(env, Prober(states, 0))
+    if made is None:
+        return None
+    call, changes = made
+    shown = ", ".join(f"{name} {value!r}" for name, value in call.arguments.items())
+    instruction = f"Please {call.name.replace('_', ' ')}" + (f" with {shown}." if shown else ".")
+    return NewTask("first", instruction, (call,), changes)
+
+
+async def _a_write(env: Env, prober: Prober) -> tuple[Call, tuple[RowChange, ...]] | None:
+    """A call that the server carries out and that changes rows; new rows before other changes.
+    None: none was found."""
+    found: list[tuple[Call, tuple[RowChange, ...]]] = []
+    for tool in env.tools:
+        for _ in range(_PROBES):
+            call = prober.call(tool)
+            try:
+                with anyio.fail_after(CALL_S):
+                    result = await env.call(call.name, call.arguments, "")
+            except (PoolError, TimeoutError):
+                env.reset()
+                break
+            if result.changes:
+                env.reset()
+                if result.error is None:
+                    found.append((call, result.changes))
+                    break
+    return min(found, key=_rank, default=None)
+
+
+def _rank(one: tuple[Call, tuple[RowChange, ...]]) -> tuple[int, int]:
+    _, changes = one
+    return len(changes), -sum(change.before is None for change in changes)

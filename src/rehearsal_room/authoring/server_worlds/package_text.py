@@ -1,0 +1,144 @@
+"""The files of a new world of an MCP server, as texts."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rehearsal_room.authoring.server_worlds.watching import Found
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.core.server_record import SCRATCH
+from rehearsal_room.scenarios.format import Call, difficulty_of
+from rehearsal_room.scenarios.scaffold.verifier_text import HEAD, verifier_text
+
+_BARE = re.compile(r"[\w-]+", re.ASCII)  # a key of TOML without quotes
+
+
+class ServerTexts(msgspec.Struct, frozen=True):
+    """What the package says of the server."""
+
+    name: str  # of the world
+    command: str
+    environment: tuple[str, ...]
+    variables: Mapping[str, str]
+    clock: str
+
+
+class NewTask(msgspec.Struct, frozen=True):
+    """A task from calls that were made, and from the rows that they changed."""
+
+    id: str
+    instruction: str
+    calls: tuple[Call, ...] = ()
+    changes: tuple[RowChange, ...] = ()  # net
+    answer: str = "It is done."
+
+
+NO_TASK = NewTask("first", "Say hello.", answer="Hello.")  # until its author writes one
+
+
+def write_head(folder: Path, server: ServerTexts, found: Found) -> None:
+    """Write the package without tasks; its seed is there already."""
+    (folder / "scenario.toml").write_text(_scenario_toml(folder, server, found), encoding="utf-8")
+    (folder / "policy.md").write_text("", encoding="utf-8")
+
+
+def write_tasks(folder: Path, tasks: Sequence[NewTask]) -> None:
+    """Write the tasks and their verifiers."""
+    text = "# Say in the words of a person what each task is for.\n\n"
+    text += "\n".join(map(_task_toml, tasks))
+    (folder / "tasks.toml").write_text(text, encoding="utf-8")
+    functions = [verifier_text(task.id, task.changes, task.calls) for task in tasks]
+    body = "\n\n".join(functions)
+    head = HEAD if "ANY" in body else HEAD.replace("ANY, ", "")
+    (folder / "verify.py").write_text(f"{head}\n\n{body}", encoding="utf-8")
+
+
+def _task_toml(task: NewTask) -> str:
+    tables = {change.table for change in task.changes}
+    calls = [
+        f"    {{ name = {_toml(call.name)}, arguments = {_inline(call.arguments)} }},\n"
+        for call in task.calls
+    ]
+    return (
+        "[[task]]\n"
+        f"id = {_toml(task.id)}\n"
+        f"instruction = {_toml(task.instruction)}\n"
+        f"difficulty = {_toml(difficulty_of(len(task.calls) + len(tables)))}\n"
+        f"kind = {_toml('change' if task.changes else 'question')}\n"
+        f"answer = {_toml(task.answer)}\n"
+        f"oracle = [\n{''.join(calls)}]\n"
+    )
+
+
+def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
+    name, command = server.name, server.command
+    variables = ", ".join(f"{key} = {_toml(value)}" for key, value in server.variables.items())
+    tools = "\n".join(f"#   {tool.name}: {_first_line(tool.description)}" for tool in found.tools)
+    lines = [
+        f"# A world of an MCP server: docs/mcp-worlds.md. Its {len(found.tools)} tools:",
+        tools,
+        'format = "mcp"',
+        f"name = {_toml(name)}",
+        f"title = {_toml(name.replace('_', ' ').capitalize())}",
+        'version = "1"',
+        f"description = {_toml(f'What the MCP server {command} keeps.')}",
+        f"clock = {_toml(server.clock)}  # the server's time at its start",
+        "",
+        "[user]  # who acts",
+        'id = "u1"',
+        'name = "Ada Okafor"',
+        'role = "owner"',
+        "",
+        "[server]",
+        f"command = {_toml(command)}",
+        *([f"environment = {_toml(server.environment)}"] if server.environment else []),
+        f"variables = {{ {variables} }}",
+        "",
+        "[state]",
+        *_state_lines(found),
+    ]
+    if (folder / "seed").is_dir():
+        lines += ["", "[start]", 'copy = "seed"  # what {scratch} begins with']
+    return "\n".join(lines) + "\n"
+
+
+def _state_lines(found: Found) -> list[str]:
+    if found.databases:
+        first, *more = found.databases
+        others = [*more, *found.files]
+        lines = [f"sqlite = {_toml(f'{SCRATCH}/{first}')}"]
+        if others:
+            shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
+            lines.append(f"# It writes {shown}, too. If that is state: folder = {_toml(SCRATCH)}")
+        return lines
+    parents = [Path(path).parent.as_posix() for path in found.files]
+    common = os.path.commonpath(parents)
+    return [f"folder = {_toml(SCRATCH + ('/' + common if common not in ('', '.') else ''))}"]
+
+
+def _first_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def _toml(value: object) -> str:
+    """A text or a list of texts as TOML: a basic string is one of JSON's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _inline(value: object) -> str:
+    """JSON as a TOML inline value; null cannot be written, and is left out."""
+    if isinstance(value, dict):
+        items = (
+            f"{key if _BARE.fullmatch(key) else _toml(key)} = {_inline(one)}"
+            for key, one in value.items()
+            if one is not None
+        )
+        return "{ " + ", ".join(items) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(one) for one in value if one is not None) + "]"
+    return _toml(value)

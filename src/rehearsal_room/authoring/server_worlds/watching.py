@@ -1,0 +1,150 @@
+"""Start an MCP server and see where it writes.
+
+It starts in an empty folder, which is its home, too, and some calls of its tools are made. What it
+has then written is its state: SQLite databases, else files.
+"""
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import anyio
+import msgspec
+
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
+from rehearsal_room.envpool.mcp_state.sqlite_reader import SqliteReader
+from rehearsal_room.envpool.mcp_worlds.state import plain_database
+from rehearsal_room.envpool.seeded.moments import Moments
+from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
+from rehearsal_room.scenarios.core.server_record import SCRATCH
+from rehearsal_room.scenarios.errors import PackageError
+
+_MAGIC = b"SQLite format 3\0"
+_LOGS = ("-wal", "-shm", "-journal")  # of databases
+CALL_S = 20.0  # seconds that a call may take that looks for a write
+_CACHES = {  # of programs that fetch the server: not in its home, where they would begin empty
+    "npm_config_cache": ".npm",
+    "UV_CACHE_DIR": ".cache/uv",
+    "UV_TOOL_DIR": ".local/share/uv/tools",
+    "PIPX_HOME": ".local/share/pipx",
+}
+_NOT_STATE = (".npm", ".cache", "__pycache__", "node_modules")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a server is, and where it writes, relative to its folder."""
+
+    tools: tuple[ToolSpec, ...]
+    databases: tuple[str, ...]
+    files: tuple[str, ...]  # other files that it wrote
+
+
+def home_of(command: str) -> dict[str, str]:
+    """Variables: a home of the server's own, with the caches of the program that fetches it."""
+    home = {"HOME": SCRATCH}
+    program = Path(shlex.split(command)[0]).name if command.strip() else ""
+    if program in ("npx", "npm", "uvx", "uv", "pipx", "bunx", "pnpm"):
+        real = Path.home()
+        home |= {name: os.environ.get(name, str(real / path)) for name, path in _CACHES.items()}
+    return home
+
+
+async def watched(
+    command: str,
+    environment: Sequence[str],
+    variables: Mapping[str, str],
+    seed: Path,
+    clock: str,
+    *,
+    probe: bool,
+) -> Found:
+    """Start the server in an empty folder, see what it writes there, and keep what it starts with
+    as the seed. Raises PoolError."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rehearse-new-", ignore_cleanup_errors=True) as made,
+        closing(Moments(Path(made, "moments"), seed=command, clock=clock)) as moments,
+    ):
+        scratch, temporary = Path(made, "scratch"), Path(made, "tmp")
+        for folder in (scratch, temporary):
+            await anyio.Path(folder).mkdir()
+        words = tuple(word.replace(SCRATCH, str(scratch)) for word in command_of(command))
+        filled = {name: text.replace(SCRATCH, str(scratch)) for name, text in variables.items()}
+        connection = ServerConnection(
+            McpSettings(command, environment=tuple(environment)),
+            words,
+            {"TMPDIR": str(temporary), **filled, **moments.variables(filled)},
+            folder=scratch,
+        )
+        try:
+            await connection.open()
+            tools, started = connection.tools, _files(scratch)
+            _keep(scratch, seed, started)
+            if probe:
+                await _try_all(connection)
+        finally:
+            await connection.close()
+        after = _files(scratch)
+        databases = tuple(path for path in after if _is_database(scratch / path))
+        wrote = [path for path, marks in after.items() if started.get(path) != marks]
+        others = tuple(path for path in (wrote or after) if path not in databases)
+    if not databases and not others:
+        raise PackageError(
+            f"new world: the server {command!r} has {len(tools)} tools and wrote nothing in its "
+            f"folder{' when some of them were called' if probe else ''}: its state is in memory or "
+            "elsewhere. Without rows there is no diff, no fork and no check that nothing else "
+            f"changed; write tasks with checks as tool calls, and play them with `rehearse run "
+            f"--mcp {shlex.quote(command)} tasks.toml` (docs/external-worlds.md). If it needs a "
+            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE"
+        )
+    return Found(tools, databases, others)
+
+
+async def _try_all(connection: ServerConnection) -> None:
+    """Make a few calls of each tool, with values that its schema allows."""
+    drawer = ArgumentDrawer(Random(0), {})
+    for tool in connection.tools:
+        for _ in range(2):
+            with anyio.move_on_after(CALL_S):
+                try:
+                    await connection.call(tool.name, drawer.draw(tool.schema))
+                except PoolError:
+                    return
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """The files below a folder, by path: size and time."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        is_own = relative.parts[0] not in _NOT_STATE and not path.name.endswith(_LOGS)
+        if is_own and path.is_file() and not path.is_symlink():
+            stat = path.stat()
+            found[relative.as_posix()] = (stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def _keep(scratch: Path, seed: Path, files: Mapping[str, object]) -> None:
+    """Copy what the server starts with; a database with what stands in its log."""
+    for name in files:
+        target = seed / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if _is_database(scratch / name):
+            with closing(SqliteReader(scratch / name)) as reader:
+                target.write_bytes(plain_database(reader.snapshot.image))
+        else:
+            shutil.copy2(scratch / name, target)
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False

@@ -61,8 +61,8 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[str, ...] | str,
         Meta(
             description="URL or command of an MCP server that is the world; scenarios are then "
-            "files of tasks. Headers for a URL: --mcp-header. May be repeated, also as NAME=TARGET: "
-            "one world of several servers.",
+            "files of tasks. Headers for a URL: --mcp-header. May be repeated, also as "
+            "NAME=TARGET: one world of several servers.",
             extra={"metavar": "TARGET"},
         ),
     ] = ()

@@ -282,6 +282,7 @@ COMMAND_LINE = "rehearsal_room.cli."  # its commands are imported when they run
 # Programs that an interpreter of the user's runs, with packages that are not installed here.
 ELSEWHERE = (
     "envpool.objects.adapters.",
+    "envpool.seeded.python.",
     "envpool.served.universe_program",
     "scenarios.suites.listings.",
 )

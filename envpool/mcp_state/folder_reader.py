@@ -112,8 +112,9 @@ class FolderReader:
             finally:
                 os.close(fd)
         except OSError as exc:
-            where = f"{self.path}/{exc.filename}" if isinstance(exc.filename, str) else self.path
-            raise WorldError(f"the server's {where} cannot be read: {exc.strerror}") from exc
+            raise WorldError(
+                f"the server's folder {self.path} cannot be read: {exc.strerror}"
+            ) from exc
         return found
 
     def _scan(self, fd: int, prefix: str, found: Entries) -> None:
@@ -136,6 +137,10 @@ class FolderReader:
                         self._scan_below(fd, entry.name, f"{path}/", found)
                 except FileNotFoundError:
                     found.pop(path, None)  # it was there a moment ago
+                except OSError as exc:
+                    raise WorldError(
+                        f"the server's file {self.path}/{path} cannot be read: {exc.strerror}"
+                    ) from exc
 
     def _scan_below(self, fd: int, name: str, prefix: str, found: Entries) -> None:
         below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)

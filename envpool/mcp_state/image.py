@@ -48,21 +48,23 @@ def patched(old: Image, pages: Mapping[int, bytes], num_pages: int) -> Image:
     """An image with other pages, and with `num_pages` pages."""
     size, page_size, chunk = num_pages * old.page_size, old.page_size, old.chunk
     count = -(-size // chunk)
-    chunks: list[bytes | bytearray] = [*old.chunks[:count]]
-    chunks += [b""] * (count - len(chunks))
-    for index in {min(len(old.chunks), count) - 1, count - 1, *range(len(old.chunks), count)}:
-        if index >= 0:  # the chunks whose length changes
+    chunks = [*old.chunks[:count], *[b""] * (count - len(old.chunks))]
+    copies: dict[int, bytearray] = {}
+    for index in {min(len(old.chunks), count) - 1, *range(len(old.chunks) - 1, count), count - 1}:
+        if index >= 0:  # the chunks whose length may change
             length = min(chunk, size - index * chunk)
             if len(chunks[index]) != length:
-                chunks[index] = bytearray(chunks[index][:length].ljust(length, b"\0"))
+                copies[index] = bytearray(chunks[index][:length].ljust(length, b"\0"))
     for number, page in pages.items():
         start = (number - 1) * page_size
         if start < size:
             index, within = divmod(start, chunk)
-            if isinstance(chunks[index], bytes):
-                chunks[index] = bytearray(chunks[index])
-            chunks[index][within : within + page_size] = page  # type: ignore[index]
-    return Image(tuple(map(bytes, chunks)), page_size, num_pages)
+            if index not in copies:
+                copies[index] = bytearray(chunks[index])
+            copies[index][within : within + page_size] = page
+    for index, copy in copies.items():
+        chunks[index] = bytes(copy)
+    return Image(tuple(chunks), page_size, num_pages)
 
 
 def compared(

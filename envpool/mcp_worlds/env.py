@@ -32,11 +32,13 @@ class ServerEnv:
         self,
         states: MirrorStates,
         start: StartServer,
+        start_fork: StartServer,
         renewal: Renewal,
         of_lease: "list[ServerEnv]",
     ) -> None:
         self._states = states
         self._start = start
+        self._start_fork = start_fork  # at once: the lease that waits would wait for itself
         self._renewal = renewal
         self._of_lease = of_lease  # the worlds of the lease: this one, and its forks
         self._of_lease.append(self)
@@ -86,7 +88,9 @@ class ServerEnv:
 
     def fork(self) -> "ServerEnv":
         """A second world in the state that this one has now."""
-        second = ServerEnv(self._states, self._start, self._renewal, self._of_lease)
+        second = ServerEnv(
+            self._states, self._start_fork, self._start_fork, self._renewal, self._of_lease
+        )
         second.calls = list(self.calls)
         second._overlay = self._overlay.copy()
         return second

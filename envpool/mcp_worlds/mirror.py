@@ -56,16 +56,18 @@ class MirrorStates(States):
         super().__init__(scenario, template, tools, vfs)
         self._file = OverlayFile(template.pages, template.overlay())
         self._writer = vfs.connect(self._file)
+        self._has_seen_others = False  # the writer knows another schema than the template's
 
     def apply(self, overlay: Overlay, reading: Reading) -> tuple[RowChange, ...]:
         """Write what a reading found into a world; returns the net changes, by table and key."""
         if not reading.writes and reading.shapes is None:
             return ()
-        self._file.reload(overlay)
+        self._point_at(overlay)
         before = self._tables_of(overlay)
         with self._writer:
             after = before
             if reading.shapes is not None:
+                self._has_seen_others = True
                 self._reshape(before, reading.shapes)
                 after = tables_of(self._writer, self.scenario.path)
             _write(self._writer, reading.writes, before, after)
@@ -75,6 +77,16 @@ class MirrorStates(States):
     def close(self) -> None:
         self._writer.close()
         super().close()
+
+    def _point_at(self, overlay: Overlay) -> None:
+        """Write this world from now on. A schema that is not the template's gets a connection of
+        its own: SQLite tells schemas apart by a count of changes, which two may share."""
+        is_other = self._has_changed_schema(overlay)
+        if is_other or self._has_seen_others:
+            self._writer.close()
+            self._writer = self._vfs.connect(self._file)
+        self._has_seen_others = is_other
+        self._file.reload(overlay)
 
     def _tables_of(self, overlay: Overlay) -> dict[str, TableSchema]:
         if self._has_changed_schema(overlay):

@@ -35,6 +35,7 @@ from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.format import Scenario, Task
 
 _STARTS = 2  # servers of a world that start concurrently
+_EAGER = 4  # servers of a world that are started as soon as a lease needs one
 _START_S = 1.0  # that an ordinary server takes to start
 _WEIGHT = 0.2  # of a lease in the moving average of their seconds
 
@@ -43,8 +44,8 @@ class _World:
     """One hosted world, and its servers.
 
     A lease waits for the first server that is free: one that another lease gives back, or a new
-    one. Another one is started where the leases that wait would wait longer than its start takes;
-    so quick episodes share few servers, and long ones get one each.
+    one. Beyond the first few, one is started only where the leases that wait would wait longer than
+    its start takes: so quick episodes share few servers, and long ones get one each.
     """
 
     def __init__(
@@ -78,12 +79,19 @@ class _World:
         self._taken[server] = anyio.current_time()
         return server
 
+    async def another(self) -> RunningServer:
+        """A server in the state at the start, for a lease that has one. Raises PoolError."""
+        server = self._free_one()
+        if isinstance(server, RunningServer):
+            return server
+        return await self._pool.started(self.states.scenario, self)
+
     def _needs_another(self) -> bool:
         if self._num_starting >= min(_STARTS, self._num_waiting):
             return False
         now = anyio.current_time()
         used = [now - since for server, since in self._taken.items() if not server.has_ended]
-        if not used:
+        if len(used) + self._num_starting < _EAGER:
             return True
         each = max(*used, self._lease_s or 0.0)
         return self._num_waiting * each / len(used) > 2 * _START_S
@@ -201,7 +209,7 @@ class ServerWorldPool(AsyncContextManagerMixin):
         self.max_live = max(self.max_live, self.num_live)
         envs: list[ServerEnv] = []
         try:
-            env = ServerEnv(world.states, world.clean, world.renewal, envs)
+            env = ServerEnv(world.states, world.clean, world.another, world.renewal, envs)
             await env.open()
             yield env
         finally:

@@ -53,8 +53,7 @@ class Renewal:
     def _put_back(self, server: RunningServer, overlay: Overlay) -> bool:
         try:
             if not server.put_back(self._start):
-                self.why_not = "its files cannot be written while it runs"
-                return False
+                return False  # it holds a lock, such as an open transaction: this one is ended
             self._states.apply(overlay, server.state.read())
         except PoolError as exc:
             self.why_not = str(exc)

@@ -15,7 +15,7 @@ from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReade
 from rehearsal_room.envpool.mcp_state.types import Reading, StateReader, TableShape
 from rehearsal_room.envpool.mcp_worlds.places import Places
 
-_BUSY_MS = 1_000
+_BUSY_MS = 100
 _ROLLBACK = b"\1\1"  # the journal's mode, in the file's header (fileformat2.html §1.3.3)
 Row = tuple[str, int | None, tuple[Any, ...]]  # table, rowid, values
 

@@ -12,13 +12,18 @@ ends before the next begins. A program that reads it an eighth time when the cal
 seconds waits for a time to come: from then on the clock keeps the real pace, and what such a loop
 sees does not repeat. Timers, `sleep` and monotonic clocks are always real.
 
+A program that opens its database or imports a module at its first call may read the clock or draw
+for that too. Log records, names of temporary files and sql.js do not count; what else is drawn only
+once shifts the rest of that call, and a process that begins there with a copy has other times.
+
 Every thread, and every program that the process starts, reads the same moment. Threads that draw at
 the same time draw in an order that nobody fixes. A forked child has streams of its own until the
 next call; a program that another starts has not: two that are started in one call draw the same.
 
-The layout, in little endian: 8 bytes of a mark, the number and its complement (8 bytes each,
-of which the upper four of the number count the resets: a reader that finds them at odds reads again), the clock (8 bytes, nanoseconds since 1970), the seed
-(32 bytes), 8 bytes of which the first two are set to 1 by Python and by Node when they have loaded.
+The layout, in little endian: 8 bytes of a mark; the number and its complement, 8 bytes each (a
+reader that finds them at odds reads again; the upper half of the number counts the restarts); the
+clock, 8 bytes, in nanoseconds since 1970; the seed, 32 bytes; 8 bytes of which the first two are
+set to 1 by Python and by Node when they have loaded.
 """
 
 import os

@@ -30,7 +30,27 @@ def name_trusted(scenarios: Sequence[Scenario]) -> None:
     new = [scenario for scenario in scenarios if scenario.digest not in _known]
     if new:
         _known.update(scenario.digest for scenario in new)
-        sys.stderr.write(trust_line([scenario.name for scenario in new]) + "\n")
+        served = [one for one in new if one.server is not None]
+        if code := [one.name for one in new if one.server is None]:
+            sys.stderr.write(trust_line(code) + "\n")
+        if served:
+            sys.stderr.write(server_line(served) + "\n")
+
+
+def server_line(scenarios: Sequence[Scenario]) -> str:
+    """The line on worlds of MCP servers.
+
+    Example: -> "with your rights, and in no sandbox: notes and its MCP server (notes-mcp)"
+    """
+    shown = [
+        f"{printable(one.name, one_line=True)} and its MCP server "
+        f"({printable(one.server.server.command, one_line=True)})"
+        for one in scenarios[:_SHOWN]
+        if one.server is not None
+    ]
+    more = len(scenarios) - len(shown)
+    tail = f" and {plural(more, 'world')} more" if more else ""
+    return f"with your rights, and in no sandbox: {', '.join(shown)}{tail}"
 
 
 def trust_line(names: Sequence[str]) -> str:

@@ -98,7 +98,7 @@ class ServerWorld(BlockingWorld):
         self._env = env
         self._call = call
         self._root = _Place(self.template.overlay())
-        self._here = self._root  # where the server is
+        self._here: _Place | None = self._root  # where the server is; None: it has to be reset
         self.num_made = 0
 
     def lease(self) -> ServerLease:
@@ -130,11 +130,14 @@ class ServerWorld(BlockingWorld):
         self._here = place
 
     def _made(self, place: _Place, name: str, arguments: Any) -> _Place:
-        result = self._make(name, arguments)
-        state = self._env.state()
-        found = _Place(self.restored(state) if result.changes else place.overlay, place)
+        try:
+            result = self._make(name, arguments)
+            overlay = self.restored(self._env.state()) if result.changes else place.overlay
+        except WorldError as exc:  # the call ended the server, and nothing that it did counts
+            result, overlay = ToolResult(str(exc), "internal"), place.overlay
+        found = _Place(overlay, place)
         found.call, found.result = (name, arguments), result
-        self._here = found
+        self._here = found if result.error != "internal" else None
         return found
 
     def _make(self, name: str, arguments: Any) -> ToolResult:

@@ -10,7 +10,9 @@ page already done. The model servers of the examples are scripted ones on loopba
 The gate tries a few mutants of each task here; `just gate` tries all. Three pages that make and
 check worlds, or play hundreds of episodes, run in `just test-long` only: see `NIGHTLY`.
 
-A block that cannot run here has a comment before it that says why: `<!-- not run: … -->`.
+A block that cannot run here has a comment before it that says why: `<!-- not run: … -->`. The MCP
+server that docs/mcp-worlds.md takes from PyPI is our help desk here
+(tests.support.mcp_servers.desk); the real one is played by `just mcp-servers`.
 """
 
 import os
@@ -27,6 +29,7 @@ import pytest
 from rehearsal_room.harness.core.events import Label
 from tests.support.budgets import only_long
 from tests.support.cli import Rehearse
+from tests.support.desk_worlds import DESK
 from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import served
 from tests.support.model_server import Behaviour, Completes
@@ -92,6 +95,8 @@ def test_the_commands_of_a_page_run(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    _install_desk(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     with ExitStack() as stack:
         urls: dict[str, str] = {}
         for block, why in blocks_of(page):
@@ -105,6 +110,14 @@ def test_the_commands_of_a_page_run(
                             urls[address] = server.url.removesuffix("/v1")
                         line = line.replace(address, urls[address])
                 _run(line, rehearse)
+
+
+def _install_desk(folder: Path) -> None:
+    """The program `finamatik-ops-mcp`, with our own server in it."""
+    folder.mkdir()
+    program = folder / "finamatik-ops-mcp"
+    program.write_text(f'#!/bin/sh\nexec {DESK} "$HOME/desk.db"\n')
+    program.chmod(0o755)
 
 
 def _run(line: str, rehearse: Rehearse) -> None:

@@ -65,7 +65,7 @@ class _Moments:
                     mark = self._view[1]
                 if mark != self._seen:
                     self._streams = {}
-                    self._reads = self._forks = self._child = 0
+                    self.reads = self._forks = self._child = 0
                     self._since = _real_monotonic_ns()
                     self._seen = mark
         return mark & _NUMBER
@@ -78,10 +78,15 @@ class _Moments:
     def time_ns(self):
         """Unix time in nanoseconds. Each read moves it; it takes up the real pace when the program
         goes on reading it long after the call began: it waits for a time to come."""
+        self.number()
+        self.reads += 1
+        return self.still_ns()
+
+    def still_ns(self):
+        """Unix time in nanoseconds, without moving it."""
         base = self._clock + self.number() * _STEP
-        self._reads += 1
-        passed = self._reads * _TICK
-        if self._reads >= _PACE_READS:
+        passed = self.reads * _TICK
+        if self.reads >= _PACE_READS:
             waited = _real_monotonic_ns() - self._since - _PACE_AFTER
             if waited > 0:
                 passed += waited // _TICK * _TICK
@@ -162,6 +167,14 @@ def _seed_clock(moments):
     for name, function in new.items():
         function.__name__ = function.__qualname__ = name
         setattr(time, name, function)
+
+
+def _seed_logging(module, moments):
+    """Records have the time without moving it: what a program logs only once moves nothing."""
+    still = type(time)("time")
+    still.__dict__.update(vars(time))
+    still.time, still.time_ns = (lambda: moments.still_ns() / 1e9), moments.still_ns
+    module.time = still
 
 
 def _seed_datetime(module, moments):
@@ -272,6 +285,22 @@ def _seed_uuid(module, moments):
         return module.UUID(bytes=moments.bytes("uuid4", 16), version=4)
 
     module.uuid4 = uuid4
+    last = {name: value for name, value in vars(module).items() if name.startswith("_last_")}
+    seen = [-1]
+
+    def timed(real):
+        def wrapper(*args, **kwargs):
+            if seen[0] != moments.mark():
+                seen[0] = moments.mark()
+                vars(module).update(last)  # the last time, which the next must exceed
+            return real(*args, **kwargs)
+
+        wrapper.__name__, wrapper.__doc__ = real.__name__, real.__doc__
+        return wrapper
+
+    for name in ("uuid1", "uuid6", "uuid7"):  # the latter since Python 3.14
+        if hasattr(module, name):
+            setattr(module, name, timed(getattr(module, name)))
 
 
 def _seed_tempfile(module, moments):
@@ -290,10 +319,10 @@ _DATE_FUNCTIONS = ("date", "time", "datetime", "julianday", "unixepoch", "strfti
 
 
 def _seed_sqlite(module, moments):
-    """Define SQLite's functions of time and chance anew on each connection that is opened.
+    """Replace SQLite's functions of time and chance on each connection that is opened.
 
-    A date function with arguments is answered by SQLite's own, on a connection in memory: some
-    four microseconds each.
+    SQLite's own date functions compute the answers, on a connection in memory: some eight
+    microseconds more for each.
     """
     real_connect, create = module.connect, module.Connection.create_function
     own = _thread._local()
@@ -373,7 +402,10 @@ class _Patching:
         execute = spec.loader.exec_module
 
         def exec_module(module):
+            self._moments.number()
+            reads = self._moments.reads
             execute(module)
+            self._moments.reads = reads  # `logging` reads the clock, once in a process
             if self._patches.pop(name, None):
                 patch(module, self._moments)
 
@@ -390,6 +422,7 @@ def _start(path):
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=moments.before_fork, after_in_child=moments.after_fork)
     patches = {
+        "logging": _seed_logging,
         "datetime": _seed_datetime,
         "random": _seed_random,
         "uuid": _seed_uuid,

@@ -117,7 +117,8 @@ def _follow(reader: FolderReader, rows: Rows) -> None:
             rows[write.after[0]] = write.after
 
 
-@settings(max_examples=examples(60), deadline=None)
+@pytest.mark.timeout(600)  # in the long profile
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(_actions, _names, _contents), max_size=30))
 def test_the_changes_add_up_to_what_the_folder_has(actions: list[Any]) -> None:
     """Whatever a server does to its files, at once after the last reading too and with times set

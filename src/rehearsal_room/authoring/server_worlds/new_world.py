@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import anyio
 import msgspec
@@ -26,7 +27,8 @@ from rehearsal_room.authoring.server_worlds.watching import CALL_S, Found, home_
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import Env
 from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
-from rehearsal_room.judge.playback.tool_fuzzing import Prober
+from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
+from rehearsal_room.judge.playback.tool_fuzzing import plausible
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, read
@@ -86,7 +88,7 @@ async def _first_task(folder: Path) -> NewTask | None:
     async with ServerWorldPool() as pool:
         states = await pool.host(scenario)
         async with pool.lease(scenario, None) as env:
-            made = await _a_write(env, Prober(states, 0))
+            made = await _a_write(env, ArgumentDrawer(Random(0), plausible(states)))
     if made is None:
         return None
     call, changes = made
@@ -95,13 +97,13 @@ async def _first_task(folder: Path) -> NewTask | None:
     return NewTask("first", instruction, (call,), changes)
 
 
-async def _a_write(env: Env, prober: Prober) -> tuple[Call, tuple[RowChange, ...]] | None:
+async def _a_write(env: Env, drawer: ArgumentDrawer) -> tuple[Call, tuple[RowChange, ...]] | None:
     """A call that the server carries out and that changes rows; new rows before other changes.
     None: none was found."""
     found: list[tuple[Call, tuple[RowChange, ...]]] = []
     for tool in env.tools:
         for _ in range(_PROBES):
-            call = prober.call(tool)
+            call = Call(tool.name, drawer.draw(tool.schema))
             try:
                 with anyio.fail_after(CALL_S):
                     result = await env.call(call.name, call.arguments, "")

@@ -105,9 +105,7 @@ def _new_server_world(
         click.echo(f"  {tool.name:24} {' '.join(tool.description.split())[:80]}")
     state = ", ".join(made.found.databases or made.found.files[:5])
     click.echo(f"{len(made.found.tools)} tools; it writes {state}")
-    task = (
-        f"its first task: {made.task}" if made.task else "no call changed a row: write a task"
-    )
+    task = f"its first task: {made.task}" if made.task else "no call changed a row: write a task"
     click.echo(
         f"made {made.folder}; {task}\n"
         f"next:\n"

@@ -1,0 +1,293 @@
+"""Worlds of MCP servers whose state is declared.
+
+The server is ours (tests.support.mcp_servers.desk), with Python's own sqlite3, random and uuid; the
+same promises are kept by servers of the registries in `just mcp-servers`.
+"""
+
+import random
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario, read
+from tests.support.desk_worlds import desk, write_desk
+
+FILES = "files {scratch}/notes"
+Made = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def leased(scenario: Scenario) -> AsyncIterator[tuple[ServerWorldPool, Env]]:
+    """A pool and a lease of it."""
+    async with ServerWorldPool() as pool:
+        await pool.host(scenario)
+        async with pool.lease(scenario, None) as env:
+            yield pool, env
+
+
+async def play(env: Env, calls: Made) -> list[tuple[str, str | None, str]]:
+    """Text, error and digest of each call."""
+    facts = []
+    for name, arguments in calls:
+        result = await env.call(name, arguments, "")
+        facts.append((result.text, result.error, result.digest))
+    return facts
+
+
+def random_calls(seed: int, count: int) -> Made:
+    """Calls of the desk's tools, most of which it carries out."""
+    rng = random.Random(seed)
+    found: Made = []
+    for _ in range(count):
+        found.append(
+            rng.choice(
+                [
+                    ("add_ticket", {"title": rng.choice(["Door", "Lamp", ""]), "owner": "bo"}),
+                    ("close_ticket", {"ticket_id": rng.choice(["T-1", "T-2"])}),
+                    ("take", {"sku": rng.choice(["pen", "ink"]), "qty": rng.randint(1, 5)}),
+                    ("tag", {"ticket_id": "T-1", "word": rng.choice(["red", "blue"])}),
+                    ("list_tickets", {}),
+                ]
+            )
+        )
+    return found
+
+
+async def test_a_call_has_the_rows_that_the_server_wrote(tmp_path: Path) -> None:
+    """Whatever the server does with its database, the call's result has the changed rows, and the
+    state can be shown, compared and dumped. A refused call changes nothing."""
+    async with leased(desk(tmp_path)) as (pool, env):
+        assert env.digest == env.start_digest != ""
+        result = await env.call("add_ticket", {"title": "Door", "owner": "ada"}, "c0")
+        tables = [(change.table, change.before) for change in result.changes]
+        assert tables == [("log", None), ("tickets", None)]
+        ticket = result.changes[1].after
+        assert ticket is not None and ticket["title"] == "Door"
+        assert ticket["opened_at"].startswith("2026-03-02T09:00:01")  # one second after the clock
+        assert await env.call("add_ticket", {"title": "Door", "owner": "ada"}, "c0") == result
+        refused = await env.call("close_ticket", {"ticket_id": "T-9"}, "c1")
+        assert (refused.error, refused.changes) == ("refused", ())
+        assert refused.digest == result.digest == env.digest
+        unknown = await env.call("open_ticket", {}, "c2")
+        assert unknown.error == "unknown_tool"
+        states = pool.hosted(desk_of(pool))
+        before, after = states.states(env.state())
+        assert len(before.all("SELECT * FROM tickets")) == 1
+        assert len(after.all("SELECT * FROM tickets")) == 2
+        assert after.changes == result.changes
+        assert states.verify_digest(states.restored(env.state())) == env.digest
+
+
+def desk_of(pool: ServerWorldPool) -> Scenario:
+    """The pool's only scenario."""
+    (world,) = pool._worlds.values()
+    return world.states.scenario
+
+
+@pytest.mark.parametrize("how", ["", "wal", FILES])
+async def test_straight_fork_reset_and_new_process_are_the_same(tmp_path: Path, how: str) -> None:
+    """The same calls give the same texts, ids, times and digests in a lease, in another process, in
+    a fork, and after a reset in the same process; tables made in mid-episode are included."""
+    folder = 'folder = "{scratch}/notes"' if how == FILES else ""
+    state = f'sqlite = "{{scratch}}/desk.db"\n{folder}'
+    scenario = desk(tmp_path, how, state=state)
+    async with leased(scenario) as (pool, env):
+        for seed in range(6):
+            calls = random_calls(seed, 8)
+            straight = await play(env, calls)
+            assert len({digest for _, _, digest in straight}) > 1
+            env.reset()
+            assert await play(env, calls) == straight
+            env.reset()
+            first = await play(env, calls[:4])
+            fork = env.fork()
+            assert await play(fork, calls[4:]) == straight[4:]
+            assert first + await play(env, calls[4:]) == straight
+            async with pool.lease(scenario, None) as other:
+                assert await play(other, calls) == straight
+            env.reset()
+
+
+async def test_quick_episodes_share_a_process(tmp_path: Path) -> None:
+    """A server that reads its database again is reset while it runs: forty episodes take one
+    process. What was left of an episode, a new table included, is gone in the next."""
+    async with ServerWorldPool() as pool:
+        scenario = desk(tmp_path)
+        states = await pool.host(scenario)
+        for seed in range(40):
+            async with pool.lease(scenario, None) as env:
+                assert env.digest == states.start_digest
+                await play(env, random_calls(seed, 3))
+        (world,) = pool._worlds.values()
+        assert (pool.statistics()["starts"], world.renewal.why_not) == (1, "")
+
+
+async def test_a_server_that_remembers_gets_a_process_for_each_episode(tmp_path: Path) -> None:
+    """A server with a counter in memory answers differently once its database is put back; that is
+    noticed the first time, and no later episode sees the counter of another."""
+    scenario = desk(tmp_path, "remembers")
+    async with ServerWorldPool() as pool:
+        await pool.host(scenario)
+        for _ in range(3):
+            async with pool.lease(scenario, None) as env:
+                assert (await env.call("close_ticket", {"ticket_id": "T-1"}, "")).text == (
+                    '{"closed": 1}'
+                )
+        assert pool.statistics()["starts"] >= 3
+        (world,) = pool._worlds.values()
+        assert world.renewal.why_not.startswith("close_ticket did something else")
+
+
+async def test_a_restless_start_is_refused_by_its_tables(tmp_path: Path) -> None:
+    """A server that starts in another state each time is refused with the tables, and accepted once
+    they are ignored."""
+    how = "restless"
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "ignoring").mkdir()
+    plain = desk(tmp_path / "plain", how, server="seeded = false")
+    async with ServerWorldPool() as pool:
+        await pool.host(plain)
+        with pytest.raises(PoolError, match="in another state each time: rows of log differ"):
+            async with pool.lease(plain, None), pool.lease(plain, None):
+                pass
+    ignoring = desk(
+        tmp_path / "ignoring",
+        how,
+        server="seeded = false",
+        state='sqlite = "{scratch}/desk.db"\nignore = ["log"]',
+    )
+    async with leased(ignoring) as (pool, env), pool.lease(ignoring, None) as second:
+        assert env.start_digest == second.start_digest
+
+
+async def test_a_server_that_dies_breaks_its_world_only(tmp_path: Path) -> None:
+    """The episode's world breaks with the server's last words; the next lease has a new process."""
+    scenario = desk(tmp_path)
+    async with ServerWorldPool() as pool:
+        await pool.host(scenario)
+        async with pool.lease(scenario, None) as env:
+            with pytest.raises(WorldError, match="the desk is on fire"):
+                await env.call("crash", {}, "")
+            with pytest.raises(WorldError, match="the desk is on fire"):
+                env.state()
+        async with pool.lease(scenario, None) as env:
+            assert (await env.call("list_tickets", {}, "")).error is None
+
+
+async def test_files_are_rows(tmp_path: Path) -> None:
+    """A folder is the table `files`; the database in it is left out."""
+    state = 'sqlite = "{scratch}/desk.db"\nfolder = "{scratch}"'
+    async with leased(desk(tmp_path, FILES, state=state)) as (_, env):
+        result = await env.call("add_ticket", {"title": "Door", "owner": "ada"}, "")
+        files = [change.after for change in result.changes if change.table == "files"]
+        assert [(row["kind"], row["text"]) for row in files if row is not None] == [
+            ("folder", None),
+            ("file", "# Door\n"),
+        ]
+
+
+async def test_a_database_that_comes_later(tmp_path: Path) -> None:
+    """A server may make its database at its first call; its tables and rows are then changes."""
+    async with leased(desk(tmp_path, "bare")) as (_, env):
+        result = await env.call("take", {"sku": "pen", "qty": 2}, "")
+        assert {change.table for change in result.changes} == {"stock", "tickets"}
+        second = await env.call("take", {"sku": "pen", "qty": 1}, "")
+        assert [change.after for change in second.changes] == [{"sku": "pen", "qty": 37}]
+
+
+async def test_the_seed_is_copied_and_never_written(tmp_path: Path) -> None:
+    """Every process starts with the package's seed, which stays as it is, and which the scenario's
+    digest covers."""
+    folder = write_desk(tmp_path)
+    seed = folder / "seed"
+    seed.mkdir()
+    with sqlite3.connect(seed / "desk.db") as made:
+        made.execute("CREATE TABLE tickets (id TEXT PRIMARY KEY, title, owner, state, at, touched)")
+        made.execute("INSERT INTO tickets VALUES ('T-1', 'Old', 'bo', 'open', '', 1)")
+        made.execute("CREATE TABLE stock (sku TEXT PRIMARY KEY, qty INTEGER)")
+        made.execute("INSERT INTO stock VALUES ('pen', 1)")
+        made.execute("CREATE TABLE log (line TEXT, at TEXT)")
+    made.close()
+    with (folder / "scenario.toml").open("a") as file:
+        file.write('\n[start]\ncopy = "seed"\n')
+    before, scenario = (seed / "desk.db").read_bytes(), read(folder)
+    async with leased(scenario) as (_, env):
+        result = await env.call("close_ticket", {"ticket_id": "T-1"}, "")
+        assert result.changes[0].before == {
+            "id": "T-1",
+            "title": "Old",
+            "owner": "bo",
+            "state": "open",
+            "at": "",
+            "touched": 1,
+        }
+    assert (seed / "desk.db").read_bytes() == before
+    (seed / "more.txt").write_text("x")
+    assert read(folder).digest != scenario.digest
+
+
+async def test_an_isolated_run_starts_no_server(tmp_path: Path) -> None:
+    """What has to be isolated (somebody else's run folder, --isolate) is refused, not started."""
+    scenario = desk(tmp_path)
+    for settings, isolate in (
+        (WorkerSettings(), True),
+        (WorkerSettings(sandbox="required"), False),
+    ):
+        async with RoutingPool(settings, isolate=isolate) as pool:
+            with pytest.raises(PoolError, match="runs with your rights"):
+                await pool.host(scenario)
+            assert pool.statistics()["starts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('desk.db"\n', 'desk.db"\nfoldr = 1\n', "foldr"),
+        ('sqlite = "{scratch}/desk.db"', 'sqlite = "/etc/desk.db"', "is not below {scratch}"),
+        ('sqlite = "{scratch}/desk.db"', 'sqlite = "{scratch}/../x"', "is not below {scratch}"),
+        ('sqlite = "{scratch}/desk.db"', "", "names neither sqlite nor folder"),
+    ],
+)
+def test_a_fault_of_the_package_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """A wrong [state] is refused with the file and the field, before anything starts."""
+    path = write_desk(tmp_path) / "scenario.toml"
+    text = path.read_text()
+    assert text.count(old) >= 1
+    head, _, tail = text.rpartition(old)
+    path.write_text(head + new + tail)
+    with pytest.raises(PackageError, match=r"scenario\.toml") as caught:
+        read(path.parent)
+    assert said in str(caught.value)
+
+
+async def test_a_command_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
+    """A missing program, and a server that ends at once, are refused with their reason."""
+    path = write_desk(tmp_path) / "scenario.toml"
+    text = path.read_text()
+    for command, said in (
+        ("no-such-desk", "there is no program 'no-such-desk'"),
+        ("python -c 'import sys; sys.exit(3)'", "ended with status 3"),
+    ):
+        lines = [
+            f'command = "{command}"' if line.startswith("command") else line
+            for line in text.splitlines()
+        ]
+        path.write_text("\n".join(lines))
+        async with ServerWorldPool() as pool:
+            with pytest.raises(PoolError, match=said):
+                await pool.host(read(path.parent))

@@ -1,0 +1,161 @@
+"""A help desk over MCP, for tests: its state is an SQLite database, its ids are random.
+
+    python desk.py DATABASE [HOW...]
+
+HOW: `remembers` (it counts closed tickets in memory), `restless` (each start adds a row), `wal`,
+`bare` (it starts without a database), `files DIR` (each ticket is a file as well), `noisy` (it
+greets on standard output), `forgetful` (it has no state on disk).
+"""
+
+import json
+import random
+import sqlite3
+import sys
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS tickets (id TEXT PRIMARY KEY, title TEXT NOT NULL, owner TEXT,
+  state TEXT DEFAULT 'open', opened_at TEXT, touched REAL);
+CREATE TABLE IF NOT EXISTS stock (sku TEXT PRIMARY KEY, qty INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS log (line TEXT, at TEXT DEFAULT CURRENT_TIMESTAMP);
+"""
+TOOLS = {
+    "add_ticket": {"title": "string", "owner": "string"},
+    "close_ticket": {"ticket_id": "string"},
+    "take": {"sku": "string", "qty": "integer"},
+    "list_tickets": {},
+    "tag": {"ticket_id": "string", "word": "string"},
+    "crash": {},
+}
+
+
+class Refused(Exception):
+    """The desk refuses a call."""
+
+
+class Desk:
+    """The desk on its database."""
+
+    def __init__(self, path: str, how: list[str]) -> None:
+        self.how = how
+        self.closed = 0
+        self.folder = Path(how[how.index("files") + 1]) if "files" in how else None
+        self.path = ":memory:" if "forgetful" in how else path
+        self.db: sqlite3.Connection | None = None
+        if "bare" not in how:
+            self.open()
+
+    def open(self) -> sqlite3.Connection:
+        """The database, which is made where it is missing."""
+        if self.db is None:
+            self.db = sqlite3.connect(self.path)
+            if "wal" in self.how:
+                self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.executescript(SCHEMA)
+            if not self.db.execute("SELECT 1 FROM stock").fetchone():
+                rows = [("pen", 40), ("ink", 7)]
+                self.db.executemany("INSERT INTO stock VALUES (?, ?)", rows)
+                self.db.execute(
+                    "INSERT INTO tickets VALUES ('T-1', 'Lamp flickers', 'ada', 'open', ?, 0.5)",
+                    ("2026-01-02",),
+                )
+            if "restless" in self.how:
+                self.db.execute("INSERT INTO log (line) VALUES (?)", (f"start {time.time_ns()}",))
+            self.db.commit()
+        return self.db
+
+    def call(self, name: str, given: dict[str, Any]) -> Any:
+        """The result of a call."""
+        db = self.open()
+        found: Any = None
+        match name:
+            case "add_ticket":
+                if not given["title"]:
+                    raise Refused("a ticket needs a title")
+                key = f"T-{random.randint(1000, 9999)}-{uuid.uuid4().hex[:4]}"
+                row = (key, given["title"], given.get("owner"), datetime.now(UTC).isoformat())
+                db.execute("INSERT INTO tickets VALUES (?, ?, ?, 'open', ?, 1)", row)
+                db.execute("INSERT INTO log (line) VALUES (?)", (f"opened {key}",))
+                if self.folder is not None:
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    (self.folder / f"{key}.md").write_text(f"# {given['title']}\n")
+                found = {"ticket_id": key}
+            case "close_ticket":
+                changed = db.execute(
+                    "UPDATE tickets SET state = 'closed' WHERE id = ? AND state = 'open'",
+                    (given["ticket_id"],),
+                )
+                if not changed.rowcount:
+                    raise Refused(f"there is no open ticket {given['ticket_id']}")
+                self.closed += 1
+                found = {"closed": self.closed if "remembers" in self.how else 1}
+            case "take":
+                db.execute(
+                    "UPDATE stock SET qty = qty - ? WHERE sku = ?", (given["qty"], given["sku"])
+                )
+                found = {"taken": given["qty"]}
+            case "list_tickets":
+                found = db.execute("SELECT id, title, state FROM tickets ORDER BY id").fetchall()
+            case "tag":
+                db.execute("CREATE TABLE IF NOT EXISTS tags (ticket_id TEXT, word TEXT)")
+                db.execute(
+                    "INSERT INTO tags VALUES (?, ?)", (given["ticket_id"], given.get("word"))
+                )
+                found = {"tagged": True}
+            case "crash":
+                sys.exit("the desk is on fire")
+        db.commit()
+        return found
+
+
+def main() -> None:
+    """Answer line by line, in the revision of 2024-11-05."""
+    desk = Desk(sys.argv[1], sys.argv[2:])
+    if "noisy" in desk.how:
+        sys.stdout.write("desk 1.0 is ready\n")
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" not in request:
+            continue
+        result: dict[str, Any] = {}
+        match request["method"]:
+            case "initialize":
+                result = {
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "desk", "version": "1"},
+                }
+            case "tools/list":
+                result = {"tools": [_tool(name, fields) for name, fields in TOOLS.items()]}
+            case "tools/call":
+                params = request["params"]
+                try:
+                    text = json.dumps(desk.call(params["name"], params.get("arguments") or {}))
+                except (Refused, KeyError, sqlite3.Error) as exc:
+                    desk.open().rollback()
+                    result = {"isError": True, "content": [{"type": "text", "text": str(exc)}]}
+                else:
+                    result = {"content": [{"type": "text", "text": text}]}
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+
+
+def _tool(name: str, fields: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": name.replace("_", " "),
+        "inputSchema": {
+            "type": "object",
+            "properties": {key: {"type": kind} for key, kind in fields.items()},
+            "required": [key for key in fields if key not in ("owner", "word")],
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -147,12 +147,14 @@ class _World:
 class ServerWorldPool(AsyncContextManagerMixin):
     """Leases worlds of servers. It implements envpool.store.pool_protocol.Pool.
 
-    To be used in `async with`.
+    To be used in `async with`. With `isolate`, the servers run under bubblewrap, and the caller
+    runs the verifiers elsewhere.
     """
 
     _tasks: TaskGroup  # while the block is open
 
-    def __init__(self) -> None:
+    def __init__(self, *, isolate: bool = False) -> None:
+        self._isolate = isolate
         self._worlds: dict[str, _World] = {}  # by the scenario's digest
         self._hosting = anyio.Lock()
         self._verifiers = PackageVerifiers()
@@ -192,8 +194,8 @@ class ServerWorldPool(AsyncContextManagerMixin):
         return self._worlds[scenario.digest].states
 
     def isolates(self, scenario: Scenario) -> bool:
-        """Always False: the servers have the user's rights, and verifiers run in this process."""
-        return False
+        """Whether the servers run under bubblewrap."""
+        return self._isolate
 
     def lease(
         self, scenario: Scenario, task: Task | None = None
@@ -225,7 +227,9 @@ class ServerWorldPool(AsyncContextManagerMixin):
 
     async def started(self, scenario: Scenario, world: "_World | None") -> RunningServer:
         """A new server, in the state at the start. Raises PoolError."""
-        server = RunningServer(scenario, None if world is None else world.start)
+        server = RunningServer(
+            scenario, None if world is None else world.start, isolate=self._isolate
+        )
         await self._tasks.start(server.run)
         self._num_starts += 1
         if world is not None and (why := world.other_start(server)):

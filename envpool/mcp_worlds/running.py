@@ -22,6 +22,14 @@ from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.scenarios.format import Scenario
 
+# It sees the system as it is, writes to its own folders only, and has no network and no processes
+# but its own.
+_BUBBLEWRAP = (
+    *("bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
+    *("--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"),
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+)
+
 
 class RunningServer:
     """A server in the state at its start, until its first call. `run` is its life.
@@ -31,11 +39,12 @@ class RunningServer:
 
     state: ServerState  # once it runs
 
-    def __init__(self, scenario: Scenario, start: Start | None) -> None:
+    def __init__(self, scenario: Scenario, start: Start | None, *, isolate: bool = False) -> None:
         assert scenario.server is not None
         self._scenario = scenario
         self._record = scenario.server
         self._start = start
+        self._isolate = isolate
         self._ending, self._ended = anyio.Event(), anyio.Event()
         self._moments: Moments | None = None
         self._connection: ServerConnection
@@ -59,7 +68,7 @@ class RunningServer:
                 server = self._record.server
                 self._connection = ServerConnection(
                     McpSettings(server.command, environment=server.environment),
-                    _program(self._scenario, places.command()),
+                    self._command(places, folder),
                     self._variables(places, Path(folder), stack),
                     folder=places.scratch,
                 )
@@ -74,6 +83,13 @@ class RunningServer:
                     await self._connection.close()
         finally:
             self._ended.set()
+
+    def _command(self, places: Places, folder: str) -> tuple[str, ...]:
+        """The words that start the server. Raises PoolError where its program is missing."""
+        command = _program(self._scenario, places.command())
+        if not self._isolate:
+            return command
+        return (*_BUBBLEWRAP, "--bind", folder, folder, "--chdir", str(places.scratch), *command)
 
     def _variables(self, places: Places, folder: Path, stack: ExitStack) -> dict[str, str]:
         variables = {"TMPDIR": str(places.temporary), **places.variables()}

@@ -67,7 +67,7 @@ def write_desk(
     server: str = "",
     verify: str = VERIFY,
 ) -> Path:
-    """The folder of a desk's package. `how`: what the server is told; `state` and `server`: lines
+    """The folder of a desk's package. `how`: the last words of the command; `state` and `server`: lines
     of the tables of these names."""
     folder = parent / "desk"
     folder.mkdir()

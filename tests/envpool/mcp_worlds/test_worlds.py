@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal_room.envpool import router
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import Env
 from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
@@ -241,17 +242,40 @@ async def test_the_seed_is_copied_and_never_written(tmp_path: Path) -> None:
     assert read(folder).digest != scenario.digest
 
 
-async def test_an_isolated_run_starts_no_server(tmp_path: Path) -> None:
-    """What has to be isolated (somebody else's run folder, --isolate) is refused, not started."""
-    scenario = desk(tmp_path)
-    for settings, isolate in (
-        (WorkerSettings(), True),
-        (WorkerSettings(sandbox="required"), False),
-    ):
-        async with RoutingPool(settings, isolate=isolate) as pool:
-            with pytest.raises(PoolError, match="runs with your rights"):
-                await pool.host(scenario)
-            assert pool.statistics()["starts"] == 0
+async def test_an_isolated_server_is_held(tmp_path: Path) -> None:
+    """Where a run isolates its worlds, the server writes to its own folders only and has no
+    network, the verifier runs in a worker, and all else is the same."""
+    scenario, outside = desk(tmp_path), tmp_path / "outside"
+    write = {"path": str(outside)}
+    async with RoutingPool(WorkerSettings(workers=1), isolate=True) as pool:
+        await pool.host(scenario)
+        async with pool.lease(scenario, None) as env:
+            refused = await env.call("export", write, "")
+            assert refused.error == "refused" and "Read-only" in refused.text
+            own = await env.call("export", {"path": "./tickets.txt"}, "")
+            assert own.text == '{"socket": false}'
+            opened = await play(env, [("add_ticket", {"title": "Door sticks", "owner": "ada"})])
+            verified = await pool.verify(
+                scenario, scenario.task("open"), env.state(), "It is done."
+            )
+        assert verified.pid and [one.passed for one in verified.findings] == [True, True]
+        assert not outside.exists()
+    async with leased(scenario) as (_, env):
+        await env.call("export", write, "")
+        assert outside.exists()  # without isolation it could
+        await env.call("list_tickets", {}, "")
+        assert opened == await play(env, [("add_ticket", {"title": "Door sticks", "owner": "ada"})])
+
+
+async def test_without_bubblewrap_an_isolated_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is named, and nothing is started."""
+    monkeypatch.setattr(router, "why_no_bubblewrap", lambda: "bwrap is not installed")
+    async with RoutingPool(WorkerSettings(workers=1), isolate=True) as pool:
+        with pytest.raises(PoolError, match="would isolate, and bwrap is not installed"):
+            await pool.host(desk(tmp_path))
+        assert pool.statistics()["starts"] == 0
 
 
 @pytest.mark.parametrize(

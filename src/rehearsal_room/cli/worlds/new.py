@@ -145,11 +145,8 @@ def _new_server_world(write: Callable[[], Awaitable[NewServerWorld]]) -> None:
         click.echo(f"  {tool.name:24} {' '.join(tool.description.split())[:80]}")
     state = ", ".join(made.found.databases or made.found.files[:5])
     click.echo(f"{len(made.found.tools)} tools; it writes {state}")
-    task = (
-        f"its first task: {made.tasks[0].instruction}"
-        if made.tasks
-        else "no call changed a row: write a task"
-    )
+    first = made.tasks[0].instruction if made.tasks else ""
+    task = f"its first task: {first}" if first else "no call changed a row: write a task"
     click.echo(
         f"made {made.folder}; {task}\n"
         f"next:\n"

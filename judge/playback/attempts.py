@@ -4,15 +4,20 @@ An attempt that ends in the oracle's state with the oracle's answer is *equivale
 cannot be seen.
 """
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.policies.mutants import Mutant, mutants_of
 from rehearsal_room.judge.playback.playback import Played
-from rehearsal_room.scenarios.format import Call, Task
+from rehearsal_room.scenarios.format import Call, Scenario, Task
 
 MAX_MUTANTS = 400  # a task; beyond that a seeded sample
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _UNWANTED = 3  # writes of other tasks that are tried after each oracle
 
 Writes = Sequence[tuple[str, Call]]  # calls that change rows, each with the id of its task
@@ -68,6 +73,55 @@ def mutants_on(
 def is_equivalent(played: Played, oracle: Played) -> bool:
     """Whether an attempt has the oracle's final state and answer."""
     return played.state.digest == oracle.state.digest and played.answer == oracle.answer
+
+
+def only_server_values_differ(played: Played, oracle: Played, scenario: Scenario) -> bool:
+    """Whether an attempt's rows are the oracle's but for times and new keys that an MCP server's
+    own clock and random numbers gave. Both follow from the number of the call, so that a write made
+    twice leaves a later time, and the rows made after it have other keys.
+
+    Example: clock "…T09:00:00Z", updated_at "…T09:00:07Z" for "…T09:00:08Z" -> True
+    """
+    if scenario.server is None or played.answer != oracle.answer:
+        return False
+    begin = datetime.fromisoformat(scenario.clock).timestamp()
+    end = begin + len(played.calls) + len(oracle.calls) + 2  # Unix seconds
+    return _without(played, begin, end) == _without(oracle, begin, end)
+
+
+def _without(played: Played, begin: float, end: float) -> Counter[Any]:
+    """The changed rows without times between two, and without the keys of new rows."""
+    made = {key for change in played.changes if change.before is None for key in change.key}
+    texts = {key for key in made if isinstance(key, str)}
+
+    def plain(value: Any, own: Sequence[Any]) -> Any:
+        if value in texts or value in own:
+            return "a new key"
+        return "a time" if _is_between(value, begin, end) else value
+
+    found: Counter[Any] = Counter()
+    for change in played.changes:
+        own = change.key if change.before is None else ()
+        after = {column: plain(value, own) for column, value in (change.after or {}).items()}
+        key = change.key if change.before is not None else ()
+        found[change.table, key, change.after is None, *sorted(after.items())] += 1
+    return found
+
+
+def _is_between(value: Any, begin: float, end: float) -> bool:
+    """Whether a value is a time between two: a text of ISO 8601 (UTC where it names no zone), or
+    Unix seconds or milliseconds."""
+    if isinstance(value, str):
+        if not _TIME.match(value):
+            return False
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return False
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not isinstance(value, int | float):
+        return False
+    return begin <= value <= end or begin <= value / 1000 <= end
 
 
 def why_equivalent(played: Played, oracle: Played) -> str:

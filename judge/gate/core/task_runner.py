@@ -18,7 +18,12 @@ from rehearsal_room.judge.gate.core.report import (
     TaskSoundness,
     WorldGateReport,
 )
-from rehearsal_room.judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
+from rehearsal_room.judge.playback.attempts import (
+    MAX_MUTANTS,
+    is_equivalent,
+    only_server_values_differ,
+    why_equivalent,
+)
 from rehearsal_room.judge.playback.playback import Played, difference, format_call, play
 from rehearsal_room.scenarios.checks import failed
 from rehearsal_room.scenarios.format import Call, Task, Utterance
@@ -149,6 +154,13 @@ class TaskRunner:
         label = self.verdict(task, played, f"a mutant ({mutant.note})").label
         if is_equivalent(played, oracle):
             why = why_equivalent(played, oracle)
+            note = MutantNote(log.world, task.id, mutant.kind, mutant.note, why)
+            log.equivalents.append(note)
+            return
+        if label is Label.COMPLETED and only_server_values_differ(
+            played, oracle, self.world.scenario
+        ):
+            why = f"only the server's own times and keys differ: {difference(played, oracle)}"
             note = MutantNote(log.world, task.id, mutant.kind, mutant.note, why)
             log.equivalents.append(note)
             return

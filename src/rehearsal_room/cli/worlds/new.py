@@ -116,17 +116,7 @@ def new_world_command(
     if world is not None or pause is not None:
         raise SettingsError("--world and --pause are for --from-recording")
     if mcp is not None:
-        _new_server_world(
-            partial(
-                write_server_world,
-                name,
-                parent,
-                mcp,
-                environment=environment,
-                variables=given,
-                probe=is_probed,
-            )
-        )
+        _new_server_world(name, parent, mcp, environment, given, is_probed)
         return
     if environment or variables or probe is not None:
         raise SettingsError("--mcp-env, --var and --probe are for the server of --mcp")
@@ -139,8 +129,25 @@ def new_world_command(
     )
 
 
-def _new_server_world(write: Callable[[], Awaitable[NewServerWorld]]) -> None:
-    made = run(write)
+def _new_server_world(
+    name: str,
+    parent: Path,
+    command: str,
+    environment: tuple[str, ...],
+    variables: dict[str, str],
+    probe: bool,
+) -> None:
+    made: NewServerWorld = run(
+        partial(
+            write_server_world,
+            name,
+            parent,
+            command,
+            environment=environment,
+            variables=variables,
+            probe=probe,
+        )
+    )
     for tool in made.found.tools:
         click.echo(f"  {tool.name:24} {' '.join(tool.description.split())[:80]}")
     state = ", ".join(made.found.databases or made.found.files[:5])

@@ -45,13 +45,17 @@ class CheckedTask(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+Texts = tuple[str | None, ...]  # of the reads; None: not made, or refused
+
+
 class _Observed(msgspec.Struct, frozen=True):
-    """Calls that were made, and the texts of reads before and after them."""
+    """Calls that were made, and the texts of reads before and after the writes among them."""
 
     calls: tuple[Call, ...]
     given: tuple[frozenset[str], ...]  # of each call: arguments that earlier answers gave
-    before: tuple[str | None, ...]  # None: not made, or refused
-    after: tuple[tuple[Call, str | None], ...]
+    reads: tuple[Call, ...]
+    before: Texts
+    stages: tuple[tuple[tuple[Any, ...], Texts], ...]  # what a write, or several, wrote; the texts
     refused: Mapping[int, str] = {}  # index of a call -> why
 
 
@@ -86,14 +90,17 @@ async def checked_tasks(
         reads = _reads_of(group, calls, tools)
         if command:
             settings = McpSettings(command, environment=tuple(environment))
-            observed = await _repeated(settings, calls, reads, left_out)
+            observed = await _repeated(settings, calls, reads, tools, left_out)
         else:
-            observed = _recorded(group, calls, reads)
+            observed = _recorded(group, calls, reads, tools)
         if observed is None or not observed.calls:
             continue
         made = zip(observed.calls, observed.given, strict=True)
         written = [(call, given) for call, given in made if not is_read(call.name, tools)]
-        checks = _checks(observed, [call for call, _ in written], group if not command else None)
+        earlier = () if command else group.earlier
+        checks = _checks(
+            observed, "\n".join(call.text or "" for call in earlier), is_each_seen=bool(command)
+        )
         if not checks or not written:
             shown = ", ".join(call.shown() for call in writes)
             left_out.append(f"{shown}: no read shows what it did")
@@ -172,7 +179,10 @@ def _reads_of(
 
 
 def _recorded(
-    group: Group, calls: Sequence[RecordedCall], reads: Sequence[RecordedCall]
+    group: Group,
+    calls: Sequence[RecordedCall],
+    reads: Sequence[RecordedCall],
+    tools: Sequence[Mapping[str, Any]],
 ) -> _Observed:
     """What the recording has of the calls and reads: nothing is called."""
     ids, given = NewIds(), []
@@ -187,19 +197,19 @@ def _recorded(
     for read in reads:
         same = [
             call
-            for call in (*group.earlier, *group.calls)
-            if (call.name, call.arguments) == (read.name, read.arguments) and call.at < calls[-1].at
+            for call in (*group.earlier, *calls)
+            if (call.name, call.arguments) == (read.name, read.arguments)
         ]
         before.append(same[-1].text if same and same[-1].was_made else None)
-        is_after = read.at >= calls[-1].at and not any(read is call for call in calls)
+        is_after = not any(read is call for call in calls)
         knows = not ids.from_answers(read.arguments)  # else it names an id that changes
-        again = Call(read.name, read.arguments)
-        after.append((again, read.text if is_after and knows else None))
+        after.append(read.text if is_after and knows else None)
     return _Observed(
         tuple(Call(call.name, call.arguments) for call in calls),
         tuple(given),
+        tuple(Call(one.name, one.arguments) for one in reads),
         tuple(before),
-        tuple(after),
+        ((_written([call for call in calls if not is_read(call.name, tools)]), tuple(after)),),
     )
 
 
@@ -207,35 +217,47 @@ async def _repeated(
     settings: McpSettings,
     calls: Sequence[RecordedCall],
     reads: Sequence[RecordedCall],
+    tools: Sequence[Mapping[str, Any]],
     left_out: list[str],
 ) -> _Observed | None:
     """Make the calls twice, in a new server each time, without those that it refuses now. None:
-    the server does not do the same each time."""
-    first = await _observed(settings, calls, reads)
+    the server does not do the same each time. Raises PoolError where it starts with what was
+    written before."""
+    first = await _observed(settings, calls, reads, tools)
     left_out += [f"{calls[index].shown()}: {why}" for index, why in first.refused.items()]
     kept = [call for index, call in enumerate(calls) if index not in first.refused]
-    second = await _observed(settings, kept, reads)
-    third = await _observed(settings, kept, reads)
+    second = await _observed(settings, kept, reads, tools)
+    if first.before != second.before:
+        raise PoolError(
+            f"the MCP server {settings.target!r} still has in a new process what it wrote in "
+            "another one: it keeps its state outside of its folder; say where, with {scratch}: "
+            "--var NAME={scratch}/FILE, or --mcp COMMAND"
+        )
+    third = await _observed(settings, kept, reads, tools)
     if second.calls != third.calls or second.refused or third.refused:
         left_out.append(
             f"the calls up to {calls[-1].shown()}: the server makes other ids each time"
         )
         return None
-    after = [
-        (call, text if (call, text) == other else None)
-        for (call, text), other in zip(second.after, third.after, strict=True)
+    stages = [
+        (values, tuple(text if text == other else None for text, other in zip(a, b, strict=True)))
+        for (values, a), (_, b) in zip(second.stages, third.stages, strict=True)
     ]
-    return msgspec.structs.replace(second, after=tuple(after))
+    return msgspec.structs.replace(second, stages=tuple(stages))
 
 
 async def _observed(
-    settings: McpSettings, calls: Sequence[RecordedCall], reads: Sequence[RecordedCall]
+    settings: McpSettings,
+    calls: Sequence[RecordedCall],
+    reads: Sequence[RecordedCall],
+    tools: Sequence[Mapping[str, Any]],
 ) -> _Observed:
     connection = ServerConnection(settings, command_of(settings.target))
     ids, made, given, refused = NewIds(), list[Call](), list[frozenset[str]](), dict[int, str]()
+    stages: list[tuple[tuple[Any, ...], Texts]] = []
     try:
         await connection.open()
-        before = [await _text(connection, Call(one.name, one.arguments)) for one in reads]
+        before = await _texts(connection, reads, ids)
         for index, recorded in enumerate(calls):
             call = Call(recorded.name, ids.renamed(recorded.arguments))
             made.append(call)
@@ -244,22 +266,26 @@ async def _observed(
             text, is_refused = await _called(connection, call)
             if is_refused:
                 refused[index] = " ".join(text.split())[:200]
-            else:
-                ids.learn(recorded.text or "", text)
-        renamed = [Call(one.name, ids.renamed(one.arguments)) for one in reads]
-        after = [(call, await _text(connection, call)) for call in renamed]
+                continue
+            ids.learn(recorded.text or "", text)
+            if not is_read(call.name, tools):
+                stages.append((_written([call]), await _texts(connection, reads, ids)))
+        final = tuple(Call(one.name, ids.renamed(one.arguments)) for one in reads)
     finally:
         await connection.close()
-    return _Observed(tuple(made), tuple(given), tuple(before), tuple(after), refused)
+    return _Observed(tuple(made), tuple(given), final, before, tuple(stages), refused)
 
 
-async def _text(connection: ServerConnection, call: Call) -> str | None:
-    text, is_refused = await _called(connection, call)
-    return None if is_refused else text
+async def _texts(connection: ServerConnection, reads: Sequence[RecordedCall], ids: NewIds) -> Texts:
+    found = []
+    for read in reads:
+        text, is_refused = await _called(connection, Call(read.name, ids.renamed(read.arguments)))
+        found.append(None if is_refused else text)
+    return tuple(found)
 
 
 async def _called(connection: ServerConnection, call: Call) -> tuple[str, bool]:
-    """The text of a call, and whether it was refused. Raises PoolError where the server is lost."""
+    """The text of a call, and whether it was refused. Raises PoolError where the server is slow."""
     try:
         with anyio.fail_after(CALL_S):
             text, error = await connection.call(call.name, call.arguments)
@@ -270,20 +296,30 @@ async def _called(connection: ServerConnection, call: Call) -> tuple[str, bool]:
     return text, error is not None
 
 
-def _checks(observed: _Observed, written: Sequence[Call], group: Group | None) -> list[CallCheck]:
-    """The checks that the reads prove. `group`: where its earlier answers say which texts are not
-    new."""
-    values = [value for call in written for value in leaves(call.arguments)]
-    known = ""
-    if group is not None:
-        known = "\n".join(call.text or "" for call in group.earlier)
-    found: list[CallCheck] = []
-    for before, (call, after) in zip(observed.before, observed.after, strict=True):
-        if after is not None:
+def _written(calls: Sequence[Call | RecordedCall]) -> tuple[Any, ...]:
+    return tuple(value for call in calls for value in leaves(call.arguments))
+
+
+def _checks(observed: _Observed, known: str, *, is_each_seen: bool) -> list[CallCheck]:
+    """The checks that the reads prove: what came with the writes and is there at the end. `known`:
+    earlier answers, whose texts are not new. `is_each_seen`: the reads were made after each write;
+    then the first one that shows it is enough."""
+    found: dict[str, CallCheck] = {}
+    before = observed.before
+    for values, after in observed.stages:
+        for index, call in enumerate(observed.reads):
             own = set(map(str, leaves(call.arguments)))  # a read may repeat what it was asked
             new = [value for value in values if str(value) not in own]
-            found += [
+            text, last = after[index], observed.stages[-1][1][index]
+            if text is None or last is None:
+                continue
+            lasting = [
                 CallCheck(call.name, expect, call.arguments)
-                for expect in proven(before, after, new, known)
+                for expect in proven(before[index], text, new, known)
+                if expect.check(last, failed=False)[0]
             ]
-    return found
+            found |= {f"{call} {check.expect.describe()}": check for check in lasting}
+            if lasting and is_each_seen:
+                break
+        before = after
+    return list(found.values())

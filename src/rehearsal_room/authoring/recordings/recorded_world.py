@@ -147,7 +147,7 @@ def _check_some(
     if not tasks:
         why = f"; {left_out[0]}" if left_out else ""
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
-        raise PackageError(f"{place}: no recorded call can be a task: none writes{why}{more}")
+        raise PackageError(f"{place}: no recorded call that writes can be a task{why}{more}")
 
 
 def _safe_command(path: Path, recording: Recording) -> str:

@@ -81,6 +81,8 @@ FOLDERS = {
             "play",
             "authoring",
             "authoring/server_worlds",
+            "authoring/recordings",
+            "authoring/openapi",
             "bridges",
             "bridges/trainers",
             "testing",
@@ -153,9 +155,11 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.http",
         "envpool.mcp.process",
         "envpool.mcp.resources",
+        "rehearsal_room.authoring.openapi.server",
     },
     "google": {"rehearsal_room.interop.otlp.encoding"},
     "httptools": {"harness.chat.http1"},
+    "httpx2": {"rehearsal_room.authoring.openapi.server"},
     "inspect_ai": {
         "rehearsal_room.bridges.inspect",
         "rehearsal_room.bridges.inspect_agents",
@@ -268,6 +272,7 @@ LIBRARIES: dict[str, set[str]] = {
     "uvloop": set(),
     "vllm": set(),
     "wandb": {"learner.loop.metrics_sinks"},
+    "yaml": {"rehearsal_room.authoring.openapi.server"},
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {

@@ -103,7 +103,11 @@ async def checked_tasks(
         )
         if not checks or not written:
             shown = ", ".join(call.shown() for call in writes)
-            left_out.append(f"{shown}: no read shows what it did")
+            elsewhere = (
+                "; if the server keeps its state outside of its folder, say where: "
+                "--var NAME={scratch}/FILE"
+            )
+            left_out.append(f"{shown}: no read shows what it did{elsewhere if command else ''}")
             continue
         can_repeat = bool(command) or not any(given for _, given in written)
         tasks.append(

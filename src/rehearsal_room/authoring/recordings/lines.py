@@ -16,7 +16,6 @@ from typing import Any
 
 import mcp_types
 import msgspec
-import pydantic
 
 from rehearsal_room.envpool.mcp.content import text_of
 from rehearsal_room.scenarios.errors import PackageError
@@ -154,6 +153,6 @@ def _read_answer(line: Answered) -> tuple[str, bool]:
         return str((line.error or {}).get("message", "")), True
     try:
         result = mcp_types.CallToolResult.model_validate(line.result)
-    except pydantic.ValidationError:
+    except ValueError:  # pydantic's
         return msgspec.json.encode(line.result).decode(), bool(line.result.get("isError"))
     return text_of(result), bool(result.is_error)

@@ -22,8 +22,8 @@ from rehearsal_room.scenarios.errors import PackageError
 
 _CHUNK = 1 << 16
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_GRACE_S = 2.0  # seconds that a server has to end when nobody reads it any more, and after SIGTERM
-_LOOK_S = 0.2
+_GRACE_S = 1.0  # seconds that a server has to end when nobody reads it any more, and after SIGTERM
+_LOOK_S = 0.1
 Observe = Callable[[bytes], None]
 
 

@@ -68,9 +68,11 @@ async def write_recorded_world(
         raise PackageError(f"{path}: no call was made in this recording")
     if world is not None:
         return await _from_package(folder, world, groups, recording)
-    target = command or _safe_command(path, recording)
+    target = command or shlex.join(recording.command)
     if not probe or any(map(is_url, shlex.split(target))):
         return await _from_reads(folder, target, groups, recording, "", environment)
+    if not command:
+        _check_command(path, recording)
     left_out: list[str] = []
 
     async def make_tasks(scenario: Scenario) -> Sequence[NewTask]:
@@ -150,8 +152,9 @@ def _check_some(
         raise PackageError(f"{place}: no recorded call that writes can be a task{why}{more}")
 
 
-def _safe_command(path: Path, recording: Recording) -> str:
-    """The recorded command, unless it names files of the user, which the calls would change."""
+def _check_command(path: Path, recording: Recording) -> None:
+    """Refuse a recorded command that names files of the user, which the calls would change. Raises
+    PackageError."""
     for word in recording.command[1:]:
         value = os.path.expanduser(word.rpartition("=")[2])
         if not os.path.isabs(value) or value.endswith(_PROGRAMS):
@@ -164,4 +167,3 @@ def _safe_command(path: Path, recording: Recording) -> str:
                 f"they are made again; give a command with {SCRATCH} in its place, for example "
                 f"--mcp {shlex.quote(command)}"
             )
-    return shlex.join(recording.command)

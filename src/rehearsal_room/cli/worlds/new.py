@@ -1,18 +1,11 @@
 """The commands `new world` and `new agent`: a scenario package and an agent to start from."""
 
-import shlex
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 
 import click
 
 from rehearsal_room.authoring.new_agent import write_agent
-from rehearsal_room.authoring.recordings.groups import PAUSE_S
-from rehearsal_room.authoring.recordings.recorded_world import RecordedWorld, write_recorded_world
-from rehearsal_room.authoring.server_worlds.new_world import NewServerWorld, write_server_world
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.scenarios.catalogue import worlds_folder
 from rehearsal_room.scenarios.scaffold.new_world import write_world
 
@@ -55,6 +48,30 @@ from rehearsal_room.scenarios.scaffold.new_world import write_world
     "60).",
 )
 @click.option(
+    "--openapi",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Make a world of the REST service that this OpenAPI document (JSON or YAML) describes: a "
+    "tool for each operation.",
+)
+@click.option("--base-url", metavar="URL", help="With --openapi: where the service is.")
+@click.option(
+    "--serve",
+    metavar="COMMAND",
+    help="With --openapi: the command that starts the service, with {port}; its state is found.",
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VAR",
+    help="With --openapi: header whose value is that of a variable of the environment (may be "
+    "repeated).",
+)
+@click.option(
+    "--bearer", metavar="VAR", help="With --openapi: variable of the environment with the token."
+)
+@click.option(
     "--mcp-env",
     "environment",
     multiple=True,
@@ -82,6 +99,11 @@ def new_world_command(
     recording: Path | None,
     world: Path | None,
     pause: float | None,
+    openapi: Path | None,
+    base_url: str | None,
+    serve: str | None,
+    headers: tuple[str, ...],
+    bearer: str | None,
     environment: tuple[str, ...],
     variables: tuple[str, ...],
     probe: bool | None,
@@ -96,27 +118,20 @@ def new_world_command(
     given = dict(one.partition("=")[::2] for one in variables)
     if wrong := next((one for one in variables if not one.partition("=")[1]), None):
         raise SettingsError(f"--var: expected NAME=VALUE, found {wrong!r}")
-    is_probed = not environment if probe is None else probe
-    if recording is not None:
-        _new_recorded_world(
-            partial(
-                write_recorded_world,
-                name,
-                parent,
-                recording,
-                mcp or "",
-                world=world,
-                environment=environment,
-                variables=given,
-                probe=is_probed,
-                pause_s=PAUSE_S if pause is None else pause,
-            )
-        )
-        return
-    if world is not None or pause is not None:
+    if recording is None and (world is not None or pause is not None):
         raise SettingsError("--world and --pause are for --from-recording")
-    if mcp is not None:
-        _new_server_world(name, parent, mcp, environment, given, is_probed)
+    if openapi is None and (base_url or serve or headers or bearer):
+        raise SettingsError("--base-url, --serve, --header and --bearer are for --openapi")
+    if mcp is not None or recording is not None or openapi is not None:
+        from rehearsal_room.cli.worlds import new_server  # its libraries are an extra
+
+        target = new_server.Target(name, parent, environment, given, probe)
+        if recording is not None:
+            new_server.from_recording(target, recording, mcp or "", world, pause)
+        elif openapi is not None:
+            new_server.from_openapi(target, openapi, base_url, serve, headers, bearer)
+        elif mcp is not None:
+            new_server.from_command(target, mcp)
         return
     if environment or variables or probe is not None:
         raise SettingsError("--mcp-env, --var and --probe are for the server of --mcp")
@@ -127,57 +142,6 @@ def new_world_command(
         f"  rehearse run {folder} -p oracle\n"
         f"  open {folder / 'README.md'}"
     )
-
-
-def _new_server_world(
-    name: str,
-    parent: Path,
-    command: str,
-    environment: tuple[str, ...],
-    variables: dict[str, str],
-    probe: bool,
-) -> None:
-    made: NewServerWorld = run(
-        partial(
-            write_server_world,
-            name,
-            parent,
-            command,
-            environment=environment,
-            variables=variables,
-            probe=probe,
-        )
-    )
-    for tool in made.found.tools:
-        click.echo(f"  {tool.name:24} {' '.join(tool.description.split())[:80]}")
-    state = ", ".join(made.found.databases or made.found.files[:5])
-    click.echo(f"{len(made.found.tools)} tools; it writes {state}")
-    first = made.tasks[0].instruction if made.tasks else ""
-    task = f"its first task: {first}" if first else "no call changed a row: write a task"
-    click.echo(
-        f"made {made.folder}; {task}\n"
-        f"next:\n"
-        f"  open {made.folder / 'tasks.toml'} and verify.py beside it\n"
-        f"  rehearse worlds check {made.folder}\n"
-        f"  rehearse run {made.folder} -p oracle"
-    )
-
-
-def _new_recorded_world(write: Callable[[], Awaitable[RecordedWorld]]) -> None:
-    made = run(write)
-    for task in made.tasks:
-        click.echo(f"  {task.id:24} {task.instruction}")
-    for sentence in made.left_out:
-        click.echo(f"left out: {sentence}")
-    if made.num_unread:
-        click.echo(f"{made.num_unread} lines of the recording could not be read")
-    click.echo(f"made {made.folder} with {len(made.tasks)} tasks, whose texts are drafts; next:")
-    click.echo(f"  open {made.folder / 'tasks.toml'}")
-    if made.target:
-        words = ("rehearse", "run", "--mcp", made.target, str(made.folder / "tasks.toml"))
-        click.echo(f"  {shlex.join(words)} -p oracle")
-        return
-    click.echo(f"  rehearse worlds check {made.folder}\n  rehearse run {made.folder} -p oracle")
 
 
 @click.command("agent")

@@ -1,0 +1,174 @@
+"""An MCP server whose tools are the operations of a REST service, by its OpenAPI document.
+
+    python server.py openapi.json --base-url https://api.example --bearer EXAMPLE_TOKEN
+    python server.py openapi.yaml --serve 'uvicorn app:app --port {port}'
+
+It speaks over its standard streams. FastMCP makes the tools. With `--serve` it starts the service
+as well, at a free port in place of `{port}`, and ends it; the service's output goes to standard
+error. It runs as a program of its own, so it imports nothing of ours.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import anyio
+import httpx2
+import yaml
+from fastmcp import FastMCP
+from fastmcp.tools import Tool
+from fastmcp.utilities.openapi import HTTPRoute
+from mcp_types import ToolAnnotations
+
+PORT = "{port}"
+_TIMEOUT_S = 30.0  # of a request
+_START_S = 60.0  # until the service accepts connections
+_READS = ("GET", "HEAD", "OPTIONS")
+
+
+class DocumentError(ValueError):
+    """An OpenAPI document that cannot be used, with the reason as a sentence."""
+
+
+def load(path: Path) -> dict[str, Any]:
+    """An OpenAPI document, JSON or YAML, as JSON. Raises DocumentError."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise DocumentError(f"{path}: cannot be read: {exc}") from exc
+    try:
+        found = json.loads(text)
+    except ValueError:
+        try:
+            found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError as exc:
+            raise DocumentError(f"{path}: it is neither JSON nor YAML: {exc}") from exc
+    try:
+        document = json.loads(json.dumps(found, default=str))  # a date as its text, 200 as "200"
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise DocumentError(f"{path}: it is not JSON in another form: {exc}") from exc
+    if not isinstance(document, dict) or not str(document.get("openapi", "")).startswith("3."):
+        raise DocumentError(f"{path}: expected an OpenAPI document of version 3 (`openapi: 3.…`)")
+    return document
+
+
+def base_url_of(document: dict[str, Any], given: str = "") -> str:
+    """Where the service is: as given, or the document's first server. Raises DocumentError."""
+    servers = document.get("servers") or [{}]
+    url = given or str(servers[0].get("url", ""))
+    for name, variable in (servers[0].get("variables") or {}).items():
+        url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+    if not url.startswith(("http://", "https://")):
+        raise DocumentError(
+            f"the document names no whole URL of a server ({url!r}): --base-url URL"
+        )
+    return url
+
+
+def server_of(document: dict[str, Any], url: str, headers: dict[str, str]) -> FastMCP[Any]:
+    """The MCP server of a service at a URL. Raises DocumentError."""
+    client = httpx2.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S)
+    name = str((document.get("info") or {}).get("title", "")) or "REST service"
+    try:
+        return FastMCP.from_openapi(
+            document, client, name, mcp_component_fn=_mark, validate_output=False
+        )
+    except Exception as exc:  # its reader may raise anything on a wrong document
+        raise DocumentError(f"the OpenAPI document cannot be used: {exc}") from exc
+
+
+def _mark(route: HTTPRoute, component: Any) -> None:
+    """Say which tools only read."""
+    if isinstance(component, Tool):
+        component.annotations = ToolAnnotations(read_only_hint=route.method in _READS)
+
+
+@contextmanager
+def _served(command: str) -> Iterator[str]:
+    """A service that runs at a free port; its URL."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [word.replace(PORT, str(port)) for word in shlex.split(command)]
+    service = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    try:
+        _wait_for(service, port, words[0])
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        service.terminate()
+        try:
+            service.wait(2)
+        except subprocess.TimeoutExpired:
+            service.kill()
+            service.wait()
+
+
+def _wait_for(service: subprocess.Popen[bytes], port: int, name: str) -> None:
+    until = time.monotonic() + _START_S
+    while time.monotonic() < until:
+        if service.poll() is not None:
+            sys.exit(f"the service {name!r} ended with status {service.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    sys.exit(f"the service {name!r} does not listen at port {port} after {_START_S:g} s")
+
+
+def _headers(given: Sequence[str], bearer: str) -> dict[str, str]:
+    """Headers whose values are those of variables of the environment."""
+    found = {}
+    named = [one.partition("=")[::2] for one in given]
+    for header, variable in [*named, *([("Authorization", bearer)] if bearer else [])]:
+        if variable not in os.environ:
+            sys.exit(f"the variable {variable!r}, the value of the header {header}, is not set")
+        value = os.environ[variable]
+        found[header] = f"Bearer {value}" if variable == bearer else value
+    return found
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(143)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(description="Serve a REST service as an MCP server.")
+    parser.add_argument("document", type=Path, help="its OpenAPI document, JSON or YAML")
+    parser.add_argument("--base-url", default="", help="where it is (default: the document's)")
+    parser.add_argument("--header", action="append", default=[], metavar="NAME=VARIABLE")
+    parser.add_argument("--bearer", default="", metavar="VARIABLE")
+    parser.add_argument("--serve", default="", help="the command that starts it, with {port}")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _stop)
+    headers = _headers(given.header, given.bearer)
+    try:
+        document = load(given.document)
+        if given.serve:
+            with _served(given.serve) as url:
+                _run(server_of(document, url, headers))
+        else:
+            _run(server_of(document, base_url_of(document, given.base_url), headers))
+    except DocumentError as exc:
+        sys.exit(str(exc))
+
+
+def _run(server: FastMCP[Any]) -> None:
+    anyio.run(lambda: server.run_stdio_async(show_banner=False, log_level="WARNING"))
+
+
+if __name__ == "__main__":
+    main()

@@ -35,13 +35,14 @@ MakeCall = Callable[[str, Any, str], ToolResult]  # of a name, with arguments an
 class _Place:
     """A place in the tree: the state after some calls."""
 
-    __slots__ = ("after", "call", "origin", "overlay", "result")
+    __slots__ = ("after", "call", "is_lost", "origin", "overlay", "result")
 
     def __init__(self, overlay: Overlay, origin: "_Place | None" = None) -> None:
         self.overlay = overlay
         self.origin = origin  # the place before the call; None: the start
         self.call: tuple[str, Any] = "", None
         self.result = ToolResult("")
+        self.is_lost = False  # the call ended the server, and each one after it fails like it
         self.after: dict[bytes, _Place] = {}  # by call
 
     def way(self) -> "list[_Place]":
@@ -114,6 +115,8 @@ class ServerWorld(BlockingWorld):
 
     def after(self, place: _Place, name: str, arguments: Any) -> _Place:
         """The place that a call leads to. Raises WorldError."""
+        if place.is_lost:
+            return place
         key = _encode((name, arguments))
         if key not in place.after:
             if self._here is not place:
@@ -130,12 +133,15 @@ class ServerWorld(BlockingWorld):
         self._here = place
 
     def _made(self, place: _Place, name: str, arguments: Any) -> _Place:
+        is_lost = False
         try:
             result = self._make(name, arguments)
             overlay = self.restored(self._env.state()) if result.changes else place.overlay
         except WorldError as exc:  # the call ended the server, and nothing that it did counts
             result, overlay = ToolResult(str(exc), "internal"), place.overlay
+            is_lost = True
         found = _Place(overlay, place)
+        found.is_lost = is_lost
         found.call, found.result = (name, arguments), result
         self._here = found if result.error != "internal" else None
         return found

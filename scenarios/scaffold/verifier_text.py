@@ -30,11 +30,26 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _LONG = 400  # characters of a text that a verifier demands
 
 
-def verifier_text(task_id: str, changes: Sequence[RowChange], calls: Sequence[Call]) -> str:
-    """The function of one task. `changes` are the net changes of its solution, `calls` its calls:
-    values of new rows that no call names, such as ids and times, are not demanded."""
+def verifier_text(
+    task_id: str,
+    changes: Sequence[RowChange],
+    calls: Sequence[Call],
+    steps: Sequence[RowChange] = (),
+) -> str:
+    """The function of one task. `changes` are the net changes of its solution, `calls` its calls,
+    `steps` what each of them changed: values of new rows that no call names and no later step
+    changes, such as ids and times, are not demanded."""
     given = set(map(_plain, _values([call.arguments for call in calls])))
-    lines = [line for change in changes for line in _checks(change, given)]
+    changed: dict[tuple[str, Any], set[str]] = {}  # columns by row
+    for step in steps:
+        if step.before is not None and step.after is not None:
+            columns = {name for name, value in step.after.items() if step.before[name] != value}
+            changed.setdefault((step.table, step.key), set()).update(columns)
+    lines = [
+        line
+        for change in changes
+        for line in _checks(change, given, changed.get((change.table, change.key), set()))
+    ]
     body = [*(lines or ["# Demand what the answer must say: check.answer_has(...)"])]
     return "\n    ".join(
         [
@@ -48,14 +63,14 @@ def verifier_text(task_id: str, changes: Sequence[RowChange], calls: Sequence[Ca
     )
 
 
-def _checks(change: RowChange, given: set[str]) -> Iterator[str]:
+def _checks(change: RowChange, given: set[str], later: set[str]) -> Iterator[str]:
     table = _literal(change.table)
     keys = ", ".join(map(_literal, change.key))
     key = keys if len(change.key) == 1 else f"({keys})"
     if change.after is None:
         yield f"check.deleted({table}, {key})"
     elif change.before is None:
-        yield f"check.created({table}{_arguments(_demanded(change.after, given))})"
+        yield f"check.created({table}{_arguments(_demanded(change.after, given, later))})"
     else:
         changed = {
             column: value
@@ -65,9 +80,12 @@ def _checks(change: RowChange, given: set[str]) -> Iterator[str]:
         yield f"check.updated({table}, {key}{_arguments(changed)})"
 
 
-def _demanded(row: Row, given: set[str]) -> Row:
-    """The columns of a new row that a call named; if it named none, those that are not of time."""
-    named = {column: value for column, value in row.items() if _plain(value) in given}
+def _demanded(row: Row, given: set[str], later: set[str]) -> Row:
+    """The columns of a new row that a call named or changed later; if there are none, those that
+    are not of time."""
+    named = {
+        column: value for column, value in row.items() if _plain(value) in given or column in later
+    }
     return named or {
         column: value
         for column, value in row.items()

@@ -13,7 +13,7 @@ import msgspec
 
 from rehearsal_room.authoring.recordings.expectations import proven
 from rehearsal_room.authoring.recordings.groups import Group, NewIds, leaves
-from rehearsal_room.authoring.recordings.lines import RecordedCall
+from rehearsal_room.authoring.recordings.lines import RecordedCall, shown
 from rehearsal_room.authoring.recordings.remaking import (
     CALL_S,
     DRAFT,
@@ -25,9 +25,13 @@ from rehearsal_room.authoring.server_worlds.package_text import inline_table, to
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
-from rehearsal_room.scenarios.call_checks import CallCheck
+from rehearsal_room.scenarios.call_checks import CallCheck, Expectation
 from rehearsal_room.scenarios.format import Call
 
+_UNSEEN = "no read shows what it did"
+_ELSEWHERE = (
+    "; if the server keeps its state outside of its folder, say where: --var NAME={scratch}/FILE"
+)
 _MAX_READS = 8  # that the checks of a task are taken from
 _READS = (  # first words of the names of tools that only read
     *("get", "list", "search", "read", "find", "show", "query", "fetch", "describe", "count"),
@@ -56,6 +60,7 @@ class _Observed(msgspec.Struct, frozen=True):
     reads: tuple[Call, ...]
     before: Texts
     stages: tuple[tuple[tuple[Any, ...], Texts], ...]  # what a write, or several, wrote; the texts
+    last: tuple[Texts, ...]  # the texts at the end, of each time that the calls were made
     refused: Mapping[int, str] = {}  # index of a call -> why
 
 
@@ -80,6 +85,7 @@ async def checked_tasks(
     start."""
     tasks: list[CheckedTask] = []
     left_out: list[str] = []
+    elsewhere = _ELSEWHERE if command else ""
     for group in groups:
         calls = [call for call in group.calls if call.was_made]
         while calls and is_read(calls[-1].name, tools):
@@ -97,18 +103,13 @@ async def checked_tasks(
             continue
         made = zip(observed.calls, observed.given, strict=True)
         written = [(call, given) for call, given in made if not is_read(call.name, tools)]
-        earlier = () if command else group.earlier
-        checks = _checks(
-            observed, "\n".join(call.text or "" for call in earlier), is_each_seen=bool(command)
-        )
+        known = "" if command else "\n".join(call.text or "" for call in group.earlier)
+        checks, unseen = _checks(observed, known, is_each_seen=bool(command))
         if not checks or not written:
-            shown = ", ".join(call.shown() for call in writes)
-            elsewhere = (
-                "; if the server keeps its state outside of its folder, say where: "
-                "--var NAME={scratch}/FILE"
-            )
-            left_out.append(f"{shown}: no read shows what it did{elsewhere if command else ''}")
+            left_out.append(f"{', '.join(shown(call) for call in writes)}: {_UNSEEN}{elsewhere}")
             continue
+        if command:
+            left_out += [f"a check of {shown(written[stage][0])}: {_UNSEEN}" for stage in unseen]
         can_repeat = bool(command) or not any(given for _, given in written)
         tasks.append(
             CheckedTask(
@@ -193,10 +194,15 @@ def _recorded(
     for earlier in group.earlier:
         ids.see(earlier.arguments)
         ids.see(earlier.text or "")
+    has_written = False
     for call in calls:
         given.append(given_names(ids, Call(call.name, call.arguments)))
         ids.see(call.arguments)
-        ids.learn(call.text or "", call.text or "")
+        has_written |= not is_read(call.name, tools)
+        if has_written:
+            ids.learn(call.text or "", call.text or "")
+        else:
+            ids.see(call.text or "")
     before, after = [], []
     for read in reads:
         same = [
@@ -214,6 +220,7 @@ def _recorded(
         tuple(Call(one.name, one.arguments) for one in reads),
         tuple(before),
         ((_written([call for call in calls if not is_read(call.name, tools)]), tuple(after)),),
+        (tuple(after),),
     )
 
 
@@ -228,7 +235,7 @@ async def _repeated(
     the server does not do the same each time. Raises PoolError where it starts with what was
     written before."""
     first = await _observed(settings, calls, reads, tools)
-    left_out += [f"{calls[index].shown()}: {why}" for index, why in first.refused.items()]
+    left_out += [f"{shown(calls[index])}: {why}" for index, why in first.refused.items()]
     kept = [call for index, call in enumerate(calls) if index not in first.refused]
     second = await _observed(settings, kept, reads, tools)
     if first.before != second.before:
@@ -239,15 +246,9 @@ async def _repeated(
         )
     third = await _observed(settings, kept, reads, tools)
     if second.calls != third.calls or second.refused or third.refused:
-        left_out.append(
-            f"the calls up to {calls[-1].shown()}: the server makes other ids each time"
-        )
+        left_out.append(f"the calls up to {shown(calls[-1])}: the server makes other ids each time")
         return None
-    stages = [
-        (values, tuple(text if text == other else None for text, other in zip(a, b, strict=True)))
-        for (values, a), (_, b) in zip(second.stages, third.stages, strict=True)
-    ]
-    return msgspec.structs.replace(second, stages=tuple(stages))
+    return msgspec.structs.replace(second, last=(*second.last, *third.last))
 
 
 async def _observed(
@@ -271,13 +272,17 @@ async def _observed(
             if is_refused:
                 refused[index] = " ".join(text.split())[:200]
                 continue
-            ids.learn(recorded.text or "", text)
+            if not is_read(call.name, tools) or stages:
+                ids.learn(recorded.text or "", text)
+            else:
+                ids.see(recorded.text or "")
             if not is_read(call.name, tools):
                 stages.append((_written([call]), await _texts(connection, reads, ids)))
         final = tuple(Call(one.name, ids.renamed(one.arguments)) for one in reads)
     finally:
         await connection.close()
-    return _Observed(tuple(made), tuple(given), final, before, tuple(stages), refused)
+    last = stages[-1][1] if stages else before
+    return _Observed(tuple(made), tuple(given), final, before, tuple(stages), (last,), refused)
 
 
 async def _texts(connection: ServerConnection, reads: Sequence[RecordedCall], ids: NewIds) -> Texts:
@@ -304,26 +309,33 @@ def _written(calls: Sequence[Call | RecordedCall]) -> tuple[Any, ...]:
     return tuple(value for call in calls for value in leaves(call.arguments))
 
 
-def _checks(observed: _Observed, known: str, *, is_each_seen: bool) -> list[CallCheck]:
-    """The checks that the reads prove: what came with the writes and is there at the end. `known`:
-    earlier answers, whose texts are not new. `is_each_seen`: the reads were made after each write;
-    then the first one that shows it is enough."""
+def _checks(
+    observed: _Observed, known: str, *, is_each_seen: bool
+) -> tuple[list[CallCheck], list[int]]:
+    """The checks that the reads prove: what came with the writes and is there at the end; and the
+    stages that no read shows. `known`: earlier answers, whose texts are not new. `is_each_seen`:
+    the reads were made after each write; then the first one that shows it is enough."""
     found: dict[str, CallCheck] = {}
+    unseen: list[int] = []
     before = observed.before
-    for values, after in observed.stages:
+    for stage, (values, after) in enumerate(observed.stages):
+        of_stage: list[CallCheck] = []
         for index, call in enumerate(observed.reads):
             own = set(map(str, leaves(call.arguments)))  # a read may repeat what it was asked
             new = [value for value in values if str(value) not in own]
-            text, last = after[index], observed.stages[-1][1][index]
-            if text is None or last is None:
+            text = after[index]
+            if text is None or (of_stage and is_each_seen):
                 continue
-            lasting = [
+            of_stage += [
                 CallCheck(call.name, expect, call.arguments)
                 for expect in proven(before[index], text, new, known)
-                if expect.check(last, failed=False)[0]
+                if all(_holds(expect, texts[index]) for texts in observed.last)
             ]
-            found |= {f"{call} {check.expect.describe()}": check for check in lasting}
-            if lasting and is_each_seen:
-                break
+        found |= {f"{check.name} {check.arguments} {check.expect}": check for check in of_stage}
+        unseen += [] if of_stage else [stage]
         before = after
-    return list(found.values())
+    return list(found.values()), unseen
+
+
+def _holds(expect: Expectation, text: str | None) -> bool:
+    return text is not None and expect.check(text, failed=False)[0]

@@ -5,6 +5,7 @@ A task is the calls of a session between two pauses, up to the last write among 
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ def groups_of(recording: Recording, pause_s: float = PAUSE_S) -> list[Group]:
             for index, call in enumerate(calls)
             if index == 0 or call.at - calls[index - 1].at >= pause_s
         ]
-        for start, end in zip(starts, [*starts[1:], len(calls)], strict=True):
+        for start, end in pairwise([*starts, len(calls)]):
             key = [(call.name, call.arguments) for call in calls[start:end]]
             if key not in seen:
                 seen.append(key)

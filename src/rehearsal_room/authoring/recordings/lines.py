@@ -18,7 +18,9 @@ import mcp_types
 import msgspec
 
 from rehearsal_room.envpool.mcp.content import text_of
+from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Call
 
 RequestId = int | str
 
@@ -84,10 +86,11 @@ class RecordedCall(msgspec.Struct, frozen=True):
         """Whether the server carried it out."""
         return self.text is not None and not self.failed
 
-    def shown(self) -> str:
-        """The call in one line. Example: add_note(text='milk')"""
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{self.name}({given if len(given) <= 120 else given[:119] + '…'})"
+
+def shown(call: RecordedCall | Call) -> str:
+    """A call in one line. Example: add_note(text='milk')"""
+    given = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return f"{call.name}({shortened(given, 120)})"
 
 
 class Recording(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from rehearsal_room.authoring.recordings.groups import Group, NewIds, tokens_of, values_of
-from rehearsal_room.authoring.recordings.lines import RecordedCall
+from rehearsal_room.authoring.recordings.lines import RecordedCall, shown
 from rehearsal_room.authoring.server_worlds.package_text import NewTask
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import Env, ToolResult
@@ -73,7 +73,7 @@ async def _task(
     if [step.call for step in second] != [step.call for step in third]:
         other = next(a for a, b in zip(second, third, strict=True) if a.call != b.call)
         left_out.append(
-            f"the calls up to {other.recorded.shown()}: the server makes other ids each time"
+            f"the calls up to {shown(other.recorded)}: the server makes other ids each time"
         )
         return None
     if not after.changes:
@@ -84,6 +84,7 @@ async def _task(
         instruction_of(writes),
         tuple(step.call for step in second),
         tuple(after.changes),
+        tuple(change for step in second for change in step.changes),
         note=DRAFT,
     )
 
@@ -135,7 +136,7 @@ def _refusal(step: _Step, group: Group) -> str:
         if any(names & answer for answer in answers)
         else ""
     )
-    return f"{step.recorded.shown()}: {step.why_not}{hint}"
+    return f"{shown(step.recorded)}: {step.why_not}{hint}"
 
 
 def task_id(tool: str, number: int) -> str:

@@ -35,6 +35,7 @@ class NewTask(msgspec.Struct, frozen=True):
     instruction: str
     calls: tuple[Call, ...] = ()
     changes: tuple[RowChange, ...] = ()  # net
+    steps: tuple[RowChange, ...] = ()  # of each call
     answer: str = "It is done."
     note: str = ""  # a comment above it
 
@@ -53,7 +54,7 @@ def write_tasks(folder: Path, tasks: Sequence[NewTask]) -> None:
     text = "# Say in the words of a person what each task is for.\n\n"
     text += "\n".join(map(_task_toml, tasks))
     (folder / "tasks.toml").write_text(text, encoding="utf-8")
-    functions = [verifier_text(task.id, task.changes, task.calls) for task in tasks]
+    functions = [verifier_text(task.id, task.changes, task.calls, task.steps) for task in tasks]
     body = "\n\n".join(functions)
     head = HEAD if "ANY" in body else HEAD.replace("ANY, ", "")
     (folder / "verify.py").write_text(f"{head}\n\n{body}", encoding="utf-8")

@@ -159,7 +159,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "google": {"rehearsal_room.interop.otlp.encoding"},
     "httptools": {"harness.chat.http1"},
-    "httpx2": {"rehearsal_room.authoring.openapi.server"},
+    "httpx2": {"envpool.mcp.http", "rehearsal_room.authoring.openapi.server"},
     "inspect_ai": {
         "rehearsal_room.bridges.inspect",
         "rehearsal_room.bridges.inspect_agents",
@@ -272,7 +272,7 @@ LIBRARIES: dict[str, set[str]] = {
     "uvloop": set(),
     "vllm": set(),
     "wandb": {"learner.loop.metrics_sinks"},
-    "yaml": {"rehearsal_room.authoring.openapi.server"},
+    "yaml": {"envpool.objects.adapters.dojo", "rehearsal_room.authoring.openapi.server"},
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {

@@ -43,7 +43,7 @@ def verifier_text(
     changed: dict[tuple[str, Any], set[str]] = {}  # columns by row
     for step in steps:
         if step.before is not None and step.after is not None:
-            columns = {name for name, value in step.after.items() if step.before[name] != value}
+            columns = {name for name, value in step.after.items() if step.before.get(name) != value}
             changed.setdefault((step.table, step.key), set()).update(columns)
     lines = [
         line

@@ -11,13 +11,17 @@ from typing import Any
 from tests.support.paths import ROOT
 
 REHEARSE = (sys.executable, "-m", "rehearsal_room.cli.main")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 HELLO = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
     "clientInfo": {"name": "a client", "version": "1"},
 }
 Calls = Sequence[tuple[str, dict[str, Any]]]
+
+
+def environment() -> dict[str, str]:
+    """The variables of a process that runs `rehearse`."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
 def recording(file: Path, *server: str) -> tuple[str, ...]:
@@ -40,7 +44,7 @@ class Session:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
+            env=environment(),
             cwd=folder,
             start_new_session=True,
         )

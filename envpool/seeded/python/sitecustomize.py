@@ -170,7 +170,8 @@ def _seed_clock(moments):
 
 
 def _seed_logging(module, moments):
-    """Records have the time without moving it: what a program logs only once moves nothing."""
+    """Records have the time without moving it: what a program logs only once moves nothing. The
+    same for other modules that read the clock beside a call."""
     still = type(time)("time")
     still.__dict__.update(vars(time))
     still.time, still.time_ns = (lambda: moments.still_ns() / 1e9), moments.still_ns
@@ -427,6 +428,7 @@ def _start(path):
         "random": _seed_random,
         "uuid": _seed_uuid,
         "tempfile": _seed_tempfile,
+        "uvicorn.server": _seed_logging,  # it reads the clock each second, by a timer
         "sqlite3.dbapi2": _seed_sqlite,
         "pysqlite3.dbapi2": _seed_sqlite,
     }

@@ -23,7 +23,7 @@ from rehearsal_room.authoring.recordings.lines import read_recording
 from tests.support.cli import Rehearse
 from tests.support.desk_worlds import DESK
 from tests.support.paths import MCP_SERVERS
-from tests.support.recorded_sessions import ENVIRONMENT, HELLO, Session, line, recording
+from tests.support.recorded_sessions import HELLO, Session, environment, line, recording
 
 
 @pytest.fixture
@@ -48,7 +48,11 @@ def test_every_byte_is_passed_on(name: str, tmp_path: Path) -> None:
     place gets what was sent, the client what `cat` sent, and nothing of it is a call."""
     file = tmp_path / "r.jsonl"
     done = subprocess.run(
-        recording(file, "cat"), input=INPUTS[name], capture_output=True, env=ENVIRONMENT, timeout=30
+        recording(file, "cat"),
+        input=INPUTS[name],
+        capture_output=True,
+        env=environment(),
+        timeout=30,
     )
     assert (done.returncode, done.stdout == INPUTS[name], done.stderr) == (0, True, b"")
     assert [call.name for call in read_recording(file).sessions[0] if call.was_made] == []
@@ -78,7 +82,7 @@ def test_a_session_is_as_without_us(name: str, tmp_path: Path) -> None:
     for words in (DESK.split(), recording(file, *DESK.split())):
         database = str(tmp_path / f"{len(seen)}.db")
         done = subprocess.run(
-            [*words, database], input=SESSIONS[name], capture_output=True, env=ENVIRONMENT
+            [*words, database], input=SESSIONS[name], capture_output=True, env=environment()
         )
         seen.append((done.returncode, done.stdout, done.stderr))
     assert seen[0] == seen[1]
@@ -105,7 +109,7 @@ async def test_the_server_may_ask_and_notify(tmp_path: Path) -> None:
             role="assistant", content=TextContent(type="text", text="all"), model="none"
         )
 
-    server = StdioServerParameters(command=words[0], args=list(words[1:]), env=ENVIRONMENT)
+    server = StdioServerParameters(command=words[0], args=list(words[1:]), env=environment())
     async with (
         stdio_client(server) as (incoming, outgoing),
         ClientSession(
@@ -125,12 +129,12 @@ async def test_the_server_may_ask_and_notify(tmp_path: Path) -> None:
     assert len(found.tools) == before + 1
 
 
-def test_a_killed_session_is_readable(tmp_path: Path) -> None:
+def test_a_killed_session_is_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After kill -9 the server ends by itself, and the file has the calls so far; half a line is
     left out, and the next session appends. Nobody else can read the file, and it has no value of
     the environment."""
     file = tmp_path / "r.jsonl"
-    ENVIRONMENT["DESK_KEY"] = "s3cret-value"
+    monkeypatch.setenv("DESK_KEY", "s3cret-value")
     words = recording(file, *DESK.split(), str(tmp_path / "desk.db"))
     session = Session(words).__enter__()
     session.call("take", sku="pen", qty=3)
@@ -177,7 +181,7 @@ def test_the_end_of_one_side_ends_the_other(tmp_path: Path) -> None:
             recording(tmp_path / f"{number}.jsonl", *sleeper),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=ENVIRONMENT,
+            env=environment(),
         )
         assert process.stdin is not None and process.stdout is not None
         assert process.stdout.readline() == b"1\n"
@@ -196,7 +200,7 @@ def test_the_end_of_one_side_ends_the_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["taken.txt", "--", "cat"], "it is there and is no recording; choose another file"),
+        (["taken.txt", "--", "cat"], "this file is not a recording; choose another name"),
         (["r.jsonl", "--", "no-such-server"], "the server 'no-such-server' cannot start: No such"),
         (["r.jsonl"], "expected a command after `--`, or --world FOLDER"),
         (["no/folder/r.jsonl", "--", "cat"], "cannot be written: No such file"),

@@ -5,7 +5,7 @@
 
 It speaks over its standard streams. FastMCP makes the tools. With `--serve` it starts the service
 as well, at a free port in place of `{port}`, and ends it; the service's output goes to standard
-error. It runs as a program of its own, so it imports nothing of ours.
+error. It runs as a program of its own, so it imports nothing of this project.
 """
 
 import argparse
@@ -60,6 +60,9 @@ def load(path: Path) -> dict[str, Any]:
         raise DocumentError(f"{path}: it is not JSON in another form: {exc}") from exc
     if not isinstance(document, dict) or not str(document.get("openapi", "")).startswith("3."):
         raise DocumentError(f"{path}: expected an OpenAPI document of version 3 (`openapi: 3.…`)")
+    info = document.get("info") or {}  # YAML reads 1.0 as a number
+    document["openapi"] = str(document["openapi"])
+    document["info"] = {**info, **{k: str(info[k]) for k in ("title", "version") if k in info}}
     return document
 
 

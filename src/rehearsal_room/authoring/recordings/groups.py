@@ -1,4 +1,4 @@
-"""Recorded calls as the makings of tasks, and which of an answer's values are made anew.
+"""Recorded calls as the makings of tasks, and which values of an answer the server made new.
 
 A task is the calls of a session between two pauses, up to the last write among them.
 """
@@ -46,7 +46,7 @@ def groups_of(recording: Recording, pause_s: float = PAUSE_S) -> list[Group]:
 
 
 class NewIds:
-    """Values that the server made anew: each of the recording has another one when the call is made
+    """New values, such as ids, that the server made: each of the recording has another one when the call is made
     again.
 
     Example: recorded {"id": "T-7"}, now {"id": "T-9"}: an argument "T-7" of a later call is "T-9".

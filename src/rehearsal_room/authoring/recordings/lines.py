@@ -99,7 +99,7 @@ class Recording(msgspec.Struct, frozen=True):
     command: tuple[str, ...]  # of the last session
     tools: tuple[dict[str, Any], ...]  # as the server listed them last, each name once
     sessions: tuple[tuple[RecordedCall, ...], ...]  # their calls, in the order of the requests
-    num_unread: int  # lines that are no lines of a recording
+    num_unread: int  # other lines in the file
 
 
 _decode = msgspec.json.Decoder(Line).decode

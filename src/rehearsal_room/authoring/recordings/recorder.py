@@ -24,7 +24,7 @@ class Recorder:
     """Appends one session to a file. A line is written at once and whole, so that a killed session
     leaves all lines before. When the file cannot be written the session goes on without it.
 
-    Raises PackageError where the file is there and is no recording, or cannot be opened.
+    Raises PackageError where there is another file of this name, or it cannot be opened.
     """
 
     def __init__(self, path: Path, command: Sequence[str]) -> None:
@@ -142,7 +142,7 @@ def _opened(path: Path) -> int:
             not size or os.pread(file, len(_START), 0) == _START
         )
         if not is_ours:
-            raise PackageError(f"{path}: it is there and is no recording; choose another file")
+            raise PackageError(f"{path}: this file is not a recording; choose another name")
         os.fchmod(file, 0o600)
         if size and os.pread(file, 1, size - 1) != b"\n":  # the session before was cut off
             os.write(file, b"\n")

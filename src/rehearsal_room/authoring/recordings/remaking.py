@@ -153,7 +153,7 @@ def given_names(ids: NewIds, call: Call) -> frozenset[str]:
 
 
 def instruction_of(writes: Sequence[tuple[Call, frozenset[str]]]) -> str:
-    """What the calls do, in words. An argument that an earlier call's answer gives is not told.
+    """What the calls do, in words. An argument that an earlier answer gives is only named.
 
     Example: "Please add ticket with title 'Door'; then close ticket with its ticket_id."
     """

@@ -44,7 +44,7 @@ INPUTS = {
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_every_byte_is_passed_on(name: str, tmp_path: Path) -> None:
-    """Random bytes, ten megabytes in a line, lines that are no JSON, nothing: `cat` in the server's
+    """Random bytes, ten megabytes in a line, lines that are not JSON, nothing: `cat` in the server's
     place gets what was sent, the client what `cat` sent, and nothing of it is a call."""
     file = tmp_path / "r.jsonl"
     done = subprocess.run(
@@ -69,7 +69,7 @@ def desk_input(*calls: tuple[str, dict[str, Any]]) -> bytes:
 SESSIONS = {
     "plain": desk_input(("close_ticket", {"ticket_id": "T-1"}), ("close_ticket", {})),
     "dies": desk_input(("list_tickets", {}), ("crash", {}), ("list_tickets", {})),
-    "unreadable": desk_input(("list_tickets", {})) + b"{ this is no JSON\n",
+    "unreadable": desk_input(("list_tickets", {})) + b"{ half of JSON\n",
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.refusals import refusal
 from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, LoggedAnswers
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.renewal import MadeCall, Renewal
 from rehearsal_room.envpool.mcp_worlds.running import RunningServer
@@ -47,6 +48,7 @@ class ServerEnv:
         self._overlay = states.template.overlay()
         self._tools: Sequence[ToolSpec] = states.tools
         self._broken = ""  # why the world can no longer be used; empty: it is usable
+        self._answerer: Answerer | None = None  # None: nobody answers the server
         self._is_stale = False  # the server is not in the state after `calls`
         self._left: tuple[Overlay, list[MadeCall]] | None = None  # where it is then; None: unknown
         self._answered: OrderedDict[str, ToolResult] = OrderedDict()
@@ -65,6 +67,17 @@ class ServerEnv:
     @property
     def digest(self) -> str:
         return hex_digest(self._overlay.total)
+
+    @property
+    def asks(self) -> AskMode:
+        """See envpool.mcp.asks.AsksBack."""
+        return "refuse" if self.server is None else self.server.asks
+
+    def answer_with(self, answerer: Answerer) -> None:
+        """See envpool.mcp.asks.AsksBack."""
+        self._answerer = answerer
+        if self.server is not None:
+            self.server.answer_with(answerer)
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         if self._broken:
@@ -128,14 +141,15 @@ class ServerEnv:
                 return ToolResult(*refused, digest=self.digest)
             text, error = await server.call(name, arguments)
             changes = self._states.apply(self._overlay, server.state.read())
-            self.calls.append(MadeCall(name, arguments, text, self._overlay.total))
+            asked = server.last_asked
+            self.calls.append(MadeCall(name, arguments, text, self._overlay.total, asked))
         except PoolError as exc:
             self._broken = str(exc)
             raise WorldError(self._broken) from exc
         except BaseException:
             self._broken = f"a call of {name} was stopped before the MCP server had answered it"
             raise
-        return ToolResult(text, error, changes, self.digest)
+        return ToolResult(text, error, changes, self.digest, asked=asked)
 
     async def _running(self) -> RunningServer:
         """The server, in the state after `calls`. Raises PoolError."""
@@ -145,12 +159,15 @@ class ServerEnv:
         if self.server is None:
             self.server = await self._start()
             await self._repeat(self.server)
+            if self._answerer is not None:
+                self.server.answer_with(self._answerer)
         return self.server
 
     async def _repeat(self, server: RunningServer) -> None:
         """Bring a server at the start into the state after `calls`. Raises PoolError."""
         overlay = self._states.template.overlay()
         for call in self.calls:
+            server.answer_with(LoggedAnswers(call.asked))
             text, _ = await server.call(call.name, call.arguments)
             self._states.apply(overlay, server.state.read())
             if text != call.text or overlay.total != call.total:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import ServerRequest
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.running import RunningServer
 from rehearsal_room.envpool.mcp_worlds.state import Start
@@ -24,6 +25,7 @@ class MadeCall(NamedTuple):
     arguments: dict[str, Any]
     text: str
     total: int  # the row sum of the state after it
+    asked: tuple[ServerRequest, ...] = ()  # what the server asked meanwhile
 
 
 class Renewal:
@@ -39,8 +41,8 @@ class Renewal:
         self, server: RunningServer, overlay: Overlay, calls: Sequence[MadeCall]
     ) -> bool:
         """Whether a server, in the state `overlay` after these calls, is at its start again."""
-        if self.why_not:
-            return False
+        if self.why_not or any(call.asked for call in calls):
+            return False  # an answer is a part of what the server knows
         used = {call.name for call in calls}
         if not self._put_back(server, overlay):
             return False

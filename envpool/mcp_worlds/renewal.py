@@ -16,6 +16,7 @@ from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.running import RunningServer
 from rehearsal_room.envpool.mcp_worlds.state import Start
 from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.scenarios.api import RowChange
 
 
 class MadeCall(NamedTuple):
@@ -25,6 +26,7 @@ class MadeCall(NamedTuple):
     arguments: dict[str, Any]
     text: str
     total: int  # the row sum of the state after it
+    changes: tuple[RowChange, ...] = ()
     asked: tuple[ServerRequest, ...] = ()  # what the server asked meanwhile
 
 

@@ -78,6 +78,10 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
 class Recalls(Protocol):
     """A leased world whose server may make ids and times of its own."""
 
+    @property
+    def num_own_ids(self) -> int:
+        """How many of them stood for logged ones."""
+
     def expect(self, logged: ToolResult | None) -> None:
         """The next call was made before, with this result: its ids and times stand for those that
         the server makes now. None: it was not."""

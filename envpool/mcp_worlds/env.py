@@ -78,6 +78,11 @@ class ServerEnv:
         """See envpool.mcp.asks.AsksBack."""
         return "refuse" if self.server is None else self.server.asks
 
+    @property
+    def num_own_ids(self) -> int:
+        """See envpool.core.types.Recalls."""
+        return len(self._ids)
+
     def expect(self, logged: ToolResult | None) -> None:
         """See envpool.core.types.Recalls."""
         self._expected = logged

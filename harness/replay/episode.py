@@ -153,6 +153,12 @@ class EpisodeReplay:
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
         self.num_calls = 0
 
+    @property
+    def num_own_ids(self) -> int:
+        """The ids and times that the world's server made by itself, and that stood for logged
+        ones."""
+        return self._env.num_own_ids if isinstance(self._env, Recalls) else 0
+
     async def compare(
         self, ended: EpisodeEnded, verifier: StateVerifier
     ) -> ReplayDifference | None:

@@ -11,7 +11,7 @@ from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, LoggedAnswers
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.own_ids import OwnIds
 from rehearsal_room.envpool.mcp_worlds.renewal import MadeCall, Renewal
-from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+from rehearsal_room.envpool.mcp_worlds.server import Server
 from rehearsal_room.envpool.store.digest import hex_digest
 from rehearsal_room.envpool.store.overlay import Overlay
 from rehearsal_room.scenarios.api import RowChange
@@ -19,7 +19,7 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Task
 
 _REMEMBERED = 8  # call ids whose results a lease remembers
-StartServer = Callable[[], Awaitable[RunningServer]]
+StartServer = Callable[[], Awaitable[Server]]
 
 
 class ServerEnv:
@@ -46,7 +46,7 @@ class ServerEnv:
         self._renewal = renewal
         self._of_lease = of_lease  # the worlds of the lease: this one, and its forks
         self._of_lease.append(self)
-        self.server: RunningServer | None = None  # None: the next call starts one
+        self.server: Server | None = None  # None: the next call starts one
         self.calls: list[MadeCall] = []  # those that reached the server, in order
         self._overlay = states.template.overlay()
         self._tools: Sequence[ToolSpec] = states.tools
@@ -134,7 +134,7 @@ class ServerEnv:
         """Start the server now. Raises PoolError."""
         self.server = await self._start()
 
-    async def close(self) -> RunningServer | None:
+    async def close(self) -> Server | None:
         """End the server, unless it is at the start again: then it is returned."""
         if not self._is_stale:
             self.reset()
@@ -168,7 +168,7 @@ class ServerEnv:
             raise
         return ToolResult(text, error, changes, self.digest, asked=asked)
 
-    async def _running(self) -> RunningServer:
+    async def _running(self) -> Server:
         """The server, in the state after `calls`. Raises PoolError."""
         if self._is_stale:
             self.server = await self.close()
@@ -182,7 +182,7 @@ class ServerEnv:
 
     async def _made(
         self,
-        server: RunningServer,
+        server: Server,
         overlay: Overlay,
         name: str,
         arguments: dict[str, Any],
@@ -199,7 +199,7 @@ class ServerEnv:
             text, reading = ids.to_log(text), ids.rows_to_log(reading)
         return text, error, self._states.apply(overlay, reading)
 
-    async def _repeat(self, server: RunningServer) -> None:
+    async def _repeat(self, server: Server) -> None:
         """Bring a server at the start into the state after `calls`. Raises PoolError."""
         overlay, self._ids = self._states.template.overlay(), OwnIds()
         for call in self.calls:

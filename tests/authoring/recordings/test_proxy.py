@@ -44,8 +44,8 @@ INPUTS = {
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_every_byte_is_passed_on(name: str, tmp_path: Path) -> None:
-    """Random bytes, ten megabytes in a line, lines that are not JSON, nothing: `cat` in the server's
-    place gets what was sent, the client what `cat` sent, and nothing of it is a call."""
+    """Random bytes, ten megabytes in a line, lines that are not JSON, nothing: `cat` in the
+    server's place gets what was sent, the client what `cat` sent, and nothing of it is a call."""
     file = tmp_path / "r.jsonl"
     done = subprocess.run(
         recording(file, "cat"),

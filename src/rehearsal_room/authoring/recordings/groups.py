@@ -46,8 +46,8 @@ def groups_of(recording: Recording, pause_s: float = PAUSE_S) -> list[Group]:
 
 
 class NewIds:
-    """New values, such as ids, that the server made: each of the recording has another one when the call is made
-    again.
+    """New values, such as ids, that the server made: each of the recording has another one when the
+    call is made again.
 
     Example: recorded {"id": "T-7"}, now {"id": "T-9"}: an argument "T-7" of a later call is "T-9".
     """

@@ -37,14 +37,17 @@ def new_recording_command(file: Path, world: Path | None, command: tuple[str, ..
     scenario = read(world)
     if scenario.server is None:
         raise SettingsError(f"{world}: it is not a world of an MCP server (docs/mcp-worlds.md)")
+    if len(scenario.server.servers) > 1:
+        raise SettingsError(f"{world}: it has several servers; record one of them with its command")
+    (server,) = scenario.server.servers
     with tempfile.TemporaryDirectory(prefix="rehearse-recording-") as made:
         places = Places(scenario, Path(made))
         places.prepare()
         status = record(
             file.absolute(),
-            places.command(),
-            variables={"TMPDIR": str(places.temporary), **places.variables()},
+            places.command(server),
+            variables={"TMPDIR": str(places.temporary), **places.variables(server)},
             folder=places.scratch,
-            recorded_command=shlex.split(scenario.server.server.command),
+            recorded_command=shlex.split(server.command),
         )
     end_like(status)

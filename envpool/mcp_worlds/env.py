@@ -109,8 +109,16 @@ class ServerEnv:
         return ()
 
     def state(self) -> StoredState:
+        """The state now, with what the server has written since its last answer."""
         if self._broken:
             raise WorldError(self._broken)
+        if self.server is not None and not self._is_stale:
+            try:
+                reading = self._ids.rows_to_log(self.server.state.read())
+            except PoolError as exc:
+                self._broken = str(exc)
+                raise WorldError(self._broken) from exc
+            self._states.apply(self._overlay, reading)
         return self._states.stored(self._overlay)
 
     def fork(self) -> "ServerEnv":

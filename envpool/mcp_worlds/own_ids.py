@@ -6,8 +6,8 @@ id or time that is new in both stands for the logged one from then on. What the 
 translated to the server's ids, what the server says and writes to the logged ones; so a replay, a
 fork and a resumed episode go on with the ids that the agent has seen.
 
-Only what looks like an id or a time is translated: a text of at least six characters with a digit
-that is no amount (a UUID, `N-48213`, `2026-03-02T09:00:01Z`), or a number of at least nine digits.
+Only what looks like an id or a time is translated: a text of at least six characters with a digit,
+amounts aside (a UUID, `N-48213`, `2026-03-02T09:00:01Z`), or a number of at least nine digits.
 A name, a price or a count that differs stays a difference.
 """
 
@@ -67,7 +67,7 @@ class OwnIds:
                         self._add_value(one, two)
 
     def _fits(self, write: RowWrite, change: RowChange) -> bool:
-        """Whether a row can be the logged one: what is no id and no time is equal."""
+        """Whether a row can be the logged one: all but ids and times is equal."""
         pairs: list[tuple[Any, Any]] = []
         for values, row in ((write.before, change.before), (write.after, change.after)):
             if values is not None and row is not None:

@@ -117,9 +117,20 @@ class _World:
     def _free_one(self) -> Server | PoolError | None:
         while self._free:
             server = self._free.pop()
-            if isinstance(server, PoolError) or not server.has_ended:
+            if isinstance(server, PoolError):
                 return server
+            if not server.has_ended:
+                if not self._has_moved(server):
+                    return server
+                self._pool.begin(server.end)  # a late write of an episode that is over
         return None
+
+    def _has_moved(self, server: Server) -> bool:
+        """Whether a server has left the start while nobody used it."""
+        try:
+            return bool(self.other_start(server))
+        except PoolError:
+            return True
 
     async def _start_one(self) -> None:
         found: Server | PoolError

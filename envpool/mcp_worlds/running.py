@@ -160,7 +160,10 @@ class RunningServer:
         self.num_calls += 1
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
-        return await self._joined.call(name, arguments)
+        called = await self._joined.call(name, arguments)
+        if settle_ms := self._record.state.settle_ms:
+            await anyio.sleep(settle_ms / 1000)
+        return called
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""

@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 SCRATCH, WORLD = "{scratch}", "{world}"
+_MAX_SETTLE_MS = 60_000
 
 
 class ServerCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +44,7 @@ class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sqlite: str | tuple[str, ...] = ()
     folder: str = ""
     ignore: tuple[str, ...] = ()  # tables that do not count as state
+    settle_ms: int = 0  # to wait after each answer: for a server that answers before it writes
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -81,6 +83,8 @@ class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "state: names neither sqlite nor folder; for a server whose state is in memory, "
                 "write checks as tool calls and use `rehearse run --mcp` (docs/external-worlds.md)"
             )
+        if not 0 <= self.state.settle_ms <= _MAX_SETTLE_MS:
+            return f"state.settle_ms: {self.state.settle_ms} is not in 0 to {_MAX_SETTLE_MS}"
         stems = [Path(path).stem for path in databases]
         if len(set(stems)) < len(stems):
             return "state.sqlite: two databases have one name, which is in front of their tables"

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -245,6 +246,38 @@ async def test_the_seed_is_copied_and_never_written(tmp_path: Path) -> None:
     assert (seed / "desk.db").read_bytes() == before
     (seed / "more.txt").write_text("x")
     assert read(folder).digest != scenario.digest
+
+
+async def test_what_is_written_after_the_answer_counts(tmp_path: Path) -> None:
+    """A server that answers before it writes: the state at the end has what it wrote, and with
+    `settle_ms` the call itself has it."""
+    take = ("take", {"sku": "pen", "qty": 2}, "")
+    (tmp_path / "settled").mkdir()
+    async with leased(desk(tmp_path, "late")) as (_, env):
+        assert (await env.call(*take)).changes == ()
+        before = env.digest
+        await anyio.sleep(0.5)
+        assert env.state().digest != before
+        env.reset()
+        assert (await env.call("list_tickets", {}, "")).changes == ()
+    state = 'sqlite = "{scratch}/desk.db"\nsettle_ms = 400'
+    async with leased(desk(tmp_path / "settled", "late", state=state)) as (_, env):
+        assert [change.after for change in (await env.call(*take)).changes] == [
+            {"sku": "pen", "qty": 38}
+        ]
+
+
+async def test_a_late_write_reaches_no_other_episode(tmp_path: Path) -> None:
+    """A write of an episode that is over, into a database that was put back meanwhile, costs its
+    process: the next episode begins at the start."""
+    scenario = desk(tmp_path, "late")
+    async with ServerWorldPool() as pool:
+        states = await pool.host(scenario)
+        async with pool.lease(scenario, None) as env:
+            await env.call("take", {"sku": "pen", "qty": 2}, "")
+        await anyio.sleep(0.6)
+        async with pool.lease(scenario, None) as env:
+            assert (await env.call("list_tickets", {}, "")).digest == states.start_digest
 
 
 async def test_own_ids_stand_for_the_logged_ones(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
     python desk.py DATABASE [HOW...]
 
 HOW: `remembers` (it counts closed tickets in memory), `restless` (each start adds a row), `wal`,
-`bare` (it starts without a database), `files DIR` (each ticket is a file as well), `noisy` (it
+`late` (it takes stock a fifth of a second after its answer), `bare` (it starts without a
+database), `files DIR` (each ticket is a file as well), `noisy` (it
 greets on standard output), `forgetful` (it has no state on disk).
 """
 
@@ -12,6 +13,7 @@ import random
 import socket
 import sqlite3
 import sys
+import threading
 import time
 import uuid
 from datetime import UTC, datetime
@@ -70,6 +72,12 @@ class Desk:
             self.db.commit()
         return self.db
 
+    def take(self, sku: str, qty: int) -> None:
+        """Take stock, in another thread."""
+        with sqlite3.connect(self.path) as db:
+            db.execute("UPDATE stock SET qty = qty - ? WHERE sku = ?", (qty, sku))
+        db.close()
+
     def call(self, name: str, given: dict[str, Any]) -> Any:
         """The result of a call."""
         db = self.open()
@@ -95,6 +103,9 @@ class Desk:
                     raise Refused(f"there is no open ticket {given['ticket_id']}")
                 self.closed += 1
                 found = {"closed": self.closed if "remembers" in self.how else 1}
+            case "take" if "late" in self.how:
+                threading.Timer(0.2, self.take, (given["sku"], given["qty"])).start()
+                found = {"taken": given["qty"]}
             case "take":
                 db.execute(
                     "UPDATE stock SET qty = qty - ? WHERE sku = ?", (given["qty"], given["sku"])

@@ -39,6 +39,7 @@ class RunningServer:
         self._ending, self._ended = anyio.Event(), anyio.Event()
         self._moments: Moments | None = None
         self._connection: ServerConnection
+        self._places: Places
         self.num_calls = 0
 
     def __repr__(self) -> str:
@@ -54,7 +55,7 @@ class RunningServer:
                 ) as folder,
                 ExitStack() as stack,
             ):
-                places = Places(self._scenario, Path(folder))
+                places = self._places = Places(self._scenario, Path(folder))
                 await anyio.to_thread.run_sync(places.prepare)
                 server = self._record.server
                 self._connection = ServerConnection(
@@ -99,7 +100,8 @@ class RunningServer:
         self.num_calls += 1
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
-        return await self._connection.call(name, arguments)
+        text, error = await self._connection.call(name, self._places.real(arguments))
+        return self._places.shown(text), error
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import overload
 
 import apsw
 import msgspec
@@ -12,12 +12,20 @@ import msgspec
 from rehearsal_room.envpool.mcp_state.folder_reader import Entries, FolderReader
 from rehearsal_room.envpool.mcp_state.image import Image
 from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReader
-from rehearsal_room.envpool.mcp_state.types import Reading, StateReader, TableShape
+from rehearsal_room.envpool.mcp_state.types import (
+    Reading,
+    RowValues,
+    RowWrite,
+    StateReader,
+    TableShape,
+)
 from rehearsal_room.envpool.mcp_worlds.places import Places
 
+# What programs keep for themselves below their home, which is not the state of a world.
+NOT_STATE = (".npm", ".cache", "__pycache__", "node_modules", ".local/share/fastmcp")
 _BUSY_MS = 100
 _ROLLBACK = b"\1\1"  # the journal's mode, in the file's header (fileformat2.html §1.3.3)
-Row = tuple[str, int | None, tuple[Any, ...]]  # table, rowid, values
+Row = tuple[str, int | None, RowValues]  # table, rowid, values
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -47,7 +55,7 @@ class ServerState:
             self._readers.append(self._stack.enter_context(closing(self._sqlite)))
         if (path := places.folder) is not None:
             self._folder = FolderReader(
-                path, leave_out=_below(path, places.sqlite), since=known.folder
+                path, leave_out=(*NOT_STATE, *_below(path, places.sqlite)), since=known.folder
             )
             self._readers.append(self._stack.enter_context(closing(self._folder)))
 
@@ -61,14 +69,15 @@ class ServerState:
         """Every row, as of the last reading."""
         for reader in self._readers:
             for row in reader.all_rows():
-                if row[0] not in self._ignored:
-                    yield row
+                table, rowid, values = row
+                if table not in self._ignored:
+                    yield table, rowid, self._shown(values)
 
     def read(self) -> Reading:
         """What has changed since the last reading. Raises WorldError."""
         readings = [reader.read() for reader in self._readers]
         writes = tuple(
-            write
+            RowWrite(write.table, write.rowid, self._shown(write.before), self._shown(write.after))
             for reading in readings
             for write in reading.writes
             if write.table not in self._ignored
@@ -80,6 +89,17 @@ class ServerState:
             if name not in self._ignored
         }
         return Reading(writes, shapes or None)
+
+    @overload
+    def _shown(self, values: RowValues) -> RowValues: ...
+    @overload
+    def _shown(self, values: RowValues | None) -> RowValues | None: ...
+    def _shown(self, values: RowValues | None) -> RowValues | None:
+        """A row in which the server's folder has the same name in every process."""
+        if values is None:
+            return None
+        shown = self._places.shown
+        return tuple(shown(value) if isinstance(value, str) else value for value in values)
 
     def start(self) -> Start:
         """The state now, as the start of other servers. Raises WorldError."""

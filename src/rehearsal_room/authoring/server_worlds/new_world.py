@@ -52,13 +52,14 @@ async def write_server_world(
     *,
     environment: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    seed: Path | None = None,
     probe: bool = True,
 ) -> NewServerWorld:
     """Write a new world `name` of the server that a command starts, below `parent`.
 
     `environment` names variables that the server inherits; `variables` are further ones, in whose
-    values {scratch} stands for its folder. Without `probe` no call is made. Raises PackageError and
-    PoolError.
+    values {scratch} stands for its folder, which begins as a copy of `seed`. Without `probe` no
+    call is made. Raises PackageError and PoolError.
     """
     check_name(name)
     folder = parent / name
@@ -70,7 +71,10 @@ async def write_server_world(
     with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
         draft = Path(made, name)
         await anyio.Path(draft).mkdir()
-        found = await watched(command, environment, given, draft / "seed", clock, probe=probe)
+        kept = draft / "seed"
+        if seed is not None:
+            shutil.copytree(seed, kept, symlinks=True)
+        found = await watched(command, environment, given, kept, clock, probe=probe)
         write_head(draft, ServerTexts(name, command, tuple(environment), given, clock), found)
         write_tasks(draft, [NO_TASK])
         task = await _first_task(draft) if probe else None
@@ -92,7 +96,8 @@ async def _first_task(folder: Path) -> NewTask | None:
     if made is None:
         return None
     call, changes = made
-    shown = ", ".join(f"{name} {value!r}" for name, value in call.arguments.items())
+    named = {name: value for name, value in call.arguments.items() if value is not None}
+    shown = ", ".join(f"{name} {value!r}" for name, value in named.items())
     instruction = f"Please {call.name.replace('_', ' ')}" + (f" with {shown}." if shown else ".")
     return NewTask("first", instruction, (call,), changes)
 

@@ -20,7 +20,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
 from rehearsal_room.envpool.mcp_state.sqlite_reader import SqliteReader
-from rehearsal_room.envpool.mcp_worlds.state import plain_database
+from rehearsal_room.envpool.mcp_worlds.state import NOT_STATE, plain_database
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
 from rehearsal_room.scenarios.core.server_record import SCRATCH
@@ -35,7 +35,6 @@ _CACHES = {  # of programs that fetch the server: not in its home, where they wo
     "UV_TOOL_DIR": ".local/share/uv/tools",
     "PIPX_HOME": ".local/share/pipx",
 }
-_NOT_STATE = (".npm", ".cache", "__pycache__", "node_modules")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -65,15 +64,18 @@ async def watched(
     *,
     probe: bool,
 ) -> Found:
-    """Start the server in an empty folder, see what it writes there, and keep what it starts with
-    as the seed. Raises PoolError."""
+    """Start the server in a copy of the seed (empty, where there is none), see what it writes
+    there, and keep what it starts with as the seed. Raises PackageError and PoolError."""
     with (
         tempfile.TemporaryDirectory(prefix="rehearse-new-", ignore_cleanup_errors=True) as made,
         closing(Moments(Path(made, "moments"), seed=command, clock=clock)) as moments,
     ):
         scratch, temporary = Path(made, "scratch"), Path(made, "tmp")
-        for folder in (scratch, temporary):
-            await anyio.Path(folder).mkdir()
+        await anyio.Path(temporary).mkdir()
+        if await anyio.Path(seed).is_dir():
+            shutil.copytree(seed, scratch, symlinks=True)
+        else:
+            await anyio.Path(scratch).mkdir()
         words = tuple(word.replace(SCRATCH, str(scratch)) for word in command_of(command))
         filled = {name: text.replace(SCRATCH, str(scratch)) for name, text in variables.items()}
         connection = ServerConnection(
@@ -101,7 +103,8 @@ async def watched(
             "elsewhere. Without rows there is no diff, no fork and no check that nothing else "
             f"changed; write tasks with checks as tool calls, and play them with `rehearse run "
             f"--mcp {shlex.quote(command)} tasks.toml` (docs/external-worlds.md). If it needs a "
-            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE"
+            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE; if it "
+            "has to be set up first, give a folder that was set up as --seed DIR"
         )
     return Found(tools, databases, others)
 
@@ -123,7 +126,8 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
     found = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        is_own = relative.parts[0] not in _NOT_STATE and not path.name.endswith(_LOGS)
+        parents = {relative.as_posix(), *map(Path.as_posix, relative.parents)}
+        is_own = parents.isdisjoint(NOT_STATE) and not path.name.endswith(_LOGS)
         if is_own and path.is_file() and not path.is_symlink():
             stat = path.stat()
             found[relative.as_posix()] = (stat.st_size, stat.st_mtime_ns)

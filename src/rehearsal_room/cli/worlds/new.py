@@ -46,6 +46,12 @@ from rehearsal_room.scenarios.scaffold.new_world import write_world
     "repeated).",
 )
 @click.option(
+    "--seed",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder with which {scratch} begins, for a server that has to be set up first.",
+)
+@click.option(
     "--probe/--no-probe",
     default=None,
     help="Whether some calls of the server's tools are made to see where it writes.",
@@ -56,6 +62,7 @@ def new_world_command(
     mcp: str | None,
     environment: tuple[str, ...],
     variables: tuple[str, ...],
+    seed: Path | None,
     probe: bool | None,
 ) -> None:
     """Make a small scenario package that passes the gate, to be changed file by file.
@@ -66,10 +73,10 @@ def new_world_command(
     """
     parent = worlds_folder() if output is None else output
     if mcp is not None:
-        _new_server_world(name, parent, mcp, environment, variables, probe)
+        _new_server_world(name, parent, mcp, environment, variables, seed, probe)
         return
-    if environment or variables or probe is not None:
-        raise SettingsError("--mcp-env, --var and --probe are for the server of --mcp")
+    if environment or variables or seed is not None or probe is not None:
+        raise SettingsError("--mcp-env, --var, --seed and --probe are for the server of --mcp")
     folder = write_world(name, parent)
     click.echo(
         f"made {folder}; next:\n"
@@ -85,6 +92,7 @@ def _new_server_world(
     command: str,
     environment: tuple[str, ...],
     variables: tuple[str, ...],
+    seed: Path | None,
     probe: bool | None,
 ) -> None:
     given = dict(one.partition("=")[::2] for one in variables)
@@ -98,6 +106,7 @@ def _new_server_world(
             command,
             environment=environment,
             variables=given,
+            seed=seed,
             probe=not environment if probe is None else probe,
         )
     )
@@ -105,9 +114,7 @@ def _new_server_world(
         click.echo(f"  {tool.name:24} {' '.join(tool.description.split())[:80]}")
     state = ", ".join(made.found.databases or made.found.files[:5])
     click.echo(f"{len(made.found.tools)} tools; it writes {state}")
-    task = (
-        f"its first task: {made.task}" if made.task else "no call changed a row: write a task"
-    )
+    task = f"its first task: {made.task}" if made.task else "no call changed a row: write a task"
     click.echo(
         f"made {made.folder}; {task}\n"
         f"next:\n"

@@ -49,6 +49,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, str] = {}
     databases: dict[str, str] = {}
     answer: str = "It is done."
+    difficulty: str = "simple"
     verify: str = ""
     unwanted: dict[str, Any] = {}
     check: dict[str, Any] = {}
@@ -133,7 +134,7 @@ def task_file(server: Server, folder: Path) -> Path:
 
 def _task_toml(server: Server, calls: list[Mapping[str, Any]], *, is_file: bool = False) -> str:
     made = ",\n".join(f"    {_inline(call)}" for call in calls)
-    kind = "" if is_file else 'difficulty = "simple"\nkind = "change"\n'
+    kind = "" if is_file else f'difficulty = "{server.difficulty}"\nkind = "change"\n'
     answer = (
         "" if is_file and server.answer == "It is done." else f"answer = {_inline(server.answer)}\n"
     )

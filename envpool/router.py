@@ -1,7 +1,8 @@
 """The pool that sends each scenario to the right place: this process, workers, or an outside pool.
 
 Trusted packages run in this process (scenarios.catalogue.is_trusted), all other code in workers.
-The server of a package that has one is started with the user's rights, by envpool.mcp_worlds.
+The server of a package that has one is started by envpool.mcp_worlds, with the user's rights; where
+the package is isolated, under bubblewrap, and its verifiers run in workers.
 With `--sandbox required` only bundled packages are trusted; without it, the user who starts a run
 trusts the packages that it names, and is shown which of them run here. An outside pool (worlds on
 another machine or of an MCP server) runs the tools of all scenarios; workers here then only verify.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
+import anyio.to_thread
 from anyio import AsyncContextManagerMixin
 
 from rehearsal_room.envpool.core.errors import PoolError
@@ -31,7 +33,9 @@ from rehearsal_room.envpool.workers.pool import (
     WorkerPool,
     WorkerSettings,
     open_fork_server,
+    verifier_source,
 )
+from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
 from rehearsal_room.scenarios.catalogue import is_trusted
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
@@ -82,6 +86,7 @@ class RoutingPool(AsyncContextManagerMixin):
         self._open_spawner = open_spawner
         self._local = LocalPool()
         self._servers = ServerWorldPool()
+        self._isolated_servers = ServerWorldPool(isolate=True)
         self._workers: WorkerPool | None = None
         self._stack = AsyncExitStack()
 
@@ -91,7 +96,7 @@ class RoutingPool(AsyncContextManagerMixin):
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator["RoutingPool"]:
         try:
-            async with self._servers, self._stack:
+            async with self._servers, self._isolated_servers, self._stack:
                 yield self
         finally:
             self._local.close()
@@ -102,16 +107,18 @@ class RoutingPool(AsyncContextManagerMixin):
             workers = WorkerPool(self._settings, open_spawner=self._open_spawner)
             self._workers = await self._stack.enter_async_context(workers)
 
-    def _servers_for(self, scenario: Scenario) -> ServerWorldPool:
-        """The pool of servers' worlds. Raises PoolError for a world that must be isolated."""
-        if self.isolates(scenario):
+    async def _host_server(self, scenario: Scenario) -> States:
+        """Host the world of a server. Raises PoolError where it must be isolated and cannot be."""
+        if not self.isolates(scenario):
+            return await self._servers.host(scenario)
+        if why := await anyio.to_thread.run_sync(why_no_bubblewrap):
             raise PoolError(
-                f"{scenario.path}: the world's MCP server is a command that runs with your rights, "
-                "and this command isolates its worlds; leave --isolate and --sandbox required out, "
-                "put the world below $REHEARSE_WORLDS, or pass --trust-run if you trust the folder "
-                "that names it"
+                f"{scenario.path}: the world's MCP server is a command, which this run would "
+                f"isolate, and {why}; install bubblewrap, put the world below $REHEARSE_WORLDS, or "
+                "pass --trust-run if you trust the folder that names it"
             )
-        return self._servers
+        await self.start()
+        return await self._isolated_servers.host(scenario)
 
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code, verifiers included, runs in worker processes only."""
@@ -148,7 +155,7 @@ class RoutingPool(AsyncContextManagerMixin):
     async def host(self, scenario: Scenario) -> States:
         self.announce([scenario])
         if scenario.server is not None and self._remote is None:
-            return await self._servers_for(scenario).host(scenario)
+            return await self._host_server(scenario)
         if self.isolates(scenario):
             await self.start()
             states = await self._started_workers(scenario).host(scenario)
@@ -175,7 +182,7 @@ class RoutingPool(AsyncContextManagerMixin):
                     faults[scenario.digest] = exc
 
         for scenario in distinct.values():
-            if scenario.server is None and self.isolates(scenario):
+            if self.isolates(scenario):
                 await self.start()
         async with anyio.create_task_group() as group:
             for scenario in distinct.values():
@@ -209,7 +216,11 @@ class RoutingPool(AsyncContextManagerMixin):
         isolated. Raises PoolError."""
         pool: Pool = self._pool_of(scenario)
         if self.isolates(scenario):
-            pool = self._started_workers(scenario)
+            workers = pool = self._started_workers(scenario)
+            if scenario.server is not None:
+                source = await anyio.to_thread.run_sync(verifier_source, scenario)
+                world = self._isolated_servers.hosted(scenario)
+                return await workers.verify_state(world, source, task, state, answer, which)
         return await pool.verify(scenario, task, state, answer, which)
 
     async def score(
@@ -251,14 +262,17 @@ class RoutingPool(AsyncContextManagerMixin):
         return counts
 
     def _pools(self) -> list[Pool]:
-        pools = (self._local, self._servers, self._workers, self._remote)
+        pools = (
+            *(self._local, self._servers, self._isolated_servers),
+            *(self._workers, self._remote),
+        )
         return [pool for pool in pools if pool is not None]
 
     def _pool_of(self, scenario: Scenario) -> Pool:
         if self._remote is not None:
             return self._remote
         if scenario.server is not None:
-            return self._servers
+            return self._isolated_servers if self.isolates(scenario) else self._servers
         return self._started_workers(scenario) if self.isolates(scenario) else self._local
 
     def _started_workers(self, scenario: Scenario) -> WorkerPool:

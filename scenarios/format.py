@@ -322,7 +322,7 @@ class AwmHead(_Head, forbid_unknown_fields=True):
 class ServerHead(_Head, forbid_unknown_fields=True, kw_only=True):
     """The scenario.toml of a world of an MCP server."""
 
-    server: ServerCommand
+    server: ServerCommand | tuple[ServerCommand, ...]
     state: ServerState = ServerState()
     start: ServerStart = ServerStart()
     format: Literal["mcp"] = "mcp"
@@ -413,7 +413,8 @@ def _read_server(folder: Path, toml: dict[str, Any]) -> Scenario:
     path = folder / "scenario.toml"
     head = convert(path, toml, ServerHead)
     _check_head(folder, head)
-    record = ServerRecord(head.server, head.state, head.start)
+    servers = head.server if isinstance(head.server, tuple) else (head.server,)
+    record = ServerRecord(servers, head.state, head.start)
     if fault := record.fault(folder):
         raise PackageError(f"{path}: {fault}")
     names = ("scenario.toml", "policy.md", "tasks.toml", "verify.py")

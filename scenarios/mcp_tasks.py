@@ -34,6 +34,7 @@ import msgspec
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.call_checks import CallCheck, McpRecord
 from rehearsal_room.scenarios.checks import Finding, says
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
 from rehearsal_room.scenarios.core.statements import readings
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import read_text
@@ -53,6 +54,7 @@ class _McpTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     difficulty: Difficulty = "unrated"
     oracle: tuple[Call, ...] = ()
     check: tuple[CallCheck, ...] = ()
+    user: UserAutomaton | None = None  # with whom the agent talks; None: nobody answers it
 
 
 class _OpenEnvTask(_McpTask, frozen=True, forbid_unknown_fields=True):
@@ -187,6 +189,7 @@ def _task(task: _McpTask) -> Task:
         kind="open",
         answer=task.answer,
         oracle=task.oracle,
+        user=task.user,
     )
 
 

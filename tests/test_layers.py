@@ -150,8 +150,9 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "fastmcp": {
         "envpool.mcp.client",
+        "envpool.mcp.http",
         "envpool.mcp.process",
-        "envpool.mcp.tolerant",
+        "envpool.mcp.resources",
     },
     "google": {"rehearsal_room.interop.otlp.encoding"},
     "httptools": {"harness.chat.http1"},
@@ -175,6 +176,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "mcp": {
         "envpool.mcp.client",
+        "envpool.mcp.http",
         "envpool.mcp.process",
         "envpool.mcp.tolerant",
     },
@@ -286,6 +288,7 @@ ELSEWHERE = (
 )
 
 LATE = {
+    ("envpool.mcp_worlds.pool", "envpool.mcp_worlds.running"),
     ("envpool.sources.foreign", "envpool.mcp.client"),
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),

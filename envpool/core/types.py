@@ -10,7 +10,7 @@ A call that fails is data. `ToolResult.error` distinguishes the causes:
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -32,6 +32,16 @@ class ToolSpec(msgspec.Struct, frozen=True):
     schema: dict[str, Any]  # JSON schema of the arguments, an object
 
 
+class ServerRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the server of a world asked its client during a call, and what it was answered (see
+    envpool.mcp.asks)."""
+
+    method: str  # as MCP names it: "elicitation/create"
+    params: dict[str, Any]
+    answer: dict[str, Any] | None = None  # the result that the server got; None: it was refused
+    refusal: str = ""  # the sentence that it got instead
+
+
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of one call and its effect on the world.
 
@@ -44,6 +54,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     changes: tuple[RowChange, ...] = ()
     digest: str = ""
     injected: bool = False  # a fault on purpose answered in the world's place: no tool was executed
+    asked: tuple[ServerRequest, ...] = ()  # what the world's server asked during the call
 
     @property
     def is_error(self) -> bool:
@@ -61,6 +72,19 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
     pages: dict[int, bytes]  # page number (from 1) -> the page's bytes
     num_pages: int  # the database's size in pages
     digest: str
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A leased world whose server may make ids and times of its own."""
+
+    @property
+    def num_own_ids(self) -> int:
+        """How many of them stood for logged ones."""
+
+    def expect(self, logged: ToolResult | None) -> None:
+        """The next call was made before, with this result: its ids and times stand for those that
+        the server makes now. None: it was not."""
 
 
 class Env(Protocol):

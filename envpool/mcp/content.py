@@ -17,14 +17,15 @@ def text_of(result: mcp_types.CallToolResult) -> str:
     [image/png image, 812 bytes]
     {"count":2}
     """
-    lines = [_line(block) for block in result.content]
+    lines = [line_of(block) for block in result.content]
     structured = result.structured_content
     if structured is not None and not any(_equals(line, structured) for line in lines):
         lines.append(_json(structured))
     return "\n".join(lines)
 
 
-def _line(block: Any) -> str:
+def line_of(block: Any) -> str:
+    """One content block as text."""
     match block:
         case mcp_types.TextContent():
             return block.text
@@ -42,10 +43,11 @@ def _line(block: Any) -> str:
 
 
 def _equals(text: str, structured: dict[str, Any]) -> bool:
-    """Whether a text is the structured content, or the value that servers wrap in `result`."""
+    """Whether a text is the structured content, or the value that servers wrap in it, as in
+    {"result": …}."""
     expected: list[Any] = [structured]
-    if structured.keys() == {"result"}:
-        expected.append(structured["result"])
+    if len(structured) == 1:
+        expected += structured.values()
     if text in (value for value in expected if isinstance(value, str)):
         return True
     try:

@@ -11,11 +11,13 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 from typing import Unpack
 
 import anyio
+import mcp_types
 import psutil
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -23,6 +25,7 @@ from fastmcp.client.transports.base import ClientTransport, SessionKwargs, Trans
 from mcp import ClientSession
 from mcp.shared.message import SessionMessage
 
+from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
 from rehearsal_room.scenarios.core.short_text import shortened
 
@@ -51,7 +54,11 @@ class ServerProcess(ClientTransport):
         environment: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        *,
+        questions: Questions,
+        warnings: Warnings,
     ) -> None:
+        self._session = partial(TolerantSession, questions=questions, warnings=warnings)
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -59,6 +66,8 @@ class ServerProcess(ClientTransport):
         self._errors: deque[int] = deque(maxlen=_MAX_ERRORS)
         self._errors_read = anyio.Event()  # it will write no more errors
         self._unreadable = ""  # why what it sent cannot be read
+        self._was_ended = False  # by us, not by itself
+        self._has_closed = False  # its output ended before we ended it
         self._process: Process | None = None
 
     def __repr__(self) -> str:
@@ -83,9 +92,10 @@ class ServerProcess(ClientTransport):
                 tasks.start_soon(_write, process, to_it, to_us)
                 tasks.start_soon(self._read_errors, process.stderr)
                 try:
-                    async with TolerantSession(incoming, outgoing, **session_kwargs) as session:
+                    async with self._session(incoming, outgoing, **session_kwargs) as session:
                         yield session
                 finally:
+                    self._was_ended = not self._has_closed and process.returncode is None
                     with anyio.CancelScope(shield=True):
                         await _end(process)
                     for stream in (incoming, outgoing, to_us, to_it):
@@ -97,14 +107,18 @@ class ServerProcess(ClientTransport):
         if self._unreadable:
             return self._unreadable
         status = None if self._process is None else self._process.returncode
-        if status is None:
+        if status is None or self._was_ended:
             return ""
         how = f"ended with status {status}"
         if status < 0:
             with suppress(ValueError):
                 how = f"was ended by {signal.Signals(-status).name}"
-        errors = " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
+        errors = self.last_errors()
         return f"it {how}" + (f"; its last output was: {errors}" if errors else "")
+
+    def last_errors(self) -> str:
+        """The end of what it wrote to standard error, on one line."""
+        return " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
 
     async def has_ended(self, within_s: float) -> bool:
         """Whether it has ended, or ends within these seconds; all its errors are read then."""
@@ -131,9 +145,9 @@ class ServerProcess(ClientTransport):
         )
 
     async def _read(self, process: Process, to_us: _Incoming) -> None:
-        """Pass on each line of its output as a message. Other lines, such as a greeting, are left
-        out; a message that cannot be read, or exceeds the limit, closes the connection: nobody
-        would answer the request that it belongs to."""
+        """Pass on each line of its output as a message. Other lines, such as a greeting, are kept
+        with its errors; a message that cannot be read, or exceeds the limit, closes the
+        connection: nobody would answer the request that it belongs to."""
         assert process.stdout is not None
         pending = bytearray()
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -147,11 +161,15 @@ class ServerProcess(ClientTransport):
                     pending = bytearray(rest)
                     for line in filter(bytes.strip, map(bytes, lines)):
                         message = read_message(line)
-                        if isinstance(message, Exception) and line.lstrip().startswith(b"{"):
+                        if message is None:
+                            self._errors.extend(line + b"\n")
+                        elif fault := _fault(message):
                             start = shortened(line.decode(errors="replace"), _MAX_QUOTE)
-                            self._unreadable = f"it sent a message that cannot be read: {start}"
+                            self._unreadable = f"it sent {fault}: {start}"
                             return
-                        await to_us.send(message)
+                        else:
+                            await to_us.send(message)
+                self._has_closed = True
 
     async def _read_errors(self, stream: ByteReceiveStream | None) -> None:
         """Keep the end of its standard error; never let that pipe fill up."""
@@ -160,6 +178,16 @@ class ServerProcess(ClientTransport):
             async for chunk in stream:
                 self._errors.extend(chunk)
         self._errors_read.set()
+
+
+def _fault(message: SessionMessage | Exception) -> str:
+    """Why nobody would get an answer after a message; empty: the message is fine."""
+    if isinstance(message, Exception):
+        return "a message that cannot be read"
+    inner = message.message
+    if isinstance(inner, mcp_types.JSONRPCError) and inner.id is None:
+        return "an error that belongs to no request"
+    return ""
 
 
 async def _write(process: Process, to_it: _Outgoing, to_us: _Incoming) -> None:

@@ -10,7 +10,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import Env, ToolErrorKind, ToolSpec
+from rehearsal_room.envpool.core.types import Env, ServerRequest, ToolErrorKind, ToolSpec
+from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack
 from rehearsal_room.envpool.mcp.unknown_env import UnknownEnv
 from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
 from rehearsal_room.envpool.store.states import States
@@ -136,6 +137,18 @@ class McpEnv(UnknownEnv):
         self._scenario = scenario
         self._connection = connection  # None: there is none
         self._restart = False  # the next call starts a new server
+        self._answerer: Answerer | None = None  # None: nobody answers the server
+
+    @property
+    def asks(self) -> AskMode:
+        """See envpool.mcp.asks.AsksBack."""
+        return self._connection.asks if isinstance(self._connection, AsksBack) else "refuse"
+
+    def answer_with(self, answerer: Answerer) -> None:
+        """See envpool.mcp.asks.AsksBack."""
+        self._answerer = answerer
+        if isinstance(self._connection, AsksBack):
+            self._connection.answer_with(answerer)
 
     @property
     def connection(self) -> WorldConnection | None:
@@ -160,6 +173,9 @@ class McpEnv(UnknownEnv):
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+    def _asked(self) -> tuple[ServerRequest, ...]:
+        return getattr(self._connection, "last_asked", ())
 
     async def _renew_tools(self) -> None:
         if self._connection is not None and not self._restart:
@@ -188,5 +204,7 @@ class McpEnv(UnknownEnv):
             await self.close()
             self._connection = await self._pool.connect(self._scenario)
             self._restart = False
+            if self._answerer is not None:
+                self.answer_with(self._answerer)
         assert self._connection is not None, "without a connection the world is broken"
         return self._connection

@@ -2,73 +2,107 @@
 
 - A result that does not meet the tool's output schema reaches the agent, with one warning for the
   user: clients *should* check structured results, and the call was carried out.
-- A content block of a kind that MCP does not define becomes a text with its JSON.
-- Half of a surrogate pair, which JSON can write and Unicode text cannot hold, becomes U+FFFD.
-- A message about a refused HTTP request has its status, and the client waits as 429 asks.
+- A content block of a kind that MCP does not define, or without its parts, becomes a text with its
+  JSON.
+- A tool whose schema is not that of an object gets one, with one warning.
+- Bytes that are not UTF-8, and half of a surrogate pair, which JSON can write and Unicode text
+  cannot hold, become U+FFFD. Control characters in strings are kept.
 """
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Self, Unpack, cast
+from contextlib import suppress
+from typing import Any, Self
 
-import anyio
-import httpx2
 import mcp_types
 import msgspec
-import structlog
-from fastmcp.client.transports import StreamableHttpTransport
-from fastmcp.client.transports.base import SessionKwargs, TransportOptions
 from mcp import ClientSession
-from mcp.shared._httpx_utils import McpHttpClientFactory
+from mcp.client.session import ClientRequestContext
 from mcp.shared.message import SessionMessage
 
+from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.scenarios.core.short_text import shortened
 
-_KNOWN_BLOCKS = frozenset(("text", "image", "audio", "resource", "resource_link"))
+_MEDIUM = (("data", str), ("mimeType", str))
+_KNOWN_BLOCKS: dict[Any, tuple[tuple[str, type], ...]] = {  # their parts
+    "text": (("text", str),),
+    "image": _MEDIUM,
+    "audio": _MEDIUM,
+    "resource": (("resource", dict),),
+    "resource_link": (("uri", str), ("name", str)),
+}
 _MAX_WAIT_S = 60.0  # of a server that says when to come again
 _TRIES = 5
-_log = structlog.get_logger(__name__)
+_OAUTH = re.compile(r'resource_metadata="?([^",\s]+)')  # RFC 9728: where its login is described
 _HALF = re.compile("[\ud800-\udfff]")
 _encode = msgspec.json.Encoder().encode
 
 
 class TolerantSession(ClientSession):
-    """A session that hands on what a server sent where the SDK would end the call."""
+    """A session that hands on what a server sent where the SDK would end the call.
 
-    def __init__(self, read_stream: Any = None, write_stream: Any = None, **rest: Any) -> None:
-        stream = None if read_stream is None else _ReadableStream(read_stream)
+    `questions` answers what the server asks. The SDK declares what a client can be asked by which
+    callbacks it has, so it has them where somebody answers.
+    """
+
+    def __init__(
+        self,
+        read_stream: Any = None,
+        write_stream: Any = None,
+        *,
+        questions: Questions,
+        warnings: Warnings,
+        **rest: Any,
+    ) -> None:
+        stream = None if read_stream is None else _ReadableStream(read_stream, warnings)
+        if questions.asks != "refuse":
+            rest["elicitation_callback"] = _never_called
+        if questions.asks == "model":
+            rest["sampling_callback"] = _never_called
         super().__init__(stream, write_stream, **rest)
-        self._warned: set[str] = set()  # tools
+        self._questions = questions
+        self._warnings = warnings
+
+    async def dispatch_input_request(
+        self, ctx: ClientRequestContext, request: mcp_types.InputRequest
+    ) -> mcp_types.InputResponse | mcp_types.ErrorData:
+        """Answer a request of the server, whichever way its protocol version sends it."""
+        if isinstance(request, mcp_types.ListRootsRequest):
+            return await super().dispatch_input_request(ctx, request)
+        return await self._questions.answer(request)
 
     async def validate_tool_result(self, name: str, result: mcp_types.CallToolResult) -> None:
         """Warn once for a tool whose result does not meet its output schema."""
         try:
             await super().validate_tool_result(name, result)
         except RuntimeError as exc:
-            if name not in self._warned:
-                self._warned.add(name)
-                _log.warning("mcp_output_schema_not_met", tool=name, why=shortened(str(exc), 200))
+            why = shortened(str(exc).partition("\n")[0], 200)
+            self._warnings.warn("mcp_output_schema_not_met", name, tool=name, why=why)
+
+
+async def _never_called(*_: Any) -> Any:
+    """Stands for a capability; `dispatch_input_request` answers."""
+    raise AssertionError("dispatch_input_request answers")
 
 
 class _ReadableStream:
     """A stream of messages whose results the SDK can read."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, warnings: Warnings) -> None:
         self._stream = stream
+        self._warnings = warnings
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     async def receive(self) -> Any:
-        return _with_known_blocks(await self._stream.receive())
+        return self._readable(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return _with_known_blocks(await self._stream.__anext__())
+        return self._readable(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -78,111 +112,85 @@ class _ReadableStream:
         found: bool | None = await self._stream.__aexit__(*exc)
         return found
 
+    def _readable(self, message: Any) -> Any:
+        inner = getattr(message, "message", None)
+        if isinstance(inner, mcp_types.JSONRPCResponse) and isinstance(inner.result, dict):
+            _mend_result(inner.result)
+            for tool in inner.result.get("tools") or ():
+                if isinstance(tool, dict) and (fault := _mend_tool(tool)):
+                    name = str(tool.get("name"))
+                    self._warnings.warn("mcp_schema_mended", name, tool=name, why=fault)
+        return message
 
-def _with_known_blocks(message: Any) -> Any:
-    inner = getattr(message, "message", None)
-    result = inner.result if isinstance(inner, mcp_types.JSONRPCResponse) else None
-    blocks = result.get("content") if isinstance(result, dict) else None
-    if result and isinstance(blocks, list) and not all(map(_is_known, blocks)):
+
+def _mend_result(result: dict[str, Any]) -> None:
+    """Give the result of a call the form that MCP defines."""
+    blocks = result.get("content")
+    if isinstance(blocks, str):
+        result["content"] = [_as_text(blocks)]
+    elif isinstance(blocks, list) and not all(map(_is_known, blocks)):
         result["content"] = [one if _is_known(one) else _as_text(one) for one in blocks]
-    return message
+    if not isinstance(structured := result.get("structuredContent", {}), dict | None):
+        result["structuredContent"] = {"result": structured}
+
+
+def _mend_tool(tool: dict[str, Any]) -> str:
+    """Give a tool the schemas of objects. Returns what was wrong; empty: nothing."""
+    faults = []
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        faults.append(f"its inputSchema is not that of an object: {_encode(schema).decode()}")
+        tool["inputSchema"] = {**(schema if isinstance(schema, dict) else {}), "type": "object"}
+    schema = tool.get("outputSchema", {"type": "object"})
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        faults.append(f"its outputSchema is not that of an object: {_encode(schema).decode()}")
+        del tool["outputSchema"]
+    return shortened("; ".join(faults), 200)
 
 
 def _is_known(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in _KNOWN_BLOCKS
+    """Whether a content block is one of MCP's and has the parts that it must have."""
+    needed = _KNOWN_BLOCKS.get(block.get("type")) if isinstance(block, dict) else None
+    return needed is not None and all(isinstance(block.get(name), kind) for name, kind in needed)
 
 
 def _as_text(block: Any) -> dict[str, str]:
     return {"type": "text", "text": block if isinstance(block, str) else _encode(block).decode()}
 
 
-def read_message(line: bytes) -> SessionMessage | Exception:
-    """The message of a line, or the fault."""
+def read_message(line: bytes) -> SessionMessage | Exception | None:
+    """The message of a line of output, or its fault; None: the line is not meant as a message, such
+    as a greeting or a line of a log."""
     validate = mcp_types.jsonrpc_message_adapter
+    line = line[max(line.find(b'{"jsonrpc"'), 0) :].lstrip()  # after what a print left on the line
+    if not line.startswith(b"{"):
+        return None
     try:
         return SessionMessage(validate.validate_json(line, by_name=False))
     except ValueError as exc:
         fault = exc
     with suppress(ValueError, RecursionError):
-        text = json.dumps(json.loads(line), ensure_ascii=False)
+        found = json.loads(line.decode(errors="replace"), strict=False)
+        if "jsonrpc" not in found and not ("id" in found and found.keys() & {"result", "error"}):
+            return None
+        text = json.dumps(found, ensure_ascii=False)
         value = json.loads(_HALF.sub("\ufffd", text))  # whole pairs are one character by now
+        _mend_reply(value)
         return SessionMessage(validate.validate_python(value, by_name=False))
     return fault
 
 
-class TolerantHttp(StreamableHttpTransport):
-    """Streamable HTTP that remembers how the server refused, and waits where it says 429."""
-
-    def __init__(self, url: str, headers: dict[str, str], token: str) -> None:
-        super().__init__(
-            url,
-            headers=headers,
-            auth=token or None,
-            httpx_client_factory=cast("McpHttpClientFactory", self._http_client),
-        )
-        self._has_token = bool(token)
-        self._refused = ""  # how the last refused request was refused
-
-    @asynccontextmanager
-    async def connect_session(
-        self,
-        *,
-        transport_options: TransportOptions | None = None,
-        **session_kwargs: Unpack[SessionKwargs],
-    ) -> AsyncIterator[ClientSession]:
-        options = TransportOptions(session_class=TolerantSession)
-        async with super().connect_session(transport_options=options, **session_kwargs) as session:
-            yield session
-
-    def refusal(self) -> str:
-        """How the last refused request was refused, as the end of a sentence; empty: none was."""
-        return self._refused
-
-    def _http_client(self, **arguments: Any) -> httpx2.AsyncClient:
-        arguments.setdefault("timeout", httpx2.Timeout(30.0, read=300.0))
-        return _PatientClient(event_hooks={"response": [self._remember]}, **arguments)
-
-    async def _remember(self, response: httpx2.Response) -> None:
-        if response.request.method != "POST":
-            return
-        self._refused = ""
-        if response.status_code >= 400:
-            self._refused = f"it answered with status {response.status_code}"
-            if remedy := self._remedies().get(response.status_code):
-                self._refused += f": {remedy}"
-
-    def _remedies(self) -> dict[int, str]:
-        token = "the token in $REHEARSE_TOKEN" if self._has_token else "no token"
-        return {
-            401: f"it got {token}; give one in $REHEARSE_TOKEN, or a header with --mcp-header "
-            "NAME=VARIABLE (servers behind OAuth are not supported)",
-            403: f"it got {token}, which may not use it",
-            404: "is the path right? Most servers are at /mcp",
-            429: "too many requests, also after waiting as it asked",
-            502: "what is in front of it does not reach it",
+def _mend_reply(reply: dict[str, Any]) -> None:
+    """Give a reply the form that JSON-RPC defines."""
+    reply.setdefault("jsonrpc", "2.0")
+    if "result" in reply and reply["result"] is None and "error" not in reply:
+        reply["result"] = {}
+    if (error := reply.get("error")) is not None:
+        fields = error if isinstance(error, dict) else {"message": error}
+        code = fields.get("code")
+        words = fields.get("message")
+        reply["error"] = {
+            "code": code if type(code) is int else mcp_types.INTERNAL_ERROR,
+            "message": words if isinstance(words, str) else _encode(error).decode(),
         }
-
-
-class _PatientClient(httpx2.AsyncClient):
-    """A client that waits where a server says when to come again. It keeps the environment's
-    proxies, which a transport for this would turn off."""
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        for _ in range(_TRIES - 1):
-            response = await super().send(request, **options)
-            wait_s = _wait_of(response)
-            if wait_s is None:
-                return response
-            await response.aclose()
-            await anyio.sleep(wait_s)
-        return await super().send(request, **options)
-
-
-def _wait_of(response: httpx2.Response) -> float | None:
-    """The seconds after which a refused request may be sent again; None: it is not to be."""
-    if response.status_code != 429:
-        return None
-    try:
-        return min(float(response.headers.get("retry-after", "1")), _MAX_WAIT_S)
-    except ValueError:
-        return 1.0
+        reply.pop("result", None)

@@ -7,7 +7,13 @@ from typing import Any
 
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.refusals import refusal
-from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import (
+    ServerRequest,
+    StoredState,
+    ToolErrorKind,
+    ToolResult,
+    ToolSpec,
+)
 from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
 from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
 from rehearsal_room.scenarios.checks import Finding
@@ -54,6 +60,10 @@ class UnknownEnv(ABC):
         """The text of a call of a known tool, and why it failed (None: it did not). Raises
         WorldError."""
 
+    def _asked(self) -> tuple[ServerRequest, ...]:
+        """What the server asked during the call that has just ended."""
+        return ()
+
     async def _renew_tools(self) -> None:
         """Learn which tools there are now, where the server says that they changed; one that says
         no such thing has those of the start."""
@@ -72,7 +82,8 @@ class UnknownEnv(ABC):
         await self._renew_tools()
         refused = refusal(self._tools, name, arguments)
         text, error = refused or await self._execute(name, arguments)
-        result = self._answered[call_id] = ToolResult(text, error)
+        asked = () if refused else self._asked()
+        result = self._answered[call_id] = ToolResult(text, error, asked=asked)
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
         return result

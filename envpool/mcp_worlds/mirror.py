@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 
+from rehearsal_room.envpool.core.errors import SeedError
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.mcp_state.types import Reading, RowWrite, TableShape
 from rehearsal_room.envpool.store.changes import change_order
@@ -50,6 +51,9 @@ class MirrorStates(States):
         vfs = make_vfs(scenario)
         try:
             template = _template(shapes, rows, vfs, scenario)
+        except apsw.Error as exc:  # two tables of one name, say: of a database and of the folder
+            vfs.unregister()
+            raise SeedError(f"{scenario.path}: the state cannot be mirrored: {exc}") from exc
         except BaseException:
             vfs.unregister()
             raise

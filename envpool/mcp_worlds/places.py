@@ -1,4 +1,4 @@
-"""Where one server's files are: its scratch folder, which begins as a copy of the world's seed."""
+"""Where the servers of one world have their files: a folder that begins as a copy of its seed."""
 
 import os
 import shlex
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.scenarios.core.server_record import SCRATCH, WORLD
+from rehearsal_room.scenarios.core.server_record import SCRATCH, WORLD, ServerCommand
 from rehearsal_room.scenarios.format import Scenario
 
 
@@ -31,26 +31,27 @@ class Places:
             else:
                 self.scratch.mkdir()
             self.temporary.mkdir()
-            for path in (self.sqlite, self.folder):
+            for path in (*self.databases, self.folder):
                 if path is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise PoolError(f"{self._scenario.path}: its seed cannot be copied: {exc}") from exc
 
     @property
-    def sqlite(self) -> Path | None:
-        """The server's database; None: it has none."""
-        return self._path(self._record.state.sqlite)
+    def databases(self) -> tuple[Path, ...]:
+        """The servers' databases."""
+        return tuple(Path(self._filled(path)) for path in self._record.state.databases)
 
     @property
     def folder(self) -> Path | None:
         """The folder whose files are state; None: there is none."""
-        return self._path(self._record.state.folder)
+        given = self._record.state.folder
+        return Path(self._filled(given)) if given else None
 
-    def command(self) -> tuple[str, ...]:
-        """The words of the server's command. Raises PoolError."""
+    def command(self, server: ServerCommand) -> tuple[str, ...]:
+        """The words of a server's command. Raises PoolError."""
         try:
-            words = shlex.split(self._record.server.command)
+            words = shlex.split(server.command)
         except ValueError as exc:
             raise PoolError(
                 f"{self._scenario.path / 'scenario.toml'}: server.command: it is not a valid "
@@ -58,10 +59,9 @@ class Places:
             ) from exc
         return tuple(map(self._filled, words))
 
-    def variables(self) -> dict[str, str]:
-        """The variables that the package sets."""
-        given = self._record.server.variables
-        return {name: self._filled(value) for name, value in given.items()}
+    def variables(self, server: ServerCommand) -> dict[str, str]:
+        """The variables that the package sets for a server."""
+        return {name: self._filled(value) for name, value in server.variables.items()}
 
     def shown(self, text: str) -> str:
         """A text of the server's, in which its folder has the same name in every process."""
@@ -82,6 +82,3 @@ class Places:
     def _filled(self, text: str) -> str:
         text = text.replace(SCRATCH, str(self.scratch))
         return text.replace(WORLD, str(self._scenario.path.resolve()))
-
-    def _path(self, given: str) -> Path | None:
-        return Path(self._filled(given)) if given else None

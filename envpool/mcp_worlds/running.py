@@ -1,6 +1,6 @@
-"""One running server of a world: its process, its folders, and its state.
+"""The running servers of one world: their processes, their folders, and their state.
 
-A task of the pool opens and closes the connection, so that any task may use it.
+A task of the pool opens and closes the connections, so that any task may use them.
 """
 
 import shutil
@@ -15,31 +15,45 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.types import ToolErrorKind, ToolSpec
+from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, ToolSpec
+from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
+from rehearsal_room.envpool.mcp.joined import JoinedConnections
 from rehearsal_room.envpool.mcp_worlds.places import Places
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 from rehearsal_room.envpool.seeded.moments import Moments
+from rehearsal_room.scenarios.core.server_record import ServerCommand
 from rehearsal_room.scenarios.format import Scenario
+
+# It sees the system as it is, writes to its own folders only, and has no network and no processes
+# but its own.
+_BUBBLEWRAP = (
+    *("bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
+    *("--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"),
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+)
 
 
 class RunningServer:
-    """A server in the state at its start, until its first call. `run` is its life.
+    """A world's server, or its servers, in the state at the start until the first call. `run` is
+    its life.
 
-    `start`: the state in which it must start; None: it is the first one.
+    `start`: the state of another one at its start; None: it is the first one.
     """
 
     state: ServerState  # once it runs
 
-    def __init__(self, scenario: Scenario, start: Start | None) -> None:
+    def __init__(self, scenario: Scenario, start: Start | None, *, isolate: bool = False) -> None:
         assert scenario.server is not None
         self._scenario = scenario
         self._record = scenario.server
         self._start = start
+        self._isolate = isolate
         self._ending, self._ended = anyio.Event(), anyio.Event()
         self._moments: Moments | None = None
-        self._connection: ServerConnection
-        self._places: Places
+        self._connections: list[ServerConnection] = []
+        self._joined: ServerConnection | JoinedConnections  # once it runs
+        self._places: Places  # once it runs
         self.num_calls = 0
 
     def __repr__(self) -> str:
@@ -57,55 +71,102 @@ class RunningServer:
             ):
                 places = self._places = Places(self._scenario, Path(folder))
                 await anyio.to_thread.run_sync(places.prepare)
-                server = self._record.server
-                self._connection = ServerConnection(
-                    McpSettings(server.command, environment=server.environment),
-                    _program(self._scenario, places.command()),
-                    self._variables(places, Path(folder), stack),
-                    folder=places.scratch,
-                )
                 try:
-                    await self._connection.open()
+                    await self._open(places, Path(folder), stack)
                     ignored = self._record.state.ignore
                     self.state = ServerState(places, ignored, self._start)
                     stack.enter_context(closing(self.state))
                     task_status.started()
                     await self._ending.wait()
                 finally:
-                    await self._connection.close()
+                    for connection in reversed(self._connections):
+                        await connection.close()
         finally:
             self._ended.set()
 
-    def _variables(self, places: Places, folder: Path, stack: ExitStack) -> dict[str, str]:
-        variables = {"TMPDIR": str(places.temporary), **places.variables()}
-        if not self._record.server.seeded:
+    async def _open(self, places: Places, folder: Path, stack: ExitStack) -> None:
+        """Start the servers, one after the other: the next may read what the last one made."""
+        for server in self._record.servers:
+            settings = McpSettings(
+                server.command,
+                environment=server.environment,
+                name=server.name,
+                ask=server.ask,
+                has_resources=server.resources,
+            )
+            connection = ServerConnection(
+                settings,
+                self._command(server, places, str(folder)),
+                self._variables(server, places, folder, stack),
+                folder=places.scratch,
+            )
+            self._connections.append(connection)
+            await connection.open()
+        first, *others = self._connections
+        names = [server.name for server in self._record.servers]
+        self._joined = JoinedConnections(self._connections, names) if others else first
+
+    def _command(self, server: ServerCommand, places: Places, folder: str) -> tuple[str, ...]:
+        """The words that start a server. Raises PoolError where its program is missing."""
+        command = _program(self._scenario, places.command(server))
+        if not self._isolate:
+            return command
+        return (*_BUBBLEWRAP, "--bind", folder, folder, "--chdir", str(places.scratch), *command)
+
+    def _variables(
+        self, server: ServerCommand, places: Places, folder: Path, stack: ExitStack
+    ) -> dict[str, str]:
+        variables = {"TMPDIR": str(places.temporary), **places.variables(server)}
+        if not server.seeded:
             return variables
-        scenario = self._scenario
-        moments = Moments(folder / "moments", seed=scenario.name, clock=scenario.clock)
-        self._moments = stack.enter_context(closing(moments))
-        return {**variables, **moments.variables(variables)}
+        if self._moments is None:
+            scenario = self._scenario
+            moments = Moments(folder / "moments", seed=scenario.name, clock=scenario.clock)
+            self._moments = stack.enter_context(closing(moments))
+        return {**variables, **self._moments.variables(variables)}
 
     @property
     def has_ended(self) -> bool:
         """Whether it was ended, or ended by itself."""
-        return self._ended.is_set() or self._connection.has_ended()
+        return self._ended.is_set() or any(one.has_ended() for one in self._connections)
 
     @property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools that the server listed last."""
-        return self._connection.tools
+        return self._joined.tools
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether its ids and times follow from the calls: all its servers are seeded, and an
+        interpreter that can be has read so."""
+        seeded = all(server.seeded for server in self._record.servers)
+        return seeded and self._moments is not None and bool(self._moments.loaded())
+
+    @property
+    def asks(self) -> AskMode:
+        """Who is to answer what the servers ask during a call."""
+        return self._joined.asks
+
+    def answer_with(self, answerer: Answerer) -> None:
+        """Let this function answer what the servers ask from now on."""
+        self._joined.answer_with(answerer)
+
+    @property
+    def last_asked(self) -> tuple[ServerRequest, ...]:
+        """What a server asked during the last call."""
+        return self._joined.last_asked
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not). Raises WorldError."""
         self.num_calls += 1
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
-        text, error = await self._connection.call(name, self._places.real(arguments))
+        text, error = await self._joined.call(name, self._places.real(arguments))
         return self._places.shown(text), error
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""
-        await self._connection.renew_tools()
+        await self._joined.renew_tools()
 
     def put_back(self, start: Start) -> bool:
         """Write the state at the start under the server, which goes on; False: that cannot be."""

@@ -1,7 +1,7 @@
 """The declared state of one running server: it is read after each call, and put back at a reset."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import overload
@@ -31,7 +31,7 @@ Row = tuple[str, int | None, RowValues]  # table, rowid, values
 class Start(msgspec.Struct, frozen=True):
     """The state in which every server of a world starts."""
 
-    sqlite: Snapshot | None = None
+    databases: tuple[Snapshot, ...] = ()
     folder: Entries | None = None
 
 
@@ -46,56 +46,67 @@ class ServerState:
         self._places = places
         self._ignored = frozenset(ignore)
         self._stack = ExitStack()
-        self._readers: list[StateReader] = []
-        self._sqlite: SqliteReader | None = None
+        self._databases: list[SqliteReader] = []
         self._folder: FolderReader | None = None
-        known = start or Start()
-        if (path := places.sqlite) is not None:
-            self._sqlite = SqliteReader(path, since=known.sqlite)
-            self._readers.append(self._stack.enter_context(closing(self._sqlite)))
-        if (path := places.folder) is not None:
-            self._folder = FolderReader(
-                path, leave_out=(*NOT_STATE, *_below(path, places.sqlite)), since=known.folder
-            )
-            self._readers.append(self._stack.enter_context(closing(self._folder)))
+        for number, path in enumerate(places.databases):
+            reader = SqliteReader(path, since=None if start is None else start.databases[number])
+            self._databases.append(self._stack.enter_context(closing(reader)))
+        if (folder := places.folder) is not None:
+            since = None if start is None else start.folder
+            left_out = (*NOT_STATE, *_below(folder, places.databases))
+            self._folder = FolderReader(folder, leave_out=left_out, since=since)
+
+    def _readers(self) -> Iterator[tuple[str, StateReader]]:
+        """The readers, and what is in front of the names of their tables."""
+        for reader in self._databases:
+            yield f"{reader.path.stem}_" if len(self._databases) > 1 else "", reader
+        if self._folder is not None:
+            yield "", self._folder
 
     @property
     def shapes(self) -> tuple[TableShape, ...]:
         """The tables, as of the last reading."""
-        shapes = (shape for reader in self._readers for shape in reader.shapes)
-        return tuple(shape for shape in shapes if shape.name not in self._ignored)
+        return tuple(
+            _named(shape, prefix)
+            for prefix, reader in self._readers()
+            for shape in reader.shapes
+            if f"{prefix}{shape.name}" not in self._ignored
+        )
 
     def all_rows(self) -> Iterator[Row]:
         """Every row, as of the last reading."""
-        for reader in self._readers:
-            for row in reader.all_rows():
-                table, rowid, values = row
-                if table not in self._ignored:
-                    yield table, rowid, self._shown(values)
+        for prefix, reader in self._readers():
+            for table, rowid, values in reader.all_rows():
+                if f"{prefix}{table}" not in self._ignored:
+                    yield f"{prefix}{table}", rowid, self._shown(values)
 
     def read(self) -> Reading:
         """What has changed since the last reading. Raises WorldError."""
-        readings = [reader.read() for reader in self._readers]
-        writes = tuple(
-            RowWrite(write.table, write.rowid, self._shown(write.before), self._shown(write.after))
-            for reading in readings
-            for write in reading.writes
-            if write.table not in self._ignored
-        )
-        shapes = {
-            name: shape
-            for reading in readings
-            for name, shape in (reading.shapes or {}).items()
-            if name not in self._ignored
-        }
-        return Reading(writes, shapes or None)
+        writes: list[RowWrite] = []
+        shapes: dict[str, TableShape | None] = {}
+        for prefix, reader in self._readers():
+            found = reader.read()
+            writes += [
+                RowWrite(
+                    f"{prefix}{write.table}",
+                    write.rowid,
+                    self._shown(write.before),
+                    self._shown(write.after),
+                )
+                for write in found.writes
+                if f"{prefix}{write.table}" not in self._ignored
+            ]
+            for table, shape in (found.shapes or {}).items():
+                if f"{prefix}{table}" not in self._ignored:
+                    shapes[f"{prefix}{table}"] = shape and _named(shape, prefix)
+        return Reading(tuple(writes), shapes or None)
 
     @overload
     def _shown(self, values: RowValues) -> RowValues: ...
     @overload
     def _shown(self, values: RowValues | None) -> RowValues | None: ...
     def _shown(self, values: RowValues | None) -> RowValues | None:
-        """A row in which the server's folder has the same name in every process."""
+        """A row in which the servers' folder has the same name in every process."""
         if values is None:
             return None
         shown = self._places.shown
@@ -104,15 +115,15 @@ class ServerState:
     def start(self) -> Start:
         """The state now, as the start of other servers. Raises WorldError."""
         return Start(
-            None if self._sqlite is None else self._sqlite.snapshot,
+            tuple(reader.snapshot for reader in self._databases),
             None if self._folder is None else self._folder.snapshot,
         )
 
     def put_back(self, start: Start) -> bool:
         """Write the state at the start under the running server; False: that cannot be."""
         try:
-            if self._sqlite is not None and start.sqlite is not None:
-                _overwrite(self._sqlite.path, start.sqlite.image)
+            for reader, snapshot in zip(self._databases, start.databases, strict=True):
+                _overwrite(reader.path, snapshot.image)
             if self._folder is not None and start.folder is not None:
                 _rewrite(self._folder.path, self._folder.snapshot, start.folder)
         except (apsw.Error, OSError):
@@ -124,11 +135,15 @@ class ServerState:
         self._stack.close()
 
 
-def _below(folder: Path, database: Path | None) -> tuple[str, ...]:
-    """The path of a database in a folder; empty where it is elsewhere."""
-    if database is None or not database.is_relative_to(folder):
-        return ()
-    return (database.relative_to(folder).as_posix(),)
+def _named(shape: TableShape, prefix: str) -> TableShape:
+    return msgspec.structs.replace(shape, name=f"{prefix}{shape.name}") if prefix else shape
+
+
+def _below(folder: Path, databases: Sequence[Path]) -> tuple[str, ...]:
+    """The paths of those databases that are in a folder, from it."""
+    return tuple(
+        path.relative_to(folder).as_posix() for path in databases if path.is_relative_to(folder)
+    )
 
 
 def _rewrite(folder: Path, now: Entries, start: Entries) -> None:

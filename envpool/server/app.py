@@ -99,7 +99,9 @@ class App:
         return f"<App {self._leases!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request, or one WebSocket."""
+        """Serve one HTTP request, or one WebSocket, also where a slash ends its path."""
+        if scope["path"].endswith("/"):  # as many clients write the URL of a server
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
         protocols, guarded = self._protocols, self._guarded_protocols
         if protocols is None or guarded is None:
             await self._api(scope, receive, send)

@@ -10,9 +10,32 @@ from typing import Protocol
 
 import msgspec
 
+from rehearsal_room.envpool.mcp.asks import AskMode
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.scenarios.format import Scenario, Seeding
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
+
+
+class McpTarget(msgspec.Struct, frozen=True):
+    """One MCP server of a world, and how to reach it."""
+
+    target: str  # an http or https URL, or a command that is split like in a shell
+    name: str = ""  # as the user names it; empty: its own name stands for it
+    headers: tuple[tuple[str, str], ...] = ()  # for a URL: name, value
+    environment: tuple[str, ...] = ()  # variables that a command inherits
+    token: str = ""  # bearer token for a URL
+    ask: AskMode = "refuse"  # who answers its requests
+    has_resources: bool = False  # whether the agent has tools for its resources and prompts
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it is reached at a URL; otherwise a command starts it."""
+        return self.target.startswith(("http://", "https://"))
+
+    @property
+    def given(self) -> str:
+        """As the user wrote it: TARGET or NAME=TARGET."""
+        return f"{self.name}={self.target}" if self.name else self.target
 
 
 class SourceArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,9 +43,7 @@ class SourceArguments(msgspec.Struct, frozen=True, kw_only=True):
     set; with `pool`, their worlds are leased from another process."""
 
     pool: str = ""  # URL of a `rehearse serve` process
-    mcp: str = ""  # URL or command of an MCP server
-    mcp_env: tuple[str, ...] = ()  # names of environment variables that its command may have
-    mcp_headers: tuple[tuple[str, str], ...] = ()  # name and value, for the URL of a server
+    mcp: tuple[McpTarget, ...] = ()  # the servers that are the world together
     openenv: str = ""  # URL of an OpenEnv environment
     suite: str = ""  # name of a suite
     suite_flags: SuiteFlags = SuiteFlags()

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.openenv.pool import OpenEnvPool
 from rehearsal_room.envpool.sources.base import SourceArguments
@@ -32,11 +34,12 @@ class _TaskFiles:
         return self.find
 
 
-class McpServer(_TaskFiles):
-    """One MCP server: a URL or a command. A WorldSource."""
+class McpServers(_TaskFiles):
+    """MCP servers, each a URL or a command, which are one world. A WorldSource."""
 
     def __init__(self, arguments: SourceArguments) -> None:
-        super().__init__(arguments, lambda name: read_mcp_tasks(Path(name), arguments.mcp))
+        given = "\n".join(target.given for target in arguments.mcp)
+        super().__init__(arguments, lambda name: read_mcp_tasks(Path(name), given))
 
     def pool(self) -> AbstractAsyncContextManager[Pool] | None:
         """See WorldSource."""
@@ -49,11 +52,10 @@ class McpServer(_TaskFiles):
             from rehearsal_room.envpool.mcp.pool import McpPool
         except ModuleNotFoundError as exc:
             raise PoolError(missing_package("mcp", exc, "mcp")) from exc
-        given = self._arguments
-        settings = McpSettings(
-            given.mcp, token=given.token, headers=given.mcp_headers, environment=given.mcp_env
+        first, *others = (
+            McpSettings(**msgspec.structs.asdict(target)) for target in self._arguments.mcp
         )
-        yield McpPool(settings)
+        yield McpPool(first, others)
 
 
 class OpenEnvServer(_TaskFiles):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from rehearsal_room.envpool.sources.base import SourceArguments, WorldSource
-from rehearsal_room.envpool.sources.foreign import McpServer, OpenEnvServer
+from rehearsal_room.envpool.sources.foreign import McpServers, OpenEnvServer
 from rehearsal_room.envpool.sources.leased import LeasedWorlds
 from rehearsal_room.envpool.sources.local import AwmRecords, LocalPackages
 from rehearsal_room.envpool.sources.suites import SuiteWorlds
@@ -18,7 +18,7 @@ def _leased(arguments: SourceArguments) -> WorldSource:
 
 SOURCES: dict[str, Callable[[SourceArguments], WorldSource]] = {
     "pool": _leased,
-    "mcp": McpServer,
+    "mcp": McpServers,
     "openenv": OpenEnvServer,
     "suite": SuiteWorlds,
     "awm": AwmRecords,

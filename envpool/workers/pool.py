@@ -33,6 +33,7 @@ from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv, Remo
 from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.remote_execution.pool import RemoteExecutionPool
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.envpool.store.states import States
 from rehearsal_room.envpool.workers.dispatch import Dispatcher
 from rehearsal_room.envpool.workers.fork_client import KILLED, ForkServerClient, ForkServerSettings
 from rehearsal_room.envpool.workers.messages.connection import ProcessHandle, WorkerConnection
@@ -235,7 +236,21 @@ class WorkerPool(RemoteExecutionPool, AsyncContextManagerMixin):
         hosted or the state is not its own.
         """
         world = await self.host(scenario)
+        source = self._sources[scenario.digest].get("verify.py", "")
+        return await self.verify_state(world, source, task, state, answer, which)
+
+    async def verify_state(
+        self,
+        world: States,
+        source: str,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        """The same for a world that another pool hosts; `source` is the text of its verify.py."""
         world.restored(state)
+        scenario = world.scenario
         request = Verify(
             0,
             for_verifier(scenario, task.id),
@@ -244,7 +259,7 @@ class WorkerPool(RemoteExecutionPool, AsyncContextManagerMixin):
             world.snapshot_of(state),
             answer.encode(errors="replace").decode(),
             which,
-            self._sources[scenario.digest].get("verify.py", ""),
+            source,
         )
         reply, pid = await self._request(lambda: Job(scenario.digest, request))
         if isinstance(reply, WorkerFailed):
@@ -426,15 +441,19 @@ class WorkerPool(RemoteExecutionPool, AsyncContextManagerMixin):
         self._dispatcher.close()
 
 
-def sources_of(scenario: Scenario) -> dict[str, str]:
+def verifier_source(scenario: Scenario) -> str:
+    """The text of verify.py of a package without tools; see `sources_of`."""
+    return sources_of(scenario, ("verify.py",))["verify.py"]
+
+
+def sources_of(
+    scenario: Scenario, names: Sequence[str] = ("tools.py", "verify.py")
+) -> dict[str, str]:
     """The texts of a package's code, the same from which its digest was computed. Raises
     ToolsetError when the files have changed since."""
     try:
         digest = read(scenario.path).digest
-        texts = {
-            name: (scenario.path / name).read_text(encoding="utf-8")
-            for name in ("tools.py", "verify.py")
-        }
+        texts = {name: (scenario.path / name).read_text(encoding="utf-8") for name in names}
     except (PackageError, OSError, ValueError) as exc:
         raise ToolsetError(str(exc)) from exc
     if digest != scenario.digest:

@@ -13,6 +13,7 @@ import anyio
 
 from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack
 from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
 from rehearsal_room.envpool.store.states import States
@@ -124,6 +125,14 @@ class FaultyEnv:
     @property
     def digest(self) -> str:
         return self._inner.digest
+
+    @property
+    def asks(self) -> AskMode:
+        return self._inner.asks if isinstance(self._inner, AsksBack) else "refuse"
+
+    def answer_with(self, answerer: Answerer) -> None:
+        if isinstance(self._inner, AsksBack):
+            self._inner.answer_with(answerer)
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         """Execute one call, which faults may hit. Resumed turns are made again undisturbed."""

@@ -22,6 +22,7 @@ from rehearsal_room.harness.fleet.worker import RolloutWorker, WorkerSpec
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
 from rehearsal_room.harness.rollout.process import configure_logging, raise_file_limit
+from rehearsal_room.harness.settings.mcp import header_variables, variable_names
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.policies import open_policy
 from rehearsal_room.scenarios.errors import ScenarioError
@@ -48,7 +49,8 @@ def payload_of(
 ) -> bytes:
     """What an actor needs to be this worker. `policy` None: the settings name it, and each actor
     opens its own."""
-    names = {*spec.settings.worlds.mcp_env, *_carried(environment)}
+    worlds = spec.settings.worlds
+    names = {*variable_names(worlds), *header_variables(worlds), *_carried(environment)}
     actor = ActorSpec(
         worker=msgspec.structs.replace(spec, folder=None, tasks=(), plans=(), policy=policy),
         digests=_digests(spec.tasks),

@@ -44,7 +44,7 @@ def hosting_settings(folder: Path, *, starts_servers: bool) -> Settings:
     names a command or an address (see harness.setup.run_trust), and LogError."""
     settings, began = _said(folder), folder / RUN_FILE
     if not starts_servers:
-        worlds = msgspec.structs.replace(settings.worlds, mcp="", openenv="")
+        worlds = msgspec.structs.replace(settings.worlds, mcp=(), openenv="")
         settings = msgspec.structs.replace(settings, worlds=worlds)
     require_worlds(settings, began)
     settings = harmless(settings, began, _packages(folder))

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult
+from rehearsal_room.envpool.core.types import Env, Recalls, StoredState, ToolResult
+from rehearsal_room.envpool.mcp.asks import AsksBack, LoggedAnswers
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.briefings import logged_briefing
 from rehearsal_room.harness.core.errors import LogError, SettingsError
@@ -152,6 +153,12 @@ class EpisodeReplay:
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
         self.num_calls = 0
 
+    @property
+    def num_own_ids(self) -> int:
+        """The ids and times that the world's server made by itself, and that stood for logged
+        ones."""
+        return self._env.num_own_ids if isinstance(self._env, Recalls) else 0
+
     async def compare(
         self, ended: EpisodeEnded, verifier: StateVerifier
     ) -> ReplayDifference | None:
@@ -202,7 +209,7 @@ class EpisodeReplay:
         self, index: int, position: int, call: AgentCall, logged: ToolResult
     ) -> ReplayDifference | None:
         try:
-            result = await self._call(call)
+            result = await self._call(call, logged)
         except WorldError as exc:
             expected = f"{logged.error or 'success'}: {logged.text}"
             texts = excerpts(expected, f"the world broke: {exc}")
@@ -212,11 +219,16 @@ class EpisodeReplay:
             return _call_difference("digest", index, position, call, logged.digest, result.digest)
         return difference
 
-    async def _call(self, call: AgentCall) -> ToolResult:
+    async def _call(self, call: AgentCall, logged: ToolResult | None) -> ToolResult:
+        """Make a call; what the world's server asks is answered as it was."""
         local = self._dialect.local_result(call, self._briefing)
         if local is not None:
             return local
         self.num_calls += 1
+        if isinstance(self._env, AsksBack):
+            self._env.answer_with(LoggedAnswers(() if logged is None else logged.asked))
+        if isinstance(self._env, Recalls):
+            self._env.expect(logged)
         return await self._env.call(call.name, call.arguments, call.id)
 
     def _compare_state(
@@ -274,7 +286,7 @@ class EpisodeReplay:
         """What the calls return in this world; a result that a fault on purpose gave stays."""
         return tuple(
             [
-                one if one is not None and one.injected else await self._call(call)
+                one if one is not None and one.injected else await self._call(call, one)
                 for call, one in zip_longest(calls, logged[: len(calls)])
             ]
         )

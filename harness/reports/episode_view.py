@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.core.types import ServerRequest, ToolResult
 from rehearsal_room.harness.core.events import (
     AgentOutput,
     EpisodeStarted,
@@ -209,13 +209,24 @@ class _EpisodeView:
         return Text.assemble(("→ ", "cyan"), (printable(call.name), "bold cyan"), f"({line})")
 
     def _result(self, result: ToolResult) -> RenderableType:
+        parts: list[RenderableType] = [
+            Text(f"? the server asked {one.method}: {self._asked(one)}", "magenta")
+            for one in result.asked
+        ]
         if result.error is not None:
-            return Text(f"← {result.error}: {self._text(result.text)}", "red")
-        parts: list[RenderableType] = [Text(f"← {self._result_text(result.text)}", "green")]
+            parts.append(Text(f"← {result.error}: {self._text(result.text)}", "red"))
+            return Group(*parts)
+        parts.append(Text(f"← {self._result_text(result.text)}", "green"))
         if result.changes:
             limit = len(result.changes) if self._full else _MAX_CHANGES
             parts.append(_indented(changes_table(result.changes, limit=limit)))
         return Group(*parts)
+
+    def _asked(self, request: ServerRequest) -> str:
+        """What the server of a world asked in a call, and the answer."""
+        words = request.params.get("message") or request.params.get("messages")
+        answer = request.refusal if request.answer is None else self._value(request.answer)
+        return f"{self._value(words)} → {self._text(answer)}"
 
     def _result_text(self, text: str) -> str:
         """A result, laid out where it is JSON."""

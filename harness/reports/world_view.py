@@ -10,7 +10,6 @@ from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.core.short_text import one_line
-from rehearsal_room.scenarios.format import Scenario
 
 _LONGEST = 120  # characters of a tool's description
 
@@ -39,9 +38,10 @@ class WorldReport(msgspec.Struct, frozen=True):
     tasks: tuple[TaskSummary, ...]
 
 
-def world_report(scenario: Scenario, world: States | None) -> WorldReport:
-    """The report on a scenario; without its hosted world, it has neither tables nor tools."""
-    rows = {} if world is None else world.dump(world.template.overlay())
+def world_report(world: States) -> WorldReport:
+    """The report on a hosted scenario."""
+    scenario = world.scenario
+    rows = world.dump(world.template.overlay())
     return WorldReport(
         name=scenario.name,
         title=scenario.title,
@@ -51,7 +51,7 @@ def world_report(scenario: Scenario, world: States | None) -> WorldReport:
         user=scenario.user,
         rules=scenario.rules,
         tables={table: len(found) for table, found in rows.items()},
-        tools=() if world is None else world.tools,
+        tools=world.tools,
         tasks=tuple(
             TaskSummary(task.id, task.difficulty, task.kind, task.instruction)
             for task in scenario.tasks

@@ -10,6 +10,7 @@ Promises:
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -19,12 +20,14 @@ import msgspec
 import structlog
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env, Recalls, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack, LoggedAnswers, NotAnswered
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import (
     Beginning,
     KeptReplies,
     KeptTurnsDiffer,
+    MakeCall,
     rebuild,
 )
 from rehearsal_room.harness.continuation.outcomes import (
@@ -79,7 +82,9 @@ from rehearsal_room.harness.rollout.slots import Slots
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.users.base import EpisodeUser, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
+from rehearsal_room.harness.users.server_answers import AnsweringModel, AnsweringUser
 from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -242,9 +247,39 @@ class Episode:
         self.paused_s = 0.0  # seconds
         self.beginning: Beginning | None = None  # None: the episode begins at its start
         self._call = env.call
+        self._answer_servers()
         # A call in this process never awaits, so a timeout could not interrupt it.
         if env.awaits and context.limits.call_timeout is not None:
             self._call = self._call_with_timeout
+
+    def _answer_servers(self) -> None:
+        """Say who answers what the world's server asks."""
+        if isinstance(self.env, AsksBack) and self.env.asks != "refuse":
+            self.env.answer_with(self._answerer(self.env.asks))
+
+    def _answerer(self, asks: AskMode) -> Answerer:
+        if asks == "model":
+            policy = self.context.policy
+            make = partial(policy.agent, self._assignment(()))
+            return AnsweringModel(make, policy.name, self._count_tokens)
+        user = self.plan.task.user
+        return AnsweringUser(user) if isinstance(user, UserAutomaton) else _nobody
+
+    def _count_tokens(self, reply: Reply) -> None:
+        self.num_tokens += self._num_sampled(reply)
+
+    def _assignment(self, kept: KeptReplies) -> Assignment:
+        plan = self.plan
+        return Assignment(
+            episode=plan.episode,
+            scenario=plan.scenario,
+            task=plan.task,
+            seed=plan.seed,
+            briefing=self.briefing,
+            member=plan.member,
+            kept=kept,
+            attempt=plan.attempt,
+        )
 
     async def begin_after(self, beginning: Beginning) -> WorldError | None:
         """Bring the world into the state after the resumed turns. Returns how the world broke;
@@ -254,7 +289,7 @@ class Episode:
             await rebuild(
                 beginning,
                 self.env.start_digest,
-                self._call,
+                _repeating(self.env, self._call, beginning),
                 dialect=self.context.dialect,
                 briefing=self.briefing,
             )
@@ -269,6 +304,8 @@ class Episode:
             _log.warning("kept_turns_differ", episode=self.plan.episode, why=str(exc))
             self.beginning = None
             self.env.reset()
+        finally:
+            self._answer_servers()
         return None
 
     @property
@@ -343,7 +380,7 @@ class Episode:
 
     async def run_turns(self, watch: Watch) -> EpisodeOutcome:
         """Let the policy take steps until something ends the episode; return how it ended."""
-        plan, context, limits = self.plan, self.context, self.context.limits
+        context, limits = self.context, self.context.limits
         history = HistoryFold(context.history, context.dialect, self.briefing)
         self.history = history
         is_dialogue = self.user is not None
@@ -361,18 +398,7 @@ class Episode:
             if (over := self._outcome_after(opened, None)) is not None:
                 return over
             known = (opened,)
-        agent: Agent = context.policy.agent(
-            Assignment(
-                episode=plan.episode,
-                scenario=plan.scenario,
-                task=plan.task,
-                seed=plan.seed,
-                briefing=self.briefing,
-                member=plan.member,
-                kept=known,
-                attempt=plan.attempt,
-            )
-        )
+        agent: Agent = context.policy.agent(self._assignment(known))
         for turn in range(len(self.steps), self.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
             if context.slots.is_over:
@@ -701,6 +727,33 @@ class _ActingUser:
         self.calls.append(call)
         self.results.append(result)
         return result
+
+
+def _repeating(env: Env, call: MakeCall, beginning: Beginning) -> MakeCall:
+    """Makes logged calls again; what the world's server asks meanwhile is answered as it was, and
+    the ids that it makes stand for the logged ones."""
+    if not isinstance(env, AsksBack | Recalls):
+        return call
+    logged = {
+        one.id: result
+        for step in beginning.steps
+        for one, result in zip(step.executed_calls, step.executed_results, strict=False)
+    }
+
+    async def repeat(name: str, arguments: Any, call_id: str) -> ToolResult:
+        known = logged.get(call_id)
+        if isinstance(env, AsksBack):
+            env.answer_with(LoggedAnswers(() if known is None else known.asked))
+        if isinstance(env, Recalls):
+            env.expect(known)
+        return await call(name, arguments, call_id)
+
+    return repeat
+
+
+async def _nobody(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a task without a user who can answer. Raises NotAnswered."""
+    raise NotAnswered(f"this task has no user who could answer ({method})")
 
 
 def answer_of_steps(steps: Sequence[StepTaken]) -> str:

@@ -30,6 +30,7 @@ from rehearsal_room.harness.settings.judge import (
     require_models,
 )
 from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.settings.mcp import check_mcp
 from rehearsal_room.harness.settings.model import ModelSettings
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES, PolicySettings, think_range
 from rehearsal_room.harness.settings.tables import convert, merge, nest, without_none
@@ -466,17 +467,12 @@ def _check(settings: Settings) -> None:
         raise SettingsError(f"pool: {fault}")
     _check_foreign(worlds, is_fork=bool(settings.forked_from))
     _check_agent(settings)
-    if worlds.mcp_env and not (worlds.mcp or worlds.suite):
-        raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
-    for header in worlds.mcp_header:
-        name, _, variable = header.partition("=")
-        if not name.strip() or not variable.strip():
-            raise SettingsError(
-                f"mcp_header: expected NAME=VARIABLE, a variable of the environment, "
-                f"found {header!r}"
-            )
-    if worlds.mcp_header and not worlds.mcp.startswith(("http://", "https://")):
-        raise SettingsError("mcp_header: headers are for the URL of --mcp, which is not given")
+    check_mcp(worlds)
+    if worlds.mcp_ask == "model" and policy.name not in MODEL_POLICIES:
+        raise SettingsError(
+            f"mcp_ask: policy {policy.name!r} asks no model that could answer the server; give "
+            "--model or --base-url, or choose --mcp-ask user"
+        )
     if worlds.suite_servers and not worlds.suite:
         raise SettingsError("suite_servers: servers are for a suite, which is not given")
     if policy.think:
@@ -555,7 +551,7 @@ def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:
                 f"openenv: {worlds.openenv!r} is not a URL such as http://localhost:8000"
             )
     for key, url, kind in (
-        ("mcp", worlds.mcp, "an MCP server"),
+        ("mcp", "given" if worlds.mcp_servers else "", "an MCP server"),
         ("openenv", worlds.openenv, "an OpenEnv environment"),
         ("suite", worlds.suite if _is_served(worlds.suite) else "", "an MCP server"),
     ):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rehearsal_room.envpool.mcp.asks import AskMode
 from rehearsal_room.envpool.workers.pool import MAX_WORKERS
 from rehearsal_room.scenarios.format import Seeding
 
@@ -57,17 +58,14 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = ""
     mcp: Annotated[
-        str,
+        tuple[str, ...] | str,
         Meta(
             description="URL or command of an MCP server that is the world; scenarios are then "
-            "files of tasks. Headers for a URL: --mcp-header.",
-            extra={
-                "metavar": "TARGET",
-                "once": "a run has one MCP server; start each in a run of its own, or several "
-                "behind one gateway",
-            },
+            "files of tasks. Headers for a URL: --mcp-header. May be repeated, also as "
+            "NAME=TARGET: one world of several servers.",
+            extra={"metavar": "TARGET"},
         ),
-    ] = ""
+    ] = ()
     openenv: Annotated[
         str,
         Meta(
@@ -109,9 +107,9 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp_env: Annotated[
         tuple[str, ...],
         Meta(
-            description="Name of an environment variable that MCP servers may have: the command "
-            "of --mcp, or those servers of a suite that ask for it, and its checks; may be "
-            "repeated.",
+            description="Name of an environment variable that MCP servers may have: the commands "
+            "of --mcp (SERVER:NAME: that one alone), or those servers of a suite that ask for it, "
+            "and its checks; may be repeated.",
             extra={"metavar": "NAME"},
         ),
     ] = ()
@@ -119,7 +117,32 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[str, ...],
         Meta(
             description="Header for the URL of --mcp, whose value an environment variable has, for "
-            "example X-Api-Key=NOTES_KEY; may be repeated.",
+            "example X-Api-Key=NOTES_KEY, or notes:X-Api-Key=NOTES_KEY for the server named notes; "
+            "may be repeated.",
             extra={"metavar": "NAME=VARIABLE"},
         ),
     ] = ()
+    mcp_ask: Annotated[
+        AskMode,
+        Meta(
+            description="Answers to what an MCP server asks during a call (elicitation, "
+            "sampling): none (refuse), by the task's user (user), or by the run's model (model)."
+        ),
+    ] = "refuse"
+    mcp_resources: Annotated[
+        bool,
+        Meta(
+            description="Whether the agent has tools that list and read the resources and prompts "
+            "of the MCP servers."
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.mcp, str):  # as runs wrote it that had one server
+            msgspec.structs.force_setattr(self, "mcp", (self.mcp,) if self.mcp else ())
+
+    @property
+    def mcp_servers(self) -> tuple[str, ...]:
+        """The texts of `mcp`: TARGET or NAME=TARGET."""
+        assert isinstance(self.mcp, tuple)
+        return self.mcp

@@ -44,7 +44,7 @@ def server_line(scenarios: Sequence[Scenario]) -> str:
     """
     shown = [
         f"{printable(one.name, one_line=True)} and its MCP server "
-        f"({printable(one.server.server.command, one_line=True)})"
+        f"({printable(one.server.commands, one_line=True)})"
         for one in scenarios[:_SHOWN]
         if one.server is not None
     ]

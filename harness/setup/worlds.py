@@ -11,10 +11,10 @@ from rehearsal_room.envpool.sources.base import SourceArguments, WorldSource
 from rehearsal_room.envpool.sources.registry import source_of
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.envpool.workers.pool import OpenSpawner, WorkerSettings, open_fork_server
+from rehearsal_room.harness.settings.mcp import mcp_targets, variable_names
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.trust_notice import name_trusted
-from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 
@@ -27,31 +27,19 @@ def source_arguments(worlds: WorldSettings) -> SourceArguments:
     """What the settings and the environment say about the source of worlds."""
     return SourceArguments(
         pool=worlds.pool,
-        mcp=worlds.mcp,
-        mcp_env=worlds.mcp_env,
-        mcp_headers=tuple(map(_header, worlds.mcp_header)),
+        mcp=mcp_targets(worlds),
         openenv=worlds.openenv,
         suite=worlds.suite,
         suite_flags=SuiteFlags(
-            worlds.suite_path, worlds.suite_python, worlds.mcp_env, worlds.suite_servers
+            worlds.suite_path,
+            worlds.suite_python,
+            variable_names(worlds),
+            worlds.suite_servers,
         ),
         awm=worlds.awm,
         seeding=worlds.seeding,
         token=os.environ.get("REHEARSE_TOKEN", ""),
     )
-
-
-def _header(given: str) -> tuple[str, str]:
-    """The name and the value of a header; the value is in the environment. Raises ScenarioError.
-
-    Example: "X-Api-Key=NOTES_KEY" -> ("X-Api-Key", the value of $NOTES_KEY)
-    """
-    name, _, variable = given.partition("=")
-    value = os.environ.get(variable, "").strip()
-    if not value or any(character in value for character in "\r\n"):
-        fault = "has a line break" if value else "is not set"
-        raise ScenarioError(f"--mcp-header {given}: the environment variable {variable!r} {fault}")
-    return name, value
 
 
 @asynccontextmanager

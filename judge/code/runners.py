@@ -118,7 +118,17 @@ class InProcessRunner:
 
 
 @runtime_checkable
-class VerifierPool(Protocol):
+class LeasingPool(Protocol):
+    """A pool in whose worlds solutions are played."""
+
+    def lease(
+        self, scenario: Scenario, task: Task | None = None
+    ) -> AbstractAsyncContextManager[Env]:
+        """A fresh world."""
+
+
+@runtime_checkable
+class VerifierPool(LeasingPool, Protocol):
     """A pool whose workers run verifiers."""
 
     async def verify(
@@ -130,11 +140,6 @@ class VerifierPool(Protocol):
         which: Which = "code",
     ) -> Verified:
         """What the task's verifier returns for a state and an answer. Raises PoolError."""
-
-    def lease(
-        self, scenario: Scenario, task: Task | None = None
-    ) -> AbstractAsyncContextManager[Env]:
-        """A fresh world."""
 
 
 class WorkerRunner:
@@ -180,19 +185,8 @@ class WorkerRunner:
             return None
         async with self._playing[task.id]:  # many verdicts on one task may be due at once
             if task.id not in self._oracles:
-                self._oracles[task.id] = await self._played(task)
+                self._oracles[task.id] = await played_oracle(self._pool, self._scenario, task)
         return self._oracles[task.id]
-
-    async def _played(self, task: Task) -> OraclePlay:
-        try:
-            async with self._pool.lease(self._scenario, task) as env:
-                results = [
-                    await env.call(call.name, call.arguments, f"oracle-{index}")
-                    for index, call in enumerate(task.oracle)
-                ]
-        except PoolError as exc:  # a worker died, say: without the bounds nothing is proved
-            raise VerifierError(f"the oracle of task {task.id!r} cannot be played: {exc}") from exc
-        return tuple(one.text for one in results), net_changes(one.changes for one in results)
 
     async def _run(
         self, task: Task, state: StoredState, answer: str, *, writes: bool
@@ -236,6 +230,19 @@ class WorkerRunner:
         except PoolError:
             return ""
         return "" if verified.fault else msgspec.json.encode(verified.detail).decode()
+
+
+async def played_oracle(pool: LeasingPool, scenario: Scenario, task: Task) -> OraclePlay:
+    """The task's oracle in a fresh world of a pool. Raises VerifierError."""
+    try:
+        async with pool.lease(scenario, task) as env:
+            results = [
+                await env.call(call.name, call.arguments, f"oracle-{index}")
+                for index, call in enumerate(task.oracle)
+            ]
+    except PoolError as exc:  # a worker died, say: without the bounds nothing is proved
+        raise VerifierError(f"the oracle of task {task.id!r} cannot be played: {exc}") from exc
+    return tuple(one.text for one in results), net_changes(one.changes for one in results)
 
 
 @lru_cache(1_024)

@@ -20,7 +20,12 @@ from rehearsal_room.harness.core.events import VerifierRun
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.interrupts import TookTooLong, stopped_after
 from rehearsal_room.judge.code.kept_processes import VerdictWorld
-from rehearsal_room.judge.code.runners import InProcessRunner, OraclePlay
+from rehearsal_room.judge.code.runners import (
+    InProcessRunner,
+    LeasingPool,
+    OraclePlay,
+    played_oracle,
+)
 from rehearsal_room.judge.code.verdict_process import DEADLINE
 from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.evidence import Verification, ended_of
@@ -35,13 +40,17 @@ _RUN = VerifierRun("worker")
 
 class TimedRunner:
     """A VerifierRunner for a trusted package, which `world` hosts. `deadline` is in seconds.
+    `pool` plays the solutions of a world of an MCP server, whose calls take time; None: `world`
+    does.
 
     Making it raises PackageError for a broken verify.py.
     """
 
     kind: VerifierSource = "package"
 
-    def __init__(self, world: States, *, deadline: float = DEADLINE) -> None:
+    def __init__(
+        self, world: States, *, deadline: float = DEADLINE, pool: LeasingPool | None = None
+    ) -> None:
         path = world.scenario.path / "verify.py"
         try:
             source = path.read_text(encoding="utf-8")
@@ -51,12 +60,13 @@ class TimedRunner:
         self._here = InProcessRunner(world, Verifier(world.scenario, source))
         self._beside = VerdictWorld(world, source)
         self._deadline = deadline
+        self._pool = pool
         self._slow: set[str] = set()  # ids of tasks whose verifiers were slow the last time
 
     @property
     def suspends(self) -> bool:
         """See VerifierRunner. Once a verifier was slow, each of the package may be."""
-        return bool(self._slow) or not _can_be_stopped()
+        return bool(self._slow) or self._pool is not None or not _can_be_stopped()
 
     async def verify(
         self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
@@ -79,6 +89,8 @@ class TimedRunner:
 
     async def play_oracle(self, task: Task) -> OraclePlay | None:
         """See VerifierRunner."""
+        if self._pool is not None:
+            return await played_oracle(self._pool, self._world.scenario, task)
         return await self._here.play_oracle(task)
 
     async def _bounded(

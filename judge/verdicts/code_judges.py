@@ -10,6 +10,7 @@ from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.code_judge import NAME, CodeJudge
 from rehearsal_room.judge.code.runners import (
+    LeasingPool,
     LoggedRunner,
     VerifierPool,
     VerifierRunner,
@@ -95,4 +96,7 @@ def runner_of(pool: HostingPool, scenario: Scenario) -> VerifierRunner:
     if pool.isolates(scenario):
         assert isinstance(pool, VerifierPool)
         return WorkerRunner(scenario, world.start, pool)
+    if scenario.server is not None:
+        assert isinstance(pool, LeasingPool)
+        return TimedRunner(world, pool=pool)
     return TimedRunner(world)

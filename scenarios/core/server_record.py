@@ -1,20 +1,22 @@
 """What makes a scenario a world of an MCP server: the server, where its state is, how it starts.
 
-    [server]
+    [server]                                     # or [[server]], each with a name
     command = "ops-mcp"                          # split like in a shell
     variables = { OPS_MCP_HOME = "{scratch}" }   # of its environment; may be left out
     environment = ["OPS_KEY"]                    # variables of yours that it inherits, by name
     [state]
-    sqlite = "{scratch}/ops.db"                  # and/or folder = "{scratch}/files"
+    sqlite = "{scratch}/ops.db"                  # or several; and/or folder = "{scratch}/files"
     ignore = ["call_log"]                        # tables that do not count as state
     [start]
     copy = "seed"                                # what {scratch} begins with, beside this file
 
-`{scratch}` is a folder of one process, which begins as a copy of `start.copy`; `{world}` is the
-package's folder.
+`{scratch}` is a folder of one world, which its servers share, and which begins as a copy of
+`start.copy`; `{world}` is the package's folder. The tables of several databases have the name of
+their file in front: the table `notes` of crm.db is `crm_notes`.
 """
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -25,18 +27,27 @@ class ServerCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The server, which is started for an episode and speaks over its standard streams."""
 
     command: str
+    name: str = ""  # in front of tools that another server has, too
     environment: tuple[str, ...] = ()  # variables that it inherits, besides PATH and the like
     variables: dict[str, str] = {}
     # Its random numbers and its clock follow from the scenario's clock and the number of the call.
     seeded: bool = True
+    # Who answers what it asks during a call (elicitation, sampling).
+    ask: Literal["refuse", "user", "model"] = "refuse"
+    resources: bool = False  # whether there are tools for its resources and prompts
 
 
 class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the server keeps its state: paths that begin with {scratch}."""
 
-    sqlite: str = ""
+    sqlite: str | tuple[str, ...] = ()
     folder: str = ""
     ignore: tuple[str, ...] = ()  # tables that do not count as state
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """The paths of its databases."""
+        return (self.sqlite,) if isinstance(self.sqlite, str) else self.sqlite
 
 
 class ServerStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,21 +59,34 @@ class ServerStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The part of a scenario that takes the place of schema.sql, data.sql and tools.py."""
 
-    server: ServerCommand
+    servers: tuple[ServerCommand, ...]
     state: ServerState
     start: ServerStart = ServerStart()
 
+    @property
+    def commands(self) -> str:
+        """The commands of its servers, to be shown."""
+        return ", ".join(server.command for server in self.servers)
+
     def fault(self, folder: Path) -> str:
         """What is wrong, beginning with the field; empty: nothing."""
-        if not self.server.command.strip():
-            return "server.command: must not be empty"
-        if not (self.state.sqlite or self.state.folder):
+        if not self.servers:
+            return "server: there is none"
+        for server in self.servers:
+            if not server.command.strip():
+                return "server.command: must not be empty"
+        databases = self.state.databases
+        if not (databases or self.state.folder):
             return (
                 "state: names neither sqlite nor folder; for a server whose state is in memory, "
                 "write checks as tool calls and use `rehearse run --mcp` (docs/external-worlds.md)"
             )
-        for field, path in (("sqlite", self.state.sqlite), ("folder", self.state.folder)):
-            if path and not _is_in_scratch(path):
+        stems = [Path(path).stem for path in databases]
+        if len(set(stems)) < len(stems):
+            return "state.sqlite: two databases have one name, which is in front of their tables"
+        places = [*(("sqlite", path) for path in databases), ("folder", self.state.folder)]
+        for field, path in places:
+            if (path or field == "sqlite") and not _is_in_scratch(path):
                 return (
                     f"state.{field}: {path!r} is not below {SCRATCH}: each episode has files of "
                     "its own there"

@@ -256,7 +256,9 @@ def test_help_shows_the_usual_flags_and_help_all_the_others(
     assert isinstance(command, SectionedCommand)
     options = [one for one in command.params if isinstance(one, click.Option)]
     flags = {max(one.opts, key=len) for one in options}
-    (_, short, _), (status, long, _) = rehearse(path, "-h"), rehearse(path, "--help-all")
+    first, (status, long, _) = rehearse(path, "-h"), rehearse(path, "--help-all")
+    assert first[0] == 0, first
+    short = first[1]
 
     def shown(text: str) -> set[str]:
         lines = text.partition("\nOptions:\n")[2].splitlines()

@@ -134,7 +134,7 @@ def test_the_command_of_a_strangers_run_is_refused(
     for verb in (("judge", served), ("failures", served), ("show", served)):
         assert rehearse(*verb)[0] == 0
     assert not trace.exists()
-    command = read_toml(served / "run.toml")["worlds"]["mcp"]
+    (command,) = read_toml(served / "run.toml")["worlds"]["mcp"]
     assert rehearse("run", "-o", served, "--resume", "--mcp", command)[0] == 0
     assert rehearse("replay", served, "--trust-run")[0] == 0
     assert trace.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal_room.envpool.sources.base import SourceArguments, WorldSource
+from rehearsal_room.envpool.sources.base import McpTarget, SourceArguments, WorldSource
 from rehearsal_room.envpool.sources.registry import SOURCES, source_of
 from rehearsal_room.scenarios.errors import ScenarioError, UnknownScenario
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
@@ -22,7 +22,7 @@ _ARGUMENTS = {
     "local": SourceArguments(),
     "awm": SourceArguments(awm=str(AWM)),
     "pool": SourceArguments(pool="http://127.0.0.1:1"),
-    "mcp": SourceArguments(mcp=_MCP),
+    "mcp": SourceArguments(mcp=(McpTarget(_MCP),)),
     "openenv": SourceArguments(openenv="http://127.0.0.1:1"),
     "suite": _BFCL,
     "served suite": _SERVED,

@@ -11,7 +11,7 @@ The gate tries a few mutants of each task here; `just gate` tries all. Three pag
 check worlds, or play hundreds of episodes, run in `just test-long` only: see `NIGHTLY`.
 
 A block that cannot run here has a comment before it that says why: `<!-- not run: … -->`. The MCP
-server that docs/mcp-worlds.md takes from PyPI is a server of ours here
+server that docs/mcp-worlds.md takes from PyPI is our help desk here
 (tests.support.mcp_servers.desk); the real one is played by `just mcp-servers`.
 """
 

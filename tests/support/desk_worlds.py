@@ -67,8 +67,8 @@ def write_desk(
     server: str = "",
     verify: str = VERIFY,
 ) -> Path:
-    """The folder of a desk's package. `how`: what the server is told; `state` and `server`: lines
-    of the tables of these names."""
+    """The folder of a desk's package. `how`: the last words of the command; `state` and `server`:
+    lines of the tables of these names."""
     folder = parent / "desk"
     folder.mkdir()
     command = f"{DESK} {{scratch}}/desk.db {how}".strip()

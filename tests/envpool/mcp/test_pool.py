@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import SHUT_RDWR
 from threading import Thread
 from typing import Any
 
@@ -199,7 +200,7 @@ async def test_an_older_server_is_a_world(scenario: Scenario) -> None:
         ("arguments", "no such note"),
         ("internal", "the disk is full"),
         (None, '{"n":"a word"}'),
-        ("internal", "1 validation error for CallToolResult"),
+        (None, "not a list"),
         (None, "fine"),
     ]
 
@@ -360,25 +361,56 @@ ODD = f"{sys.executable} {MCP_SERVERS / 'odd.py'}"
         ("schema", "done"),  # clients should check structured results: the call was carried out
         ("block", '{"type":"json","json":{"id":1}}\ndone'),
         ("half", "done \ufffd"),
+        ("control", "done\t\x01"),
+        ("latin_1", "done\ufffd"),
+        ("parts", '{"type":"image","data":"eA=="}\n{"type":"text"}\nplain\ndone'),
+        ("values", 'done\n{"result":[1]}'),
+        ("log", "done"),
+        ("glued", "done"),
+        ("bare", "done"),
+        ("shapes", "done"),
     ],
 )
 async def test_an_odd_result_reaches_the_agent(scenario: Scenario, mode: str, text: str) -> None:
-    """A result that does not meet its schema, an unknown block, and half of a surrogate pair."""
+    """A result that does not meet its schema, blocks without their parts, texts that are not JSON's
+    or Unicode's, lines of a log between messages, and a tool that is listed twice without a
+    schema."""
     async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
         assert await env.call("echo", {}, "c0-0") == ToolResult(text)
+        assert [(tool.name, tool.schema["type"]) for tool in env.tools] == [("echo", "object")]
 
 
 async def test_a_message_that_cannot_be_read_ends_the_wait(scenario: Scenario) -> None:
     """Nobody would answer its request: the world breaks at once, with the message's beginning."""
-    async with pool_of(f"{ODD} cut").lease(scenario) as env:
-        with pytest.raises(WorldError, match=r"it sent a message that cannot be read: .*jsonrpc"):
-            await env.call("echo", {}, "c0-0")
+    for mode, why in (("cut", "a message that cannot be read"), ("nobody", "an error that")):
+        async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
+            with pytest.raises(WorldError, match=rf"it sent {why}.*: .*jsonrpc"):
+                await env.call("echo", {}, "c0-0")
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("error", "the disk is full"),
+        ("empty", "it sent what is not MCP: content: Field required"),
+    ],
+)
+async def test_an_odd_failure_is_one_sentence(scenario: Scenario, mode: str, text: str) -> None:
+    """An error that is only a text is quoted; the fault in a result is named by its place."""
+    async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
+        assert await env.call("echo", {}, "c0-0") == ToolResult(text, "internal")
 
 
 async def test_a_server_that_refuses_to_start_is_quoted(scenario: Scenario) -> None:
-    """Its own reason, and not how its process ended when its input was closed."""
-    with pytest.raises(PoolError, match="does not work: licence expired on 1 May"):
-        await pool_of(f"{ODD} refuses").host(scenario)
+    """Its own reason, and not how its process ended when its input was closed; what it wrote to
+    standard output counts, too."""
+    for mode, why in (
+        ("refuses", "licence expired on 1 May"),
+        ("key", "it ended with status 1; its last output was: ACME_KEY is not set"),
+        ("old", "it sent what is not MCP: capabilities: Field required"),
+    ):
+        with pytest.raises(PoolError, match=f"does not work: {why}"):
+            await pool_of(f"{ODD} {mode}").host(scenario)
 
 
 async def test_tools_that_come_later_can_be_called(scenario: Scenario) -> None:
@@ -394,13 +426,16 @@ async def test_tools_that_come_later_can_be_called(scenario: Scenario) -> None:
 
 
 class Refuses(BaseHTTPRequestHandler):
-    """Answers every request with the status in its path."""
+    """Answers every request with the status in its path, and with what is after it as login."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.server.keys.append(self.headers.get("x-api-key"))  # type: ignore[attr-defined]
-        self.send_response(int(self.path.strip("/")))
+        status, _, login = self.path.strip("/").partition("/")
+        self.send_response(int(status))
         self.send_header("retry-after", "0")
+        if login:
+            self.send_header("www-authenticate", f'Bearer resource_metadata="http://x/{login}"')
         self.send_header("content-length", "0")
         self.end_headers()
 
@@ -413,11 +448,14 @@ class Refuses(BaseHTTPRequestHandler):
         (401, r"status 401: it got no token; give one in \$REHEARSE_TOKEN, or .* --mcp-header"),
         (403, "status 403: it got no token, which may not use it"),
         (429, "status 429: too many requests"),
+        (404, "status 404: is the path right"),
         (502, "status 502: what is in front of it does not reach it"),
+        (200, "answered with no content, which is not MCP: is the path right"),
+        ("401/oauth", r"a login with OAuth \(see http://x/oauth\), .* an access token .*_TOKEN"),
     ],
 )
 async def test_a_refused_request_is_told_with_its_status(
-    scenario: Scenario, status: int, why: str
+    scenario: Scenario, status: int | str, why: str
 ) -> None:
     """And with what to do; the headers of the settings are sent, and 429 is obeyed."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
@@ -432,6 +470,63 @@ async def test_a_refused_request_is_told_with_its_status(
     keys = server.keys  # type: ignore[attr-defined]
     assert set(keys) == {"k1"}
     assert len(keys) >= (5 if status == 429 else 1)
+
+
+class Replies(BaseHTTPRequestHandler):
+    """Replies to calls with what its path names, as JSON or as an event."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = msgspec.json.decode(self.rfile.read(int(self.headers["content-length"])))
+        _, kind, what = self.path.split("/")
+        reply = b'{"jsonrpc": "2.0", "id": %d, ' % request.get("id", 0)
+        match request["method"]:
+            case "initialize":
+                about = b'"capabilities": {"tools": {}}, "serverInfo": {"name": "r", "version": ""}'
+                reply += b'"result": {"protocolVersion": "2025-06-18", ' + about + b"}}"
+            case "tools/list":
+                reply += b'"result": {"tools": [{"name": "echo", "inputSchema": null}]}}'
+            case "tools/call" if what == "nothing":
+                self.close_connection = True
+                self.connection.shutdown(SHUT_RDWR)
+                return
+            case "tools/call":
+                end = b'"}]}}' if what == "half" else b""
+                reply += b'"result": {"content": [{"type": "text", "text": "done \\ud83d' + end
+            case _:
+                reply += b'"error": {"code": -32601, "message": "Method not found"}}'
+        if kind == "events":
+            reply = b": hello\n\nevent: message\ndata: " + reply + b"\n\n"
+        self.send_response(200 if "id" in request else 202)
+        types = {"json": "application/json", "events": "text/event-stream"}
+        self.send_header("content-type", types[kind])
+        self.send_header("content-length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("kind", ["json", "events"])
+async def test_a_reply_over_http_is_mended_or_ends_the_wait(scenario: Scenario, kind: str) -> None:
+    """Half of a surrogate pair and a tool without a schema are mended; a cut reply and a broken
+    connection end the wait at once. The server is ours: SDKs do not send such replies."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Replies) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/{kind}"
+        try:
+            async with pool_of(f"{url}/half").lease(scenario) as env:
+                assert await env.call("echo", {}, "c0-0") == ToolResult("done \ufffd")
+            async with pool_of(f"{url}/cut").lease(scenario) as env:
+                with pytest.raises(WorldError, match="it sent a message that cannot be read: "):
+                    await env.call("echo", {}, "c0-0")
+            async with pool_of(f"{url}/nothing").lease(scenario) as env:
+                broken = await env.call("echo", {}, "c0-0")
+                assert broken.error == "internal"
+                assert "the connection broke" in broken.text
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.slow

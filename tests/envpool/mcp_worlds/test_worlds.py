@@ -4,23 +4,29 @@ The server is ours (tests.support.mcp_servers.desk), with Python's own sqlite3, 
 same promises are kept by servers of the registries in `just mcp-servers`.
 """
 
+import json
 import random
 import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from rehearsal_room.envpool import router
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.core.types import Env, Recalls
+from rehearsal_room.envpool.mcp.asks import ELICITATION, AsksBack
 from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, read
-from tests.support.desk_worlds import desk, write_desk
+from tests.support.desk_worlds import DESK, desk, write_desk
+from tests.support.paths import MCP_SERVERS
 
 FILES = "files {scratch}/notes"
 Made = list[tuple[str, dict[str, Any]]]
@@ -241,17 +247,110 @@ async def test_the_seed_is_copied_and_never_written(tmp_path: Path) -> None:
     assert read(folder).digest != scenario.digest
 
 
-async def test_an_isolated_run_starts_no_server(tmp_path: Path) -> None:
-    """What has to be isolated (somebody else's run folder, --isolate) is refused, not started."""
-    scenario = desk(tmp_path)
-    for settings, isolate in (
-        (WorkerSettings(), True),
-        (WorkerSettings(sandbox="required"), False),
-    ):
-        async with RoutingPool(settings, isolate=isolate) as pool:
-            with pytest.raises(PoolError, match="runs with your rights"):
-                await pool.host(scenario)
-            assert pool.statistics()["starts"] == 0
+async def test_own_ids_stand_for_the_logged_ones(tmp_path: Path) -> None:
+    """A server that is not seeded makes other ids and times in each process. Where the calls were
+    made before, its texts and rows have the logged ones, also where a later call names an id that
+    the agent has seen; in a fork, too. Another amount stays a difference."""
+    scenario = desk(tmp_path, server="seeded = false")
+    opening = ("add_ticket", {"title": "Door", "owner": "ada"})
+    async with leased(scenario) as (pool, env):
+        first = await env.call(*opening, "")
+        ticket = json.loads(first.text)["ticket_id"]
+        closing = ("close_ticket", {"ticket_id": ticket})
+        second = await env.call(*closing, "")
+        fork = env.fork()
+        assert (await fork.call("list_tickets", {}, "")).text.count(ticket) == 1
+        assert fork.digest == env.digest
+        async with pool.lease(scenario, None) as other:
+            assert (await other.call(*opening, "")).text != first.text
+        async with pool.lease(scenario, None) as other:
+            assert isinstance(other, Recalls)
+            for call, known in ((opening, first), (closing, second)):
+                other.expect(known)
+                assert await other.call(*call, "") == known
+            other.expect(msgspec.structs.replace(second, text='{"taken": 3}'))
+            taken = await other.call("take", {"sku": "pen", "qty": 2}, "")
+            assert taken.text == '{"taken": 2}'
+            assert (await other.call("list_tickets", {}, "")).text.count(ticket) == 1
+
+
+async def test_two_servers_share_a_world(tmp_path: Path) -> None:
+    """Servers of one world share its folder; tools of one name have their server in front, tables
+    of several databases their file; what a server asks is answered, and is in the result. A fork
+    gets the same answers."""
+    path = write_desk(tmp_path) / "scenario.toml"
+    head = path.read_text().partition("[server]")[0]
+    path.write_text(
+        f"""{head}
+[[server]]
+name = "front"
+command = "{DESK} {{scratch}}/front.db"
+[[server]]
+name = "back"
+command = "{DESK} {{scratch}}/back.db"
+[[server]]
+name = "asking"
+command = "{sys.executable} {MCP_SERVERS / "asking.py"}"
+ask = "user"
+[state]
+sqlite = ["{{scratch}}/front.db", "{{scratch}}/back.db"]
+"""
+    )
+    async with leased(read(path.parent)) as (_, env):
+        assert {"front__take", "back__take", "deliver"} <= {tool.name for tool in env.tools}
+        result = await env.call("back__take", {"sku": "pen", "qty": 1}, "")
+        assert [change.table for change in result.changes] == ["back_stock"]
+        assert isinstance(env, AsksBack)
+        asked: list[str] = []
+
+        async def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(method)
+            filled = {"order_id": "1", "day": "Friday", "parcels": 2}
+            return {"action": "accept", "content": filled}
+
+        env.answer_with(answer)
+        delivered = await env.call("deliver", {}, "")
+        assert '"parcels":2' in delivered.text and asked == [ELICITATION]
+        assert [one.method for one in delivered.asked] == [ELICITATION]
+        fork = env.fork()
+        await fork.call("front__take", {"sku": "ink", "qty": 1}, "")
+        assert asked == [ELICITATION] and fork.digest != env.digest
+
+
+async def test_an_isolated_server_is_held(tmp_path: Path) -> None:
+    """Where a run isolates its worlds, the server writes to its own folders only and has no
+    network, the verifier runs in a worker, and all else is the same."""
+    scenario, outside = desk(tmp_path), tmp_path / "outside"
+    write = {"path": str(outside)}
+    async with RoutingPool(WorkerSettings(workers=1), isolate=True) as pool:
+        await pool.host(scenario)
+        async with pool.lease(scenario, None) as env:
+            refused = await env.call("export", write, "")
+            assert refused.error == "refused" and "Read-only" in refused.text
+            own = await env.call("export", {"path": "./tickets.txt"}, "")
+            assert own.text == '{"socket": false}'
+            opened = await play(env, [("add_ticket", {"title": "Door sticks", "owner": "ada"})])
+            verified = await pool.verify(
+                scenario, scenario.task("open"), env.state(), "It is done."
+            )
+        assert verified.pid and [one.passed for one in verified.findings] == [True, True]
+        assert not outside.exists()
+    async with leased(scenario) as (_, env):
+        await env.call("export", write, "")
+        assert outside.exists()  # without isolation it could
+        await env.call("list_tickets", {}, "")
+        assert opened == await play(env, [("add_ticket", {"title": "Door sticks", "owner": "ada"})])
+
+
+async def test_without_bubblewrap_an_isolated_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is named, and nothing is started."""
+    monkeypatch.setattr(router, "why_no_bubblewrap", lambda: "bwrap is not installed")
+    async with RoutingPool(WorkerSettings(workers=1), isolate=True) as pool:
+        with pytest.raises(PoolError, match="would isolate, and bwrap is not installed"):
+            await pool.host(desk(tmp_path))
+        assert pool.statistics()["starts"] == 0
 
 
 @pytest.mark.parametrize(
@@ -261,6 +360,7 @@ async def test_an_isolated_run_starts_no_server(tmp_path: Path) -> None:
         ('sqlite = "{scratch}/desk.db"', 'sqlite = "/etc/desk.db"', "is not below {scratch}"),
         ('sqlite = "{scratch}/desk.db"', 'sqlite = "{scratch}/../x"', "is not below {scratch}"),
         ('sqlite = "{scratch}/desk.db"', "", "names neither sqlite nor folder"),
+        ('"{scratch}/desk.db"', '["{scratch}/a.db", "{scratch}/x/a.db"]', "have one name"),
     ],
 )
 def test_a_fault_of_the_package_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:

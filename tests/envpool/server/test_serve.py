@@ -859,11 +859,12 @@ async def test_a_call_id_is_executed_once(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
 async def test_a_fastmcp_client(scenario: Scenario, mode: Any) -> None:
-    """A stock client of any era lists and calls the tools of its own world."""
+    """A stock client of any era lists and calls the tools of its own world, also at a URL with a
+    slash at its end."""
     async with http_client(scenario) as (http, _):
         for _ in range(2):
             path = await http.world()
-            async with McpClient(http.url + path + "/mcp", mode=mode) as client:
+            async with McpClient(http.url + path + "/mcp/", mode=mode) as client:
                 assert (await client.list_tools())[0].name == "get_account"
                 called = await client.call_tool("book", BOOK)
                 assert [part.text for part in called.content] == ['{"entry":2}']

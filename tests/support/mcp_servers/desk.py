@@ -9,6 +9,7 @@ greets on standard output), `forgetful` (it has no state on disk).
 
 import json
 import random
+import socket
 import sqlite3
 import sys
 import time
@@ -29,6 +30,7 @@ TOOLS = {
     "take": {"sku": "string", "qty": "integer"},
     "list_tickets": {},
     "tag": {"ticket_id": "string", "word": "string"},
+    "export": {"path": "string"},
     "crash": {},
 }
 
@@ -106,10 +108,20 @@ class Desk:
                     "INSERT INTO tags VALUES (?, ?)", (given["ticket_id"], given.get("word"))
                 )
                 found = {"tagged": True}
+            case "export":
+                if "/" not in given["path"]:
+                    raise Refused("a path has a slash")
+                Path(given["path"]).write_text("tickets")
+                found = {"socket": _reaches_a_network()}
             case "crash":
                 sys.exit("the desk is on fire")
         db.commit()
         return found
+
+
+def _reaches_a_network() -> bool:
+    """Whether there is a network beside the loopback."""
+    return [name for _, name in socket.if_nameindex()] != ["lo"]
 
 
 def main() -> None:
@@ -135,7 +147,7 @@ def main() -> None:
                 params = request["params"]
                 try:
                     text = json.dumps(desk.call(params["name"], params.get("arguments") or {}))
-                except (Refused, KeyError, sqlite3.Error) as exc:
+                except (Refused, KeyError, OSError, sqlite3.Error) as exc:
                     desk.open().rollback()
                     result = {"isError": True, "content": [{"type": "text", "text": str(exc)}]}
                 else:

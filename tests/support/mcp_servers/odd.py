@@ -8,6 +8,22 @@ import sys
 from typing import Any
 
 MODE = sys.argv[1]
+if MODE == "key":  # as programs tell it that were not made for MCP
+    sys.stdout.write("ACME_KEY is not set\n")
+    sys.exit(1)
+
+
+_DONE = b'"id": %d, "result": {"content": [{"type": "text", "text": "done'
+RAW = {  # replies as bytes
+    "control": b'{"jsonrpc": "2.0", ' + _DONE + b'\t\x01"}]}}',
+    "latin_1": b'{"jsonrpc": "2.0", ' + _DONE + b'\xe9"}]}}',
+    "log": b'{"level": "info", "msg": "called"}\n{"jsonrpc": "2.0", ' + _DONE + b'"}]}}',
+    "glued": b'debug: {"jsonrpc": "2.0", ' + _DONE + b'"}]}}',
+    "bare": b"{" + _DONE + b'"}]}}',
+    "error": b'{"jsonrpc": "2.0", "id": %d, "error": "the disk is full"}',
+    "empty": b'{"jsonrpc": "2.0", "id": %d, "result": null}',
+    "nobody": b'{"jsonrpc": "2.0", "id": null, "error": {"code": %d, "message": "unread"}}',
+}
 
 
 def send(value: dict[str, Any] | bytes) -> None:
@@ -18,6 +34,9 @@ def send(value: dict[str, Any] | bytes) -> None:
 
 def tools() -> list[dict[str, Any]]:
     echo = {"name": "echo", "inputSchema": {"type": "object", "properties": {}}}
+    if MODE == "shapes":
+        echo = {"name": "echo", "inputSchema": None, "outputSchema": {"type": "array"}}
+        return [echo, echo]
     if MODE == "schema":
         echo["outputSchema"] = {"type": "object", "required": ["n"], "properties": {}}
     return [echo, {**echo, "name": "undo"}] if MODE == "late" and calls else [echo]
@@ -29,6 +48,16 @@ def result(number: int) -> dict[str, Any] | bytes:
         content = [{"type": "json", "json": {"id": 1}}, *content]
     if MODE == "half":
         content[0]["text"] = "done \ud83d"
+    if MODE == "parts":
+        content = [{"type": "image", "data": "eA=="}, {"type": "text"}, "plain", *content]
+    if MODE in RAW:
+        return RAW[MODE] % number
+    if MODE == "values":
+        return {
+            "jsonrpc": "2.0",
+            "id": number,
+            "result": {"content": "done", "structuredContent": [1]},
+        }
     if MODE == "cut":
         return b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [' % number
     return {"jsonrpc": "2.0", "id": number, "result": {"content": content}}
@@ -43,6 +72,8 @@ for line in sys.stdin.buffer:
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
     if method == "initialize" and MODE == "refuses":
         send(reply | {"error": {"code": -32000, "message": "licence expired on 1 May"}})
+    elif method == "initialize" and MODE == "old":
+        send(reply | {"result": {"protocolVersion": "2019-01-01"}})
     elif method == "initialize":
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "odd", "version": "1"}}
         send(reply | {"result": {"protocolVersion": "2025-06-18", **about}})

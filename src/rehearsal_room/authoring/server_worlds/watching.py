@@ -98,7 +98,7 @@ async def watched(
         others = tuple(path for path in (wrote or after) if path not in databases)
     if not databases and not others:
         raise PackageError(
-            f"new world: the server {command!r} has {len(tools)} tools and wrote nothing in its "
+            f"new world: the server {command!r} ({len(tools)} tools) wrote nothing in its "
             f"folder{' when some of them were called' if probe else ''}: its state is in memory or "
             "elsewhere. Without rows there is no diff, no fork and no check that nothing else "
             f"changed; write tasks with checks as tool calls, and play them with `rehearse run "

@@ -66,12 +66,4 @@ def show_command(name: str, json_file: str | None, **flags: Any) -> None:
 
 async def _world_report(settings: Settings, scenario: Scenario) -> WorldReport:
     async with pool_of(settings) as pool:
-        if scenario.server is not None and pool.isolates(scenario):
-            click.echo(
-                f"its tables and tools are known once its MCP server runs; {scenario.name} is "
-                "neither bundled nor below $REHEARSE_WORLDS, so this command does not start it; "
-                "`rehearse worlds check` does",
-                err=True,
-            )
-            return world_report(scenario, None)
-        return world_report(scenario, await pool.host(scenario))
+        return world_report(await pool.host(scenario))

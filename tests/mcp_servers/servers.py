@@ -54,6 +54,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unwanted: dict[str, Any] = {}
     check: dict[str, Any] = {}
     remembers: bool = False
+    of_disk: list[str] = []
 
     @property
     def programs(self) -> Path:

@@ -53,7 +53,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verify: str = ""
     unwanted: dict[str, Any] = {}
     check: dict[str, Any] = {}
-    remembers: bool = False
+    starts_anew: bool = False
     of_disk: list[str] = []
 
     @property

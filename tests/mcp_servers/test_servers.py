@@ -155,8 +155,9 @@ async def test_random_calls(server: Server, world: Path, table: dict[str, list[s
                     async with pool.lease(scenario, None) as other:
                         assert await play(other, made) == straight, made
         why = pool._worlds[scenario.digest].renewal.why_not
-    table.setdefault(server.name, []).append(why or "in place")
-    assert server.remembers == bool(why), why
+        is_kept = not why and pool.statistics()["starts"] < SEQUENCES
+    table.setdefault(server.name, []).append("in place" if is_kept else why or "new process")
+    assert server.starts_anew != is_kept, why
 
 
 async def drawn(

@@ -246,6 +246,10 @@ doors *ARGS: sync
 agents *ARGS: sync
     tests/agents/run.sh {{ARGS}}
 
+# Real MCP servers of PyPI and npm as worlds, each in an environment of its own: `just mcp-servers -n 200 runloq`.
+mcp-servers *ARGS: sync
+    tests/mcp_servers/run.sh {{ARGS}}
+
 # Bundle the viewer's page, src/rehearsal_room/viewer/web/src into dist (Node and esbuild in .venv-viewer).
 viewer *ARGS: sync
     src/rehearsal_room/viewer/web/build.sh {{ARGS}}

@@ -21,8 +21,9 @@ from tests.support.warm_process import WarmProcess, open_warm_process
 
 __all__ = ["kept_fork_servers", "kept_servers", "quick_gate", "rehearse", "warm_cli"]
 
-# They need Ray, vLLM, and a browser: `just test-ray`, `just test-vllm` and `just test-viewer`.
-collect_ignore = ["ray", "viewer_web", "vllm"]
+# They need Ray, vLLM, a browser, and servers of the registries: `just test-ray`, `just test-vllm`,
+# `just test-viewer` and `just mcp-servers`.
+collect_ignore = ["mcp_servers", "ray", "viewer_web", "vllm"]
 
 # Small sums gain nothing by threads, and a child that is forked while OpenMP has threads hangs.
 # Torch reads it when it is first imported; processes that tests start inherit it.

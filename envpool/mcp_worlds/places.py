@@ -1,8 +1,10 @@
 """Where the servers of one world have their files: a folder that begins as a copy of its seed."""
 
+import os
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.scenarios.core.server_record import SCRATCH, WORLD, ServerCommand
@@ -18,6 +20,7 @@ class Places:
         self._record = scenario.server
         self.scratch = folder / "scratch"
         self.temporary = folder / "tmp"  # its TMPDIR, outside of the state
+        self._scratches = (os.path.realpath(self.scratch), str(self.scratch))
 
     def prepare(self) -> None:
         """Make the folders. Raises PoolError."""
@@ -59,6 +62,22 @@ class Places:
     def variables(self, server: ServerCommand) -> dict[str, str]:
         """The variables that the package sets for a server."""
         return {name: self._filled(value) for name, value in server.variables.items()}
+
+    def shown(self, text: str) -> str:
+        """A text of the server's, in which its folder has the same name in every process."""
+        for path in self._scratches:
+            text = text.replace(path, SCRATCH)
+        return text
+
+    def real(self, value: Any) -> Any:
+        """A call's JSON, in which the folder has its real path."""
+        if isinstance(value, str):
+            return value.replace(SCRATCH, str(self.scratch))
+        if isinstance(value, dict):
+            return {name: self.real(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.real(one) for one in value]
+        return value
 
     def _filled(self, text: str) -> str:
         text = text.replace(SCRATCH, str(self.scratch))

@@ -53,6 +53,7 @@ class RunningServer:
         self._moments: Moments | None = None
         self._connections: list[ServerConnection] = []
         self._joined: ServerConnection | JoinedConnections  # once it runs
+        self._places: Places  # once it runs
         self.num_calls = 0
 
     def __repr__(self) -> str:
@@ -68,7 +69,7 @@ class RunningServer:
                 ) as folder,
                 ExitStack() as stack,
             ):
-                places = Places(self._scenario, Path(folder))
+                places = self._places = Places(self._scenario, Path(folder))
                 await anyio.to_thread.run_sync(places.prepare)
                 try:
                     await self._open(places, Path(folder), stack)
@@ -160,10 +161,10 @@ class RunningServer:
         self.num_calls += 1
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
-        called = await self._joined.call(name, arguments)
+        text, error = await self._joined.call(name, self._places.real(arguments))
         if settle_ms := self._record.state.settle_ms:
             await anyio.sleep(settle_ms / 1000)
-        return called
+        return self._places.shown(text), error
 
     async def renew_tools(self) -> None:
         """List the tools again where the server has said that they changed. Raises WorldError."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import overload
 
 import apsw
 import msgspec
@@ -12,12 +12,20 @@ import msgspec
 from rehearsal_room.envpool.mcp_state.folder_reader import Entries, FolderReader
 from rehearsal_room.envpool.mcp_state.image import Image
 from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReader
-from rehearsal_room.envpool.mcp_state.types import Reading, RowWrite, StateReader, TableShape
+from rehearsal_room.envpool.mcp_state.types import (
+    Reading,
+    RowValues,
+    RowWrite,
+    StateReader,
+    TableShape,
+)
 from rehearsal_room.envpool.mcp_worlds.places import Places
 
+# What programs keep for themselves below their home, which is not the state of a world.
+NOT_STATE = (".npm", ".cache", "__pycache__", "node_modules", ".local/share/fastmcp")
 _BUSY_MS = 100
 _ROLLBACK = b"\1\1"  # the journal's mode, in the file's header (fileformat2.html §1.3.3)
-Row = tuple[str, int | None, tuple[Any, ...]]  # table, rowid, values
+Row = tuple[str, int | None, RowValues]  # table, rowid, values
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -35,6 +43,7 @@ class ServerState:
     """
 
     def __init__(self, places: Places, ignore: Iterable[str], start: Start | None) -> None:
+        self._places = places
         self._ignored = frozenset(ignore)
         self._stack = ExitStack()
         self._databases: list[SqliteReader] = []
@@ -44,7 +53,7 @@ class ServerState:
             self._databases.append(self._stack.enter_context(closing(reader)))
         if (folder := places.folder) is not None:
             since = None if start is None else start.folder
-            left_out = _below(folder, places.databases)
+            left_out = (*NOT_STATE, *_below(folder, places.databases))
             self._folder = FolderReader(folder, leave_out=left_out, since=since)
 
     def _readers(self) -> Iterator[tuple[str, StateReader]]:
@@ -69,7 +78,7 @@ class ServerState:
         for prefix, reader in self._readers():
             for table, rowid, values in reader.all_rows():
                 if f"{prefix}{table}" not in self._ignored:
-                    yield f"{prefix}{table}", rowid, values
+                    yield f"{prefix}{table}", rowid, self._shown(values)
 
     def read(self) -> Reading:
         """What has changed since the last reading. Raises WorldError."""
@@ -78,7 +87,12 @@ class ServerState:
         for prefix, reader in self._readers():
             found = reader.read()
             writes += [
-                _renamed(write, prefix)
+                RowWrite(
+                    f"{prefix}{write.table}",
+                    write.rowid,
+                    self._shown(write.before),
+                    self._shown(write.after),
+                )
                 for write in found.writes
                 if f"{prefix}{write.table}" not in self._ignored
             ]
@@ -86,6 +100,17 @@ class ServerState:
                 if f"{prefix}{table}" not in self._ignored:
                     shapes[f"{prefix}{table}"] = shape and _named(shape, prefix)
         return Reading(tuple(writes), shapes or None)
+
+    @overload
+    def _shown(self, values: RowValues) -> RowValues: ...
+    @overload
+    def _shown(self, values: RowValues | None) -> RowValues | None: ...
+    def _shown(self, values: RowValues | None) -> RowValues | None:
+        """A row in which the servers' folder has the same name in every process."""
+        if values is None:
+            return None
+        shown = self._places.shown
+        return tuple(shown(value) if isinstance(value, str) else value for value in values)
 
     def start(self) -> Start:
         """The state now, as the start of other servers. Raises WorldError."""
@@ -112,10 +137,6 @@ class ServerState:
 
 def _named(shape: TableShape, prefix: str) -> TableShape:
     return msgspec.structs.replace(shape, name=f"{prefix}{shape.name}") if prefix else shape
-
-
-def _renamed(write: RowWrite, prefix: str) -> RowWrite:
-    return msgspec.structs.replace(write, table=f"{prefix}{write.table}") if prefix else write
 
 
 def _below(folder: Path, databases: Sequence[Path]) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ async def write_server_world(
     *,
     environment: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    seed: Path | None = None,
     probe: bool = True,
     calls: Sequence[Call] = (),
     files: Mapping[str, bytes] | None = None,
@@ -63,10 +64,10 @@ async def write_server_world(
     """Write a new world `name` of the server that a command starts, below `parent`.
 
     `environment` names variables that the server inherits; `variables` are further ones, in whose
-    values {scratch} stands for its folder. Without `probe` no call is made; `calls` are those that
-    are made first. `files` lie in the package, {world} of the command. `make_tasks` finds the tasks
-    in the world without tasks; None: one from a call that changes rows. Raises PackageError (also
-    StateUnknown) and PoolError.
+    values {scratch} stands for its folder, which begins as a copy of `seed`. Without `probe` no
+    call is made; `calls` are those that are made first. `files` lie in the package, {world} of the
+    command. `make_tasks` finds the tasks in the world without tasks; None: one from a call that
+    changes rows. Raises PackageError (also StateUnknown) and PoolError.
     """
     folder = free_folder(name, parent)
     given = {**home_of(command), **(variables or {})}
@@ -77,9 +78,10 @@ async def write_server_world(
         await anyio.Path(draft).mkdir()
         for file, content in (files or {}).items():
             (draft / file).write_bytes(content)
-        found = await watched(
-            command, environment, given, draft / "seed", clock, probe=probe, calls=calls
-        )
+        kept = draft / "seed"
+        if seed is not None:
+            shutil.copytree(seed, kept, symlinks=True)
+        found = await watched(command, environment, given, kept, clock, probe=probe, calls=calls)
         write_head(draft, ServerTexts(name, command, tuple(environment), given, clock), found)
         write_tasks(draft, [NO_TASK])
         tasks = await (make_tasks or _first_task)(read(draft)) if probe else []
@@ -109,7 +111,8 @@ async def _first_task(scenario: Scenario) -> list[NewTask]:
     if made is None:
         return []
     call, changes = made
-    shown = ", ".join(f"{name} {value!r}" for name, value in call.arguments.items())
+    named = {name: value for name, value in call.arguments.items() if value is not None}
+    shown = ", ".join(f"{name} {value!r}" for name, value in named.items())
     instruction = f"Please {call.name.replace('_', ' ')}" + (f" with {shown}." if shown else ".")
     return [NewTask("first", instruction, (call,), changes)]
 

@@ -20,7 +20,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
 from rehearsal_room.envpool.mcp_state.sqlite_reader import SqliteReader
-from rehearsal_room.envpool.mcp_worlds.state import plain_database
+from rehearsal_room.envpool.mcp_worlds.state import NOT_STATE, plain_database
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
 from rehearsal_room.scenarios.core.server_record import SCRATCH, WORLD
@@ -36,7 +36,6 @@ _CACHES = {  # of programs that fetch the server: not in its home, where they wo
     "UV_TOOL_DIR": ".local/share/uv/tools",
     "PIPX_HOME": ".local/share/pipx",
 }
-_NOT_STATE = (".npm", ".cache", "__pycache__", "node_modules")
 
 
 class StateUnknown(PackageError):
@@ -75,16 +74,19 @@ async def watched(
     probe: bool,
     calls: Sequence[Call] = (),
 ) -> Found:
-    """Start the server in an empty folder, see what it writes there, and keep what it starts with
-    as the seed, which lies in the package's folder. `calls` are tried before others. Raises
-    PoolError, and StateUnknown where it writes nothing."""
+    """Start the server in a copy of the seed (empty, where there is none), see what it writes
+    there, and keep what it starts with as the seed, which lies in the package's folder. `calls` are
+    tried before others. Raises PoolError, and StateUnknown where it writes nothing."""
     with (
         tempfile.TemporaryDirectory(prefix="rehearse-new-", ignore_cleanup_errors=True) as made,
         closing(Moments(Path(made, "moments"), seed=command, clock=clock)) as moments,
     ):
         scratch, temporary = Path(made, "scratch"), Path(made, "tmp")
-        for folder in (scratch, temporary):
-            await anyio.Path(folder).mkdir()
+        await anyio.Path(temporary).mkdir()
+        if await anyio.Path(seed).is_dir():
+            shutil.copytree(seed, scratch, symlinks=True)
+        else:
+            await anyio.Path(scratch).mkdir()
         words = tuple(
             word.replace(SCRATCH, str(scratch)).replace(WORLD, str(seed.parent.resolve()))
             for word in command_of(command)
@@ -110,12 +112,13 @@ async def watched(
         others = tuple(path for path in (wrote or after) if path not in databases)
     if not databases and not others:
         raise StateUnknown(
-            f"new world: the server {command!r} has {len(tools)} tools and wrote nothing in its "
+            f"new world: the server {command!r} ({len(tools)} tools) wrote nothing in its "
             f"folder{' when some of them were called' if probe else ''}: its state is in memory or "
             "elsewhere. Without rows there is no diff, no fork and no check that nothing else "
             f"changed; write tasks with checks as tool calls, and play them with `rehearse run "
             f"--mcp {shlex.quote(command)} tasks.toml` (docs/external-worlds.md). If it needs a "
-            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE",
+            "path, give it below {scratch} in the command or as --var NAME={scratch}/FILE; if it "
+            "has to be set up first, give a folder that was set up as --seed DIR",
             tools,
         )
     return Found(tools, databases, others)
@@ -138,7 +141,8 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
     found = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        is_own = relative.parts[0] not in _NOT_STATE and not path.name.endswith(_LOGS)
+        parents = {relative.as_posix(), *map(Path.as_posix, relative.parents)}
+        is_own = parents.isdisjoint(NOT_STATE) and not path.name.endswith(_LOGS)
         if is_own and path.is_file() and not path.is_symlink():
             stat = path.stat()
             found[relative.as_posix()] = (stat.st_size, stat.st_mtime_ns)

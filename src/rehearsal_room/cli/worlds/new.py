@@ -88,6 +88,12 @@ from rehearsal_room.scenarios.scaffold.new_world import write_world
     "repeated).",
 )
 @click.option(
+    "--seed",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder with which {scratch} begins, for a server that has to be set up first.",
+)
+@click.option(
     "--probe/--no-probe",
     default=None,
     help="Whether some calls of the server's tools are made to see where it writes.",
@@ -106,6 +112,7 @@ def new_world_command(
     bearer: str | None,
     environment: tuple[str, ...],
     variables: tuple[str, ...],
+    seed: Path | None,
     probe: bool | None,
 ) -> None:
     """Make a small scenario package that passes the gate, to be changed file by file.
@@ -125,7 +132,9 @@ def new_world_command(
     if mcp is not None or recording is not None or openapi is not None:
         from rehearsal_room.cli.worlds import new_server  # its libraries are an extra
 
-        target = new_server.Target(name, parent, environment, given, probe)
+        if seed is not None and (mcp is None or recording is not None):
+            raise SettingsError("--seed is for a world of --mcp")
+        target = new_server.Target(name, parent, environment, given, seed, probe)
         if recording is not None:
             new_server.from_recording(target, recording, mcp or "", world, pause)
         elif openapi is not None:
@@ -133,8 +142,8 @@ def new_world_command(
         elif mcp is not None:
             new_server.from_command(target, mcp)
         return
-    if environment or variables or probe is not None:
-        raise SettingsError("--mcp-env, --var and --probe are for the server of --mcp")
+    if environment or variables or seed is not None or probe is not None:
+        raise SettingsError("--mcp-env, --var, --seed and --probe are for the server of --mcp")
     folder = write_world(name, parent)
     click.echo(
         f"made {folder}; next:\n"

@@ -24,6 +24,7 @@ class Target(msgspec.Struct, frozen=True):
     parent: Path
     environment: tuple[str, ...]  # variables that it inherits
     variables: dict[str, str]
+    seed: Path | None  # what its folder begins with; None: nothing
     probe: bool | None  # whether calls are made; None: where no variable is inherited
 
     @property
@@ -42,6 +43,7 @@ def from_command(target: Target, command: str) -> None:
             command,
             environment=target.environment,
             variables=target.variables,
+            seed=target.seed,
             probe=target.is_probed,
         )
     )

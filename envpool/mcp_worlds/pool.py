@@ -14,9 +14,10 @@ started when a lease ends. The server has the rights of the user who starts the 
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+import anyio.to_thread
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
 
@@ -33,6 +34,9 @@ from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.format import Scenario, Task
+
+if TYPE_CHECKING:  # psycopg is an extra
+    from rehearsal_room.envpool.mcp_worlds.postgres import WorldDatabases
 
 _STARTS = 2  # servers of a world that start concurrently
 _EAGER = 4  # servers of a world that are started as soon as a lease needs one
@@ -156,6 +160,7 @@ class ServerWorldPool(AsyncContextManagerMixin):
     def __init__(self, *, isolate: bool = False) -> None:
         self._isolate = isolate
         self._worlds: dict[str, _World] = {}  # by the scenario's digest
+        self._databases: dict[str, WorldDatabases] = {}  # of worlds on PostgreSQL, likewise
         self._hosting = anyio.Lock()
         self._verifiers = PackageVerifiers()
         self.num_live = 0
@@ -178,16 +183,41 @@ class ServerWorldPool(AsyncContextManagerMixin):
         finally:
             for world in self._worlds.values():
                 world.states.close()
+            for databases in self._databases.values():
+                databases.close()
 
     async def host(self, scenario: Scenario) -> States:
         """Start the server once, for its tools and its rows at the start. Raises PoolError."""
         async with self._hosting:
             if scenario.digest not in self._worlds:
+                await self._make_databases(scenario)
                 server = await self.started(scenario, None)
                 state, start = server.state, server.state.start()
                 states = MirrorStates(scenario, server.tools, state.shapes, state.all_rows())
                 self._worlds[scenario.digest] = _World(self, states, start, server)
         return self._worlds[scenario.digest].states
+
+    async def _make_databases(self, scenario: Scenario) -> None:
+        """Make the template of a world on PostgreSQL. Raises PoolError."""
+        assert scenario.server is not None
+        if not scenario.server.state.postgres or scenario.digest in self._databases:
+            return
+        file = scenario.path / "scenario.toml"
+        if self._isolate:
+            raise PoolError(
+                f"{file}: a world on PostgreSQL cannot be isolated: its server needs a network; "
+                "put the world below $REHEARSE_WORLDS, and leave out --isolate"
+            )
+        try:
+            # Imported here: psycopg is an extra.
+            from rehearsal_room.envpool.mcp_worlds.postgres import WorldDatabases
+        except ImportError as exc:
+            raise PoolError(
+                f"{file}: state.postgres needs psycopg ({exc}): "
+                "python -m pip install 'rehearsal-room[postgres]'"
+            ) from exc
+        make = anyio.to_thread.run_sync
+        self._databases[scenario.digest] = await make(WorldDatabases, scenario)
 
     def hosted(self, scenario: Scenario) -> States:
         """The mirror of a scenario that is hosted already."""
@@ -228,7 +258,10 @@ class ServerWorldPool(AsyncContextManagerMixin):
     async def started(self, scenario: Scenario, world: "_World | None") -> RunningServer:
         """A new server, in the state at the start. Raises PoolError."""
         server = RunningServer(
-            scenario, None if world is None else world.start, isolate=self._isolate
+            scenario,
+            None if world is None else world.start,
+            isolate=self._isolate,
+            databases=self._databases.get(scenario.digest),
         )
         await self._tasks.start(server.run)
         self._num_starts += 1

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,9 @@ from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.scenarios.core.server_record import ServerCommand
 from rehearsal_room.scenarios.format import Scenario
 
+if TYPE_CHECKING:  # psycopg is an extra
+    from rehearsal_room.envpool.mcp_worlds.postgres import ProcessDatabase, WorldDatabases
+
 # It sees the system as it is, writes to its own folders only, and has no network and no processes
 # but its own.
 _BUBBLEWRAP = (
@@ -38,17 +41,27 @@ class RunningServer:
     """A world's server, or its servers, in the state at the start until the first call. `run` is
     its life.
 
-    `start`: the state of another one at its start; None: it is the first one.
+    `start`: the state of another one at its start; None: it is the first one. `databases`: those of
+    a world on PostgreSQL.
     """
 
     state: ServerState  # once it runs
 
-    def __init__(self, scenario: Scenario, start: Start | None, *, isolate: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        start: Start | None,
+        *,
+        isolate: bool = False,
+        databases: "WorldDatabases | None" = None,
+    ) -> None:
         assert scenario.server is not None
         self._scenario = scenario
         self._record = scenario.server
         self._start = start
         self._isolate = isolate
+        self._databases = databases
+        self._postgres: ProcessDatabase | None = None
         self._ending, self._ended = anyio.Event(), anyio.Event()
         self._moments: Moments | None = None
         self._connections: list[ServerConnection] = []
@@ -68,9 +81,11 @@ class RunningServer:
                 ) as folder,
                 ExitStack() as stack,
             ):
-                places = Places(self._scenario, Path(folder))
-                await anyio.to_thread.run_sync(places.prepare)
+                if self._databases is not None:
+                    self._postgres = await anyio.to_thread.run_sync(self._databases.copy)
+                places = Places(self._scenario, Path(folder), self._postgres)
                 try:
+                    await anyio.to_thread.run_sync(places.prepare)
                     await self._open(places, Path(folder), stack)
                     ignored = self._record.state.ignore
                     self.state = ServerState(places, ignored, self._start)
@@ -80,6 +95,9 @@ class RunningServer:
                 finally:
                     for connection in reversed(self._connections):
                         await connection.close()
+                    if self._postgres is not None:
+                        with anyio.CancelScope(shield=True):
+                            await anyio.to_thread.run_sync(self._postgres.drop)
         finally:
             self._ended.set()
 
@@ -153,6 +171,8 @@ class RunningServer:
         self.num_calls += 1
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
+        if self._postgres is not None:
+            self._postgres.begin_call(self.num_calls)
         return await self._joined.call(name, arguments)
 
     async def renew_tools(self) -> None:
@@ -164,6 +184,8 @@ class RunningServer:
         self.num_calls = 0
         if self._moments is not None:
             self._moments.restart()
+        if self._postgres is not None:
+            self._postgres.begin_call(0)
         return self.state.put_back(start)
 
     async def end(self) -> None:

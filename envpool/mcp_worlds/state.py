@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
@@ -14,6 +14,9 @@ from rehearsal_room.envpool.mcp_state.image import Image
 from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReader
 from rehearsal_room.envpool.mcp_state.types import Reading, RowWrite, StateReader, TableShape
 from rehearsal_room.envpool.mcp_worlds.places import Places
+
+if TYPE_CHECKING:  # psycopg is an extra
+    from rehearsal_room.envpool.mcp_state.postgres_reader import PgSnapshot, PostgresReader
 
 _BUSY_MS = 100
 _ROLLBACK = b"\1\1"  # the journal's mode, in the file's header (fileformat2.html §1.3.3)
@@ -25,10 +28,11 @@ class Start(msgspec.Struct, frozen=True):
 
     databases: tuple[Snapshot, ...] = ()
     folder: Entries | None = None
+    postgres: "PgSnapshot | None" = None
 
 
 class ServerState:
-    """What a server keeps in its database and its folder, without the tables that do not count.
+    """What a server keeps in its databases and its folder, without the tables that do not count.
 
     `start`: the state of another server at its start, from which the first reading has what
     differs. Raises WorldError where it cannot be read.
@@ -46,6 +50,9 @@ class ServerState:
             since = None if start is None else start.folder
             left_out = _below(folder, places.databases)
             self._folder = FolderReader(folder, leave_out=left_out, since=since)
+        self._postgres: PostgresReader | None = None
+        if places.postgres is not None:
+            self._postgres = places.postgres.reader(None if start is None else start.postgres)
 
     def _readers(self) -> Iterator[tuple[str, StateReader]]:
         """The readers, and what is in front of the names of their tables."""
@@ -53,6 +60,8 @@ class ServerState:
             yield f"{reader.path.stem}_" if len(self._databases) > 1 else "", reader
         if self._folder is not None:
             yield "", self._folder
+        if self._postgres is not None:
+            yield "", self._postgres
 
     @property
     def shapes(self) -> tuple[TableShape, ...]:
@@ -92,10 +101,14 @@ class ServerState:
         return Start(
             tuple(reader.snapshot for reader in self._databases),
             None if self._folder is None else self._folder.snapshot,
+            None if self._postgres is None else self._postgres.snapshot,
         )
 
     def put_back(self, start: Start) -> bool:
         """Write the state at the start under the running server; False: that cannot be."""
+        if self._postgres is not None and start.postgres is not None:
+            if not self._postgres.put_back(start.postgres):
+                return False
         try:
             for reader, snapshot in zip(self._databases, start.databases, strict=True):
                 _overwrite(reader.path, snapshot.image)

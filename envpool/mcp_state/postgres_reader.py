@@ -12,7 +12,7 @@ start, or the next one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,7 @@ from rehearsal_room.envpool.mcp_state.rows import Identity, row_writes
 from rehearsal_room.envpool.mcp_state.types import Reading, RowValues, RowWrite, TableShape
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Version = str  # of a row: its ctid, and its xmin behind it, such as "(0,7)742"
 Sequence = tuple[int, bool]  # the last value, and whether it was used
 MAX_ROWS = 1_000_000
 _NOTHING = Reading()
@@ -48,7 +49,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     table: PgTable
     rows: dict[Identity, RowValues]
-    versions: dict[str, tuple[str, Identity]]  # by ctid: xmin, and the row
+    versions: dict[Identity, Version]
 
 
 class PgSnapshot(msgspec.Struct, frozen=True):
@@ -111,18 +112,20 @@ class PostgresReader:
                     tables = {name: one.table for name, one in old.tables.items()}
                 else:
                     tables = tables_of(cursor, self.name)
-                found = self._tables(cursor, old, tables, is_same=is_same)
+                found, touched = self._tables(cursor, old, tables, is_same=is_same)
         self.snapshot = PgSnapshot(str(seen), found, old.sequences)
         self._stamp = stamp
         self._start_stamp = self._start_stamp or stamp
-        return _compared(old.tables, found)
+        return _compared(old.tables, found, touched)
 
     def _tables(
         self, cursor: Cursor, old: PgSnapshot, tables: Mapping[str, PgTable], *, is_same: bool
-    ) -> dict[str, Rows]:
-        """The rows of all tables; those of a table without changes are the same object as before.
-        `is_same`: no type has changed, such as the words of an enum."""
+    ) -> tuple[dict[str, Rows], dict[str, set[Identity]]]:
+        """The rows of all tables, and the rows that may differ in those tables of which some were
+        read. A table without changes is the same object as before. `is_same`: no type has changed,
+        such as the words of an enum."""
         found: dict[str, Rows] = {}
+        touched: dict[str, set[Identity]] = {}
         known = {
             name: old.tables[name]
             for name, table in tables.items()
@@ -136,45 +139,28 @@ class PostgresReader:
                 found[name] = self._whole(cursor, table)
             elif counts[name] == (len(known[name].versions), 0):
                 found[name] = known[name]
+            elif not table.shape.key:
+                found[name] = self._whole(cursor, table)
             else:
-                found[name] = self._later(cursor, known[name], old.seen, counts[name][0])
+                count = counts[name][0]
+                found[name], touched[name] = _later(cursor, known[name], old.seen, count)
             if len(found[name].rows) > MAX_ROWS:
                 raise WorldError(
                     f"the table {table.quoted} of the server's database {self.name} has more than "
                     f"{MAX_ROWS:,} rows"
                 )
-        return found
+        return found, touched
 
     def _whole(self, cursor: Cursor, table: PgTable) -> Rows:
         """All rows of a table."""
-        sql = f"SELECT ctid::text, xmin::text, {table.columns} FROM ONLY {table.quoted}"
+        sql = f"SELECT {_VERSION}, {table.columns} FROM ONLY {table.quoted}"
         read = [_row(one) for one in cursor.execute(sql)]
         if table.shape.key:
-            rows = {_identity(table, values): values for _, _, values in read}
-            versions = {ctid: (xmin, _identity(table, values)) for ctid, xmin, values in read}
-            return Rows(table, rows, versions)
+            rows = {_identity(table, values): values for _, values in read}
+            return Rows(table, rows, {_identity(table, values): one for one, values in read})
         name = table.shape.name
         before, start = self.snapshot.tables.get(name), self._start.tables.get(name)
         return _numbered(table, read, before, start)
-
-    def _later(self, cursor: Cursor, old: Rows, seen: str, count: int) -> Rows:
-        """The rows of a table of which some were written or removed."""
-        table = old.table
-        if not table.shape.key:
-            return self._whole(cursor, table)
-        sql = f"SELECT ctid::text, xmin::text, {table.columns} FROM ONLY {table.quoted}"
-        read = cursor.execute(f"{_escaped(sql)} WHERE {_LATER}", (_oldest(seen),))
-        come: dict[str, tuple[str, RowValues]] = {}
-        for ctid, xmin, values in map(_row, read):
-            if old.versions.get(ctid, ("",))[0] != xmin:
-                come[ctid] = (xmin, values)
-        rows, versions = dict(old.rows), dict(old.versions)
-        for ctid in _gone(cursor, old, come, count):
-            del rows[versions.pop(ctid)[1]]
-        for ctid, (xmin, values) in come.items():
-            identity = _identity(table, values)
-            rows[identity], versions[ctid] = values, (xmin, identity)
-        return Rows(table, rows, versions)
 
     def put_back(self, start: PgSnapshot) -> bool:
         """Write the rows and sequences at the start under the running server, in one transaction;
@@ -187,15 +173,20 @@ class PostgresReader:
             with self._transaction("") as cursor:
                 cursor.execute("SET LOCAL session_replication_role = 'replica'")
                 cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
-                for name, table in now.items():
-                    if table.rows is not start.tables[name].rows:
-                        _delete(cursor, table, start.tables[name])
-                for name, table in now.items():
-                    if table.rows is not start.tables[name].rows:
-                        _insert(cursor, table, start.tables[name])
+                other = {
+                    name: _other_rows(table, start.tables[name])
+                    for name, table in now.items()
+                    if table is not start.tables[name]
+                }
+                for name, rows in other.items():
+                    _delete(cursor, now[name], rows)
+                for name, rows in other.items():
+                    _insert(cursor, start.tables[name], rows)
                 for (schema, name), value in start.sequences.items():
                     place = f"{quoted(schema)}.{quoted(name)}"
-                    cursor.execute("SELECT pg_catalog.setval(%s::regclass, %s, %s)", (place, *value))
+                    cursor.execute(
+                        "SELECT pg_catalog.setval(%s::regclass, %s, %s)", (place, *value)
+                    )
         except (psycopg.Error, _Moved):
             return False
         return True
@@ -238,6 +229,7 @@ class _Moved(Exception):
     """A row is not where it was."""
 
 
+_VERSION = "ctid::text || xmin::text"
 _LATER = "pg_catalog.age(xmin) <= pg_catalog.age(%s::xid)"
 
 
@@ -260,19 +252,30 @@ def _counts(cursor: Cursor, known: Mapping[str, Rows], seen: str) -> dict[str, t
     return {name: found[at] for at, name in enumerate(known)}
 
 
-def _gone(
-    cursor: Cursor, old: Rows, come: Mapping[str, tuple[str, RowValues]], count: int
-) -> list[str]:
-    """The places of the versions that are no longer there."""
-    number = len(old.versions) + len(come) - count
-    if not number:
-        return []
-    keys = {_identity(old.table, values) for _, values in come.values()} & old.rows.keys()
-    if len(keys) == number:  # each was replaced by a version with its key
-        return [ctid for ctid, (_, identity) in old.versions.items() if identity in keys]
-    sql = f"SELECT ctid::text, xmin::text FROM ONLY {old.table.quoted}"
-    there = dict(cursor.execute(sql).fetchall())  # type: ignore[arg-type]
-    return [ctid for ctid, (xmin, _) in old.versions.items() if there.get(ctid) != xmin]
+def _later(cursor: Cursor, old: Rows, seen: str, count: int) -> tuple[Rows, set[Identity]]:
+    """The rows of a table with a key, of which some were written or removed since the transactions
+    `seen`, and which rows these are. `count`: how many there are now."""
+    table = old.table
+    sql = f"SELECT {_VERSION}, {table.columns} FROM ONLY {table.quoted}"
+    come: dict[Identity, tuple[Version, RowValues]] = {}
+    for version, values in map(
+        _row, cursor.execute(f"{_escaped(sql)} WHERE {_LATER}", (_oldest(seen),))
+    ):
+        identity = _identity(table, values)
+        if old.versions.get(identity) != version:
+            come[identity] = version, values
+    gone = come.keys() & old.versions.keys()  # each was replaced by a version with its key
+    if len(gone) != len(old.versions) + len(come) - count:
+        sql = f"SELECT string_agg({_VERSION}, ' ') FROM ONLY {table.quoted}"
+        ((text,),) = cursor.execute(sql).fetchall()
+        there = set(str(text).split())
+        gone = {one for one, version in old.versions.items() if version not in there}
+    rows, versions = dict(old.rows), dict(old.versions)
+    for identity in gone:
+        del rows[identity], versions[identity]
+    for identity, (version, values) in come.items():
+        rows[identity], versions[identity] = values, version
+    return Rows(table, rows, versions), gone | come.keys()
 
 
 def _escaped(sql: str) -> str:
@@ -280,10 +283,12 @@ def _escaped(sql: str) -> str:
     return sql.replace("%", "%%")
 
 
-def _row(one: tuple[Any, ...]) -> tuple[str, str, RowValues]:
-    """Place, transaction and values of a row that was read."""
-    ctid, xmin, *values = one
-    return ctid, xmin, tuple(_plain(value) if type(value) is float else value for value in values)
+def _row(one: tuple[Any, ...]) -> tuple[Version, RowValues]:
+    """The version and the values of a row that was read."""
+    values = one[1:]
+    if any(type(value) is float for value in values):
+        values = tuple(_plain(value) if type(value) is float else value for value in values)
+    return one[0], values
 
 
 def _plain(value: float) -> float | str:
@@ -305,7 +310,7 @@ def _order(values: RowValues) -> tuple[tuple[str, str], ...]:
 
 def _numbered(
     table: PgTable,
-    read: list[tuple[str, str, RowValues]],
+    read: list[tuple[Version, RowValues]],
     before: Rows | None,
     start: Rows | None,
 ) -> Rows:
@@ -320,18 +325,21 @@ def _numbered(
             if number not in free[values]:
                 free[values].append(number)
     following = max((*known, *first, 0)) + 1
-    rows: dict[Identity, RowValues] = {}  # type: ignore[no-redef]
-    versions: dict[str, tuple[str, Identity]] = {}
-    for ctid, xmin, values in sorted(read, key=lambda one: _order(one[2])):
+    numbered: dict[Identity, RowValues] = {}
+    versions: dict[Identity, Version] = {}
+    for version, values in sorted(read, key=lambda one: _order(one[1])):
         if free[values]:
             number = free[values].pop(0)
         else:
             number, following = following, following + 1
-        rows[number], versions[ctid] = values, (xmin, number)
-    return Rows(table, rows, versions)
+        numbered[number], versions[number] = values, version
+    return Rows(table, numbered, versions)
 
 
-def _compared(old: Mapping[str, Rows], new: Mapping[str, Rows]) -> Reading:
+def _compared(
+    old: Mapping[str, Rows], new: Mapping[str, Rows], touched: Mapping[str, set[Identity]]
+) -> Reading:
+    """What differs, where only some rows of the tables `touched` may."""
     writes: list[RowWrite] = []
     shapes: dict[str, TableShape | None] = {}
     for name in sorted(old.keys() | new.keys()):
@@ -342,33 +350,42 @@ def _compared(old: Mapping[str, Rows], new: Mapping[str, Rows]) -> Reading:
         if first != second:
             shapes[name] = second
         old_rows, new_rows = before.rows if before else {}, after.rows if after else {}
+        if name in touched:
+            old_rows = {one: old_rows[one] for one in touched[name] & old_rows.keys()}
+            new_rows = {one: new_rows[one] for one in touched[name] & new_rows.keys()}
         shape = second or first
         assert shape is not None
         writes += row_writes(shape, old_rows, new_rows, every=first != second)
     return Reading(tuple(writes), shapes or None)
 
 
-def _delete(cursor: Cursor, now: Rows, start: Rows) -> None:
-    """Remove the rows that are not those of the start. Raises psycopg.Error and _Moved."""
-    places = [
-        ctid
-        for ctid, (_, identity) in now.versions.items()
-        if start.rows.get(identity) != now.rows[identity]
+def _other_rows(now: Rows, start: Rows) -> list[Identity]:
+    """The rows that differ from those of the start."""
+    return [
+        one
+        for one in {identity for identity, _ in now.versions.items() ^ start.versions.items()}
+        if now.rows.get(one) != start.rows.get(one)
     ]
+
+
+def _delete(cursor: Cursor, now: Rows, other: Iterable[Identity]) -> None:
+    """Remove those of these rows that are there. Raises psycopg.Error and _Moved."""
+    places = [now.versions[one].partition(")")[0] + ")" for one in other if one in now.versions]
     if places:
-        cursor.execute(f"DELETE FROM ONLY {_escaped(now.table.quoted)} WHERE ctid = ANY(%s::tid[])", (places,))
+        sql = f"DELETE FROM ONLY {_escaped(now.table.quoted)} WHERE ctid = ANY(%s::tid[])"
+        cursor.execute(sql, (places,))
         if cursor.rowcount != len(places):
             raise _Moved
 
 
-def _insert(cursor: Cursor, now: Rows, start: Rows) -> None:
-    """Insert the rows of the start that are missing. Raises psycopg.Error."""
-    table = now.table
+def _insert(cursor: Cursor, start: Rows, other: Iterable[Identity]) -> None:
+    """Insert those of these rows that were there at the start. Raises psycopg.Error."""
+    table = start.table
     stored = [at for at, computed in enumerate(table.generated) if not computed]
     missing = [
-        [_written(values[at], table.types[at]) for at in stored]
-        for identity, values in start.rows.items()
-        if now.rows.get(identity) != values
+        [_written(start.rows[one][at], table.types[at]) for at in stored]
+        for one in other
+        if one in start.rows
     ]
     if missing:
         names = ", ".join(quoted(table.shape.columns[at][0]) for at in stored)

@@ -17,6 +17,7 @@ import secrets
 import shutil
 import subprocess
 import threading
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -38,7 +39,9 @@ _VARIABLE = re.compile(r"\{(\w+)\}")
 _WAIT_S = 10
 _CUSTOM = b"PGDMP"  # how a dump of pg_dump's custom format begins
 _OURS = r"SELECT datname FROM pg_database WHERE datname ~ '^rehearse_[0-9a-f]+_(t|\d+)$'"
-_OWNERS = "SELECT objid::int8 FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND granted"
+_OWNERS = (
+    "SELECT objid::int8 FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND granted"
+)
 
 
 class ProcessDatabase:
@@ -194,10 +197,8 @@ class WorldDatabases:
             raise self._error(f"its database cannot be made: {first_line(exc)}") from exc
 
     def _drop(self, name: str) -> None:
-        try:
+        with suppress(psycopg.Error):  # the next start drops it
             self._admin.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
-        except psycopg.Error:
-            pass  # the next start drops it
 
     def _owned(self) -> int:
         """The number of a new owner, whose lock this session holds."""

@@ -106,9 +106,8 @@ class ServerState:
 
     def put_back(self, start: Start) -> bool:
         """Write the state at the start under the running server; False: that cannot be."""
-        if self._postgres is not None and start.postgres is not None:
-            if not self._postgres.put_back(start.postgres):
-                return False
+        if self._postgres and start.postgres and not self._postgres.put_back(start.postgres):
+            return False
         try:
             for reader, snapshot in zip(self._databases, start.databases, strict=True):
                 _overwrite(reader.path, snapshot.image)

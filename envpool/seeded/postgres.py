@@ -1,7 +1,7 @@
 """The clock and the random numbers of a database of PostgreSQL, call by call.
 
-As in envpool.seeded.moments, what a database draws during call k follows from the seed, the clock, k
-and what it drew before in this call. It covers `now()`, `transaction_timestamp()`,
+As in envpool.seeded.moments, what a database draws during call k follows from the seed, the clock,
+k and what it drew before in this call. It covers `now()`, `transaction_timestamp()`,
 `statement_timestamp()`, `clock_timestamp()`, `random()` and `gen_random_uuid()`, also where they
 are the default of a column or are called by a trigger. The words CURRENT_TIMESTAMP, CURRENT_DATE,
 CURRENT_TIME, LOCALTIMESTAMP and LOCALTIME of SQL are no functions: they are replaced where they are

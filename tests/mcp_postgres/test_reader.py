@@ -25,20 +25,32 @@ STATEMENTS = (
     + "INSERT INTO customers VALUES ('C-1', 'Ada', true), ('C-2', 'Bo', false);"
     + _AFTER.partition("\\.\n")[2]
 )
-WRITES = (
-    *("INSERT INTO log (line) VALUES ('same')", "DELETE FROM log WHERE line = 'same'"),
-    *("UPDATE log SET line = line || '!'", "INSERT INTO tickets (customer, title) VALUES ('C-1', 'X')"),
-    *("UPDATE tickets SET price = price + 0.10", "UPDATE tickets SET weight = 'Infinity'"),
-    *("DELETE FROM tickets WHERE id = (SELECT max(id) FROM tickets)", "UPDATE tickets SET id = DEFAULT"),
-    *("UPDATE stock.parts SET place = place || '1' WHERE sku = 'bulb'", "DELETE FROM stock.parts"),
-    *("INSERT INTO stock.parts VALUES ('bulb', 'A1', 1) ON CONFLICT DO NOTHING", "TRUNCATE log"),
-    *("BEGIN; DELETE FROM customers; ROLLBACK", "SELECT count(*) FROM tickets"),
-    *("CREATE TABLE IF NOT EXISTS extra (a int, b point)", "INSERT INTO log VALUES ('x', now())"),
-    *("ALTER TABLE tickets ADD COLUMN IF NOT EXISTS more text DEFAULT 'm'", "VACUUM FULL tickets"),
-    *("ALTER TYPE urgency RENAME VALUE 'low' TO 'lower'", "DROP TABLE IF EXISTS extra"),
-    *("BEGIN; UPDATE tickets SET title = 'a'; UPDATE tickets SET title = title || 'b'; COMMIT",),
-    *("ALTER TABLE log ADD COLUMN IF NOT EXISTS n serial PRIMARY KEY", "ANALYZE"),
-)  # fmt: skip
+WRITES = """
+INSERT INTO log (line) VALUES ('same')
+DELETE FROM log WHERE line = 'same'
+UPDATE log SET line = line || '!'
+INSERT INTO tickets (customer, title) VALUES ('C-1', 'X')
+UPDATE tickets SET price = price + 0.10
+UPDATE tickets SET weight = 'Infinity'
+DELETE FROM tickets WHERE id = (SELECT max(id) FROM tickets)
+UPDATE tickets SET id = DEFAULT
+UPDATE stock.parts SET place = place || '1' WHERE sku = 'bulb'
+DELETE FROM stock.parts
+INSERT INTO stock.parts VALUES ('bulb', 'A1', 1), ('50%', 'A1', 2) ON CONFLICT DO NOTHING
+TRUNCATE log
+BEGIN; DELETE FROM customers; ROLLBACK
+SELECT count(*) FROM tickets
+CREATE TABLE IF NOT EXISTS extra (a int, "b % c" point)
+INSERT INTO extra VALUES (1, '(1,2)')
+INSERT INTO log VALUES ('x', now())
+ALTER TABLE tickets ADD COLUMN IF NOT EXISTS more text DEFAULT 'm'
+VACUUM FULL tickets
+ALTER TYPE urgency RENAME VALUE 'low' TO 'lower'
+DROP TABLE IF EXISTS extra
+BEGIN; UPDATE tickets SET title = 'a'; UPDATE tickets SET title = title || 'b'; COMMIT
+ALTER TABLE log ADD COLUMN IF NOT EXISTS n serial PRIMARY KEY
+ANALYZE
+""".strip().splitlines()
 
 
 @pytest.fixture(scope="module")

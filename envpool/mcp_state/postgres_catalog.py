@@ -9,6 +9,8 @@ Not read: materialized views, foreign tables, large objects and temporary tables
 table of its own.
 """
 
+from typing import Any, TypeAlias
+
 import msgspec
 import psycopg
 
@@ -41,7 +43,8 @@ SELECT c.oid::int8, c.relfilenode::int8, n.nspname::text, c.relname::text,
   array_agg(a.attgenerated <> '' ORDER BY a.attnum),
   coalesce((SELECT array_agg(k.attname::text ORDER BY o.place)
     FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS o (number, place), pg_attribute k
-    WHERE i.indrelid = c.oid AND i.indisprimary AND k.attrelid = c.oid AND k.attnum = o.number), '{}')
+    WHERE i.indrelid = c.oid AND i.indisprimary AND k.attrelid = c.oid
+      AND k.attnum = o.number), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 JOIN pg_type t ON t.oid = a.atttypid
@@ -65,8 +68,8 @@ _STAMP = "SELECT " + ", ".join(
     f"WHERE {oid} >= {_FIRST_OF_USERS})"
     for name, oid in _CATALOGS
 )
-Cursor = psycopg.Cursor[tuple[object, ...]]
-Stamp = tuple[object, ...]
+Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
+Stamp = tuple[Any, ...]
 
 
 class PgTable(msgspec.Struct, frozen=True):
@@ -96,16 +99,15 @@ class PgTable(msgspec.Struct, frozen=True):
 
 def catalog_stamp(cursor: Cursor) -> Stamp:
     """What is another one after each change of the schema, and after a TRUNCATE."""
-    found = cursor.execute(_STAMP, prepare=True).fetchone()
-    assert found is not None
-    return found
+    (found,) = cursor.execute(_STAMP, prepare=True).fetchall()
+    return tuple(found)
 
 
 def tables_of(cursor: Cursor, database: str) -> dict[str, PgTable]:
     """The tables, by their names in the mirror. Raises WorldError."""
     found: dict[str, PgTable] = {}
     rows: list[tuple[int, int, str, str, list[str], list[str], list[bool], list[str]]]
-    rows = cursor.execute(_TABLES, prepare=True).fetchall()  # type: ignore[assignment]
+    rows = cursor.execute(_TABLES, prepare=True).fetchall()
     for oid, filenode, schema, name, columns, types, generated, key in rows:
         shown = name if schema == "public" else f"{schema}_{name}"
         if shown in found:

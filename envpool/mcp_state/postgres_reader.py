@@ -1,10 +1,10 @@
 """The state of a server that keeps it in a PostgreSQL database.
 
 PostgreSQL never changes a row in place: each version of a row has a place in the table's file
-(ctid) and the transaction that wrote it (xmin), and these two name it for as long as the table keeps
-this file. So a reading asks, from cheap to dear: whether any transaction ended since the last one
-(`pg_current_snapshot`); whether the schema is another one; how many rows each table has, and how
-many of them are of later transactions; and only then for rows. Each step is exact.
+(ctid) and the transaction that wrote it (xmin), and these two name it for as long as the table
+keeps this file. So a reading asks, from cheap to dear: whether any transaction ended since the last
+one (`pg_current_snapshot`); whether the schema is another one; how many rows each table has, and
+how many of them are of later transactions; and only then for rows. Each step is exact.
 
 A table without a primary key has no lasting name for a row. Its rows are numbered in the order of
 their values at the start; a row that comes later takes the number that an equal row had at the
@@ -12,9 +12,9 @@ start, or the next one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import psycopg
@@ -31,10 +31,11 @@ from rehearsal_room.envpool.mcp_state.postgres_catalog import (
 from rehearsal_room.envpool.mcp_state.rows import Identity, row_writes
 from rehearsal_room.envpool.mcp_state.types import Reading, RowValues, RowWrite, TableShape
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Version = str  # of a row: its ctid, and its xmin behind it, such as "(0,7)742"
 Sequence = tuple[int, bool]  # the last value, and whether it was used
 MAX_ROWS = 1_000_000
+MAX_WRITTEN = 10_000  # rows of the tables that are put back; more take longer than a new process
 _NOTHING = Reading()
 _LOCK_MS = 200
 _SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
@@ -78,6 +79,8 @@ class PostgresReader:
         self._stamp: Stamp | None = None  # of the schema at the last reading
         self._start_stamp: Stamp | None = None  # at the first one
         self._start = since or EMPTY
+        self._at_start: dict[str, Rows] = {}  # the tables as they were then, or were filled since
+        self._filled: tuple[str, ...] = ()  # the tables that were filled since the last reading
         if since is None:
             self.read()
             with self._readable():
@@ -115,7 +118,10 @@ class PostgresReader:
                 found, touched = self._tables(cursor, old, tables, is_same=is_same)
         self.snapshot = PgSnapshot(str(seen), found, old.sequences)
         self._stamp = stamp
-        self._start_stamp = self._start_stamp or stamp
+        if self._start_stamp is None:
+            self._start_stamp, self._at_start = stamp, dict(found)
+        self._at_start.update({name: found[name] for name in self._filled if name in found})
+        self._filled = ()
         return _compared(old.tables, found, touched)
 
     def _tables(
@@ -164,31 +170,39 @@ class PostgresReader:
 
     def put_back(self, start: PgSnapshot) -> bool:
         """Write the rows and sequences at the start under the running server, in one transaction;
-        False: that cannot be, since the schema changed, a lock is held, or the role may not turn
-        triggers off."""
+        False: that cannot be, since the schema changed, a lock is held, the role may not turn
+        triggers off, or the tables are large.
+
+        A table that changed is emptied and filled in the order that its rows had: what reads it
+        without an order reads the same."""
         now = self.snapshot.tables
         if self._stamp != self._start_stamp or now.keys() != start.tables.keys():
             return False
+        changed = {name for name, one in now.items() if one is not self._at_start.get(name)}
         try:
             with self._transaction("") as cursor:
                 cursor.execute("SET LOCAL session_replication_role = 'replica'")
                 cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
-                other = {
-                    name: _other_rows(table, start.tables[name])
-                    for name, table in now.items()
-                    if table is not start.tables[name]
-                }
-                for name, rows in other.items():
-                    _delete(cursor, now[name], rows)
-                for name, rows in other.items():
-                    _insert(cursor, start.tables[name], rows)
+                if catalog_stamp(cursor) != self._start_stamp:
+                    return False
+                tables = [start.tables[name] for name in _with_referring(cursor, now, changed)]
+                if sum(len(one.rows) for one in tables) > MAX_WRITTEN:
+                    return False
+                if tables:
+                    names = ", ".join(f"ONLY {one.table.quoted}" for one in tables)
+                    cursor.execute(f"TRUNCATE {names}")
+                for one in tables:
+                    _fill(cursor, one)
                 for (schema, name), value in start.sequences.items():
                     place = f"{quoted(schema)}.{quoted(name)}"
                     cursor.execute(
                         "SELECT pg_catalog.setval(%s::regclass, %s, %s)", (place, *value)
                     )
-        except (psycopg.Error, _Moved):
+                stamp = catalog_stamp(cursor)
+        except psycopg.Error:
             return False
+        self._start_stamp, self._stamp = stamp, None  # the tables have other files
+        self._filled = tuple(one.table.shape.name for one in tables)
         return True
 
     def close(self) -> None:
@@ -225,11 +239,8 @@ class PostgresReader:
             ) from exc
 
 
-class _Moved(Exception):
-    """A row is not where it was."""
-
-
 _VERSION = "ctid::text || xmin::text"
+_REFERRING = "SELECT conrelid::int8, confrelid::int8 FROM pg_constraint WHERE contype = 'f'"
 _LATER = "pg_catalog.age(xmin) <= pg_catalog.age(%s::xid)"
 
 
@@ -248,7 +259,7 @@ def _counts(cursor: Cursor, known: Mapping[str, Rows], seen: str) -> dict[str, t
     found: dict[int, tuple[int, int]] = {}
     oldest = (_oldest(seen),) * len(known)
     for at, count, later in cursor.execute(sql, oldest, prepare=True).fetchall():
-        found[at] = count, later  # type: ignore[index,assignment]
+        found[at] = count, later
     return {name: found[at] for at, name in enumerate(known)}
 
 
@@ -346,7 +357,8 @@ def _compared(
         before, after = old.get(name), new.get(name)
         if before is after:
             continue
-        first, second = before and before.table.shape, after and after.table.shape
+        first = before.table.shape if before else None
+        second = after.table.shape if after else None
         if first != second:
             shapes[name] = second
         old_rows, new_rows = before.rows if before else {}, after.rows if after else {}
@@ -359,39 +371,35 @@ def _compared(
     return Reading(tuple(writes), shapes or None)
 
 
-def _other_rows(now: Rows, start: Rows) -> list[Identity]:
-    """The rows that differ from those of the start."""
-    return [
-        one
-        for one in {identity for identity, _ in now.versions.items() ^ start.versions.items()}
-        if now.rows.get(one) != start.rows.get(one)
-    ]
+def _with_referring(
+    cursor: Cursor, tables: Mapping[str, Rows], changed: Collection[str]
+) -> list[str]:
+    """The changed tables, and those whose foreign keys refer to them: they are emptied together."""
+    names = {one.table.oid: name for name, one in tables.items()}
+    found, added = set[str](), set(changed)
+    referring = cursor.execute(_REFERRING, prepare=True).fetchall() if changed else []
+    while added:
+        found |= added
+        added = {
+            names[by] for by, to in referring if names.get(to) in added and by in names
+        } - found
+    return sorted(found)
 
 
-def _delete(cursor: Cursor, now: Rows, other: Iterable[Identity]) -> None:
-    """Remove those of these rows that are there. Raises psycopg.Error and _Moved."""
-    places = [now.versions[one].partition(")")[0] + ")" for one in other if one in now.versions]
-    if places:
-        sql = f"DELETE FROM ONLY {_escaped(now.table.quoted)} WHERE ctid = ANY(%s::tid[])"
-        cursor.execute(sql, (places,))
-        if cursor.rowcount != len(places):
-            raise _Moved
-
-
-def _insert(cursor: Cursor, start: Rows, other: Iterable[Identity]) -> None:
-    """Insert those of these rows that were there at the start. Raises psycopg.Error."""
+def _fill(cursor: Cursor, start: Rows) -> None:
+    """Write a table's rows at the start, in their order. Raises psycopg.Error."""
     table = start.table
     stored = [at for at, computed in enumerate(table.generated) if not computed]
-    missing = [
-        [_written(start.rows[one][at], table.types[at]) for at in stored]
-        for one in other
-        if one in start.rows
-    ]
-    if missing:
-        names = ", ".join(quoted(table.shape.columns[at][0]) for at in stored)
-        sql = _escaped(f"INSERT INTO {table.quoted} ({names})")
-        marks = ", ".join(["%s"] * len(stored))
-        cursor.executemany(f"{sql} OVERRIDING SYSTEM VALUE VALUES ({marks})", missing)
+    names = ", ".join(quoted(table.shape.columns[at][0]) for at in stored)
+    with cursor.copy(f"COPY {table.quoted} ({names}) FROM STDIN") as copy:
+        for identity in sorted(start.versions, key=lambda one: _place(start.versions[one])):
+            values = start.rows[identity]
+            copy.write_row([_written(values[at], table.types[at]) for at in stored])
+
+
+def _place(version: Version) -> tuple[int, ...]:
+    """Where a version is in the table's file: page, and number in the page."""
+    return tuple(map(int, version[1:].partition(")")[0].split(",")))
 
 
 def _written(value: Any, kind: str) -> str | bytes | None:

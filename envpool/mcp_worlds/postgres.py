@@ -127,7 +127,7 @@ class WorldDatabases:
                 autocommit=True,
                 connect_timeout=_WAIT_S,
                 application_name="rehearse",
-                **name,  # type: ignore[arg-type]
+                **name,
             )
             for setting, value in SETTINGS.items():
                 connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (setting, value))

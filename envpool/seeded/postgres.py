@@ -16,10 +16,11 @@ superuser.
 
 import re
 from datetime import UTC, datetime
+from typing import Any, TypeAlias
 
 import psycopg
 
-Connection = psycopg.Connection[tuple[object, ...]]
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 _WORDS = {
     "CURRENT_TIMESTAMP": "pg_catalog.now()",
     "CURRENT_DATE": "(pg_catalog.now())::date",

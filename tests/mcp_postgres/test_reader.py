@@ -126,12 +126,14 @@ def test_each_reading_is_what_a_new_reader_sees(sessions: Sessions) -> None:
 
 
 def test_the_start_is_put_back_exactly(sessions: Sessions) -> None:
-    """Rows, numbers of rows without a key, and sequences are again as they were, without a trigger
-    that fires; after a change of the schema, and while a lock is held, it is refused."""
+    """Rows, their order, numbers of rows without a key, and sequences are as they were, and no
+    trigger fires; after a change of the schema, and while a lock is held, it is refused."""
     writer = sessions.made("putting")
     writer.execute(STATEMENTS)
     reader, rng = sessions.reader("putting"), random.Random(3)
     start, first = reader.snapshot, set(reader.all_rows())
+    unordered = "SELECT line FROM log UNION ALL SELECT id || token::text FROM tickets"
+    order = writer.execute(unordered).fetchall()
     shaping = ("ALTER", "CREATE", "TRUNC", "VAC", "DROP")
     for _ in range(25):
         for sql in rng.choices([one for one in WRITES if not one.startswith(shaping)], k=4):
@@ -144,6 +146,7 @@ def test_the_start_is_put_back_exactly(sessions: Sessions) -> None:
         reader.read()
         assert set(reader.all_rows()) == first
         assert sessions.reader("putting").snapshot.sequences == start.sequences
+        assert writer.execute(unordered).fetchall() == order
     writer.execute("UPDATE customers SET name = 'other'")
     reader.read()
     writer.execute("BEGIN; LOCK TABLE customers")

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import subprocess
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -30,7 +30,7 @@ from rehearsal_room.envpool.mcp_state.postgres_reader import (
     PostgresReader,
     first_line,
 )
-from rehearsal_room.envpool.seeded.postgres import begin_call, seed_database
+from rehearsal_room.envpool.seeded.postgres import begin_call, replace_words, seed_database
 from rehearsal_room.scenarios.format import Scenario
 
 _LOCKS = 0x52454841  # the class of our advisory locks
@@ -153,16 +153,21 @@ class WorldDatabases:
 
     def _make_template(self, scenario: Scenario) -> None:
         self._create(self._template, "template0")
-        if self._record.start.postgres:
-            self._restore(self._record.start.postgres)
-        if self.is_seeded:
-            with self.connected(self._template) as connection:
-                try:
-                    seed_database(connection, seed=scenario.name, clock=scenario.clock)
-                except psycopg.errors.InsufficientPrivilege:
-                    self.is_seeded = False  # its clock and its ids are real
-                except psycopg.Error as exc:
-                    raise self._error(f"its database cannot be made: {first_line(exc)}") from exc
+        dump = self._record.start.postgres
+        with closing(self.connected(self._template)) as connection:
+            try:
+                if self.is_seeded:
+                    try:
+                        seed_database(connection, seed=scenario.name, clock=scenario.clock)
+                    except psycopg.errors.InsufficientPrivilege:
+                        self.is_seeded = False  # its clock and its ids are real
+                if dump:
+                    self._restore(dump)
+                if self.is_seeded:
+                    replace_words(connection)
+                    begin_call(connection, 0)
+            except psycopg.Error as exc:
+                raise self._error(f"its database cannot be made: {first_line(exc)}") from exc
 
     def _restore(self, dump: str) -> None:
         path = self._path / dump

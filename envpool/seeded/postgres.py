@@ -92,8 +92,8 @@ _BEGIN = (
 
 
 def seed_database(connection: Connection, *, seed: str, clock: str) -> None:
-    """Make the functions in a database, whose start this is. Raises psycopg.Error, such as
-    InsufficientPrivilege where the role is no superuser."""
+    """Make the functions in a new database. Raises psycopg.Error, such as InsufficientPrivilege
+    where the role is no superuser."""
     moment = datetime.fromisoformat(clock)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     unlogged = "UNLOGGED" if connection.info.server_version >= 150000 else ""
@@ -103,6 +103,12 @@ def seed_database(connection: Connection, *, seed: str, clock: str) -> None:
             cursor.execute(_SEQUENCE.format(unlogged=unlogged, name=name))
         quoted = {"seed": _literal(f"{seed} "), "clock": _literal(moment.isoformat())}
         cursor.execute(_FUNCTIONS.format(**quoted))
+
+
+def replace_words(connection: Connection) -> None:
+    """Let the defaults of columns have functions in the place of SQL's words. Raises
+    psycopg.Error."""
+    with connection.cursor() as cursor:
         for table, column, default in cursor.execute(_DEFAULTS).fetchall():
             renewed = _WORD.sub(_replaced, str(default))
             if renewed != default:

@@ -74,7 +74,7 @@ def gate_of(package: Path) -> str:
     if done.returncode:
         sys.stderr.write(f"{done.stdout}\n{done.stderr}\n")
         return f"status {done.returncode}"
-    return f"{json.loads((package / 'gate.json').read_text())['failures']} failures"
+    return f"{len(json.loads((package / 'gate.json').read_text())['failures'])} failures"
 
 
 def label_of(package: Path, server: Server) -> str:

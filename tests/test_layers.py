@@ -186,6 +186,12 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.interop.otlp.sender",
     },
     "paho": {"harness.bus.mqtt_client"},
+    "psycopg": {
+        "envpool.mcp_state.postgres_catalog",
+        "envpool.mcp_state.postgres_reader",
+        "envpool.mcp_worlds.postgres",
+        "envpool.seeded.postgres",
+    },
     "psutil": {
         "envpool.mcp.process",
         "harness.rollout.meters",
@@ -288,6 +294,7 @@ ELSEWHERE = (
 )
 
 LATE = {
+    ("envpool.mcp_worlds.pool", "envpool.mcp_worlds.postgres"),
     ("envpool.sources.foreign", "envpool.mcp.client"),
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),

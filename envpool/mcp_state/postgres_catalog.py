@@ -76,7 +76,7 @@ class PgTable(msgspec.Struct, frozen=True):
     """A table."""
 
     oid: int
-    filenode: int  # of its file: another one where all rows were written anew
+    filenode: int  # of its file: another one where all rows were written again
     schema: str
     name: str
     shape: TableShape

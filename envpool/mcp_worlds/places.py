@@ -3,9 +3,9 @@
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase
 from rehearsal_room.scenarios.core.server_record import (
     DATABASE,
     POSTGRES,
@@ -15,16 +15,13 @@ from rehearsal_room.scenarios.core.server_record import (
 )
 from rehearsal_room.scenarios.format import Scenario
 
-if TYPE_CHECKING:  # psycopg is an extra
-    from rehearsal_room.envpool.mcp_worlds.postgres import ProcessDatabase
-
 
 class Places:
     """The folders of one process, below `folder`, which belongs to it alone, and its database on a
     PostgreSQL server, if there is one."""
 
     def __init__(
-        self, scenario: Scenario, folder: Path, postgres: "ProcessDatabase | None" = None
+        self, scenario: Scenario, folder: Path, postgres: ProcessDatabase | None = None
     ) -> None:
         assert scenario.server is not None
         self._scenario = scenario

@@ -14,7 +14,7 @@ started when a lease ends. The server has the rights of the user who starts the 
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
+from rehearsal_room.envpool.mcp_worlds.databases import WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.env import ServerEnv
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.renewal import Renewal
@@ -34,9 +35,6 @@ from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.format import Scenario, Task
-
-if TYPE_CHECKING:  # psycopg is an extra
-    from rehearsal_room.envpool.mcp_worlds.postgres import WorldDatabases
 
 _STARTS = 2  # servers of a world that start concurrently
 _EAGER = 4  # servers of a world that are started as soon as a lease needs one
@@ -210,14 +208,14 @@ class ServerWorldPool(AsyncContextManagerMixin):
             )
         try:
             # Imported here: psycopg is an extra.
-            from rehearsal_room.envpool.mcp_worlds.postgres import WorldDatabases
+            from rehearsal_room.envpool.mcp_worlds.postgres import PostgresDatabases
         except ImportError as exc:
             raise PoolError(
                 f"{file}: state.postgres needs psycopg ({exc}): "
                 "python -m pip install 'rehearsal-room[postgres]'"
             ) from exc
         make = anyio.to_thread.run_sync
-        self._databases[scenario.digest] = await make(WorldDatabases, scenario)
+        self._databases[scenario.digest] = await make(PostgresDatabases, scenario)
 
     def hosted(self, scenario: Scenario) -> States:
         """The mirror of a scenario that is hosted already."""

@@ -3,9 +3,9 @@
     rehearse_a1b2c3_t        made of the package's dump, once
     rehearse_a1b2c3_1, _2    copies of it
 
-All have their owner's number in the name: an owner is one `WorldDatabases`, and holds an advisory
-lock of this number as long as it lives. A lock ends with its connection, also after `kill -9`; so
-who starts next drops the databases of owners whose lock is gone.
+All have their owner's number in the name: an owner is one `PostgresDatabases`, and holds an
+advisory lock of this number as long as it lives. A lock ends with its connection, also after
+`kill -9`; so who starts next drops the databases of owners whose lock is gone.
 
 `state.postgres` may name variables of the environment in braces, and libpq reads its own (PGHOST,
 PGPASSWORD ...). No message has the address: it may have a password.
@@ -44,10 +44,10 @@ _OWNERS = (
 )
 
 
-class ProcessDatabase:
-    """The database of one process, a copy of the template."""
+class PostgresDatabase:
+    """A copy of the template. It implements envpool.mcp_worlds.databases.ProcessDatabase."""
 
-    def __init__(self, owner: "WorldDatabases", name: str) -> None:
+    def __init__(self, owner: "PostgresDatabases", name: str) -> None:
         self._owner = owner
         self.name = name
         self.url = owner.url_of(name)
@@ -68,13 +68,14 @@ class ProcessDatabase:
                 ) from exc
 
     def drop(self) -> None:
-        """Drop it, whoever is connected."""
+        """Drop it, and end the sessions in it."""
         self._connection.close()
         self._owner.drop(self.name)
 
 
-class WorldDatabases:
-    """The databases of one world. Raises PoolError where they cannot be made.
+class PostgresDatabases:
+    """The databases of one world. It implements envpool.mcp_worlds.databases.WorldDatabases. Raises
+    PoolError where they cannot be made.
 
     `is_seeded`: whether its clock and random numbers follow from the number of the call.
     """
@@ -96,16 +97,16 @@ class WorldDatabases:
             self.close()
             raise
 
-    def copy(self) -> ProcessDatabase:
+    def copy(self) -> PostgresDatabase:
         """A copy of the template. Raises PoolError."""
         with self._lock:
             self._number += 1
             name = f"{_PREFIX}{self._owner:x}_{self._number}"
             self._create(name, self._template)
-        return ProcessDatabase(self, name)
+        return PostgresDatabase(self, name)
 
     def drop(self, name: str) -> None:
-        """Drop a database, whoever is connected."""
+        """Drop a database, and end the sessions in it."""
         with self._lock:
             self._drop(name)
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -19,14 +19,12 @@ from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, Tool
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
 from rehearsal_room.envpool.mcp.joined import JoinedConnections
+from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase, WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.places import Places
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.scenarios.core.server_record import ServerCommand
 from rehearsal_room.scenarios.format import Scenario
-
-if TYPE_CHECKING:  # psycopg is an extra
-    from rehearsal_room.envpool.mcp_worlds.postgres import ProcessDatabase, WorldDatabases
 
 # It sees the system as it is, writes to its own folders only, and has no network and no processes
 # but its own.
@@ -53,7 +51,7 @@ class RunningServer:
         start: Start | None,
         *,
         isolate: bool = False,
-        databases: "WorldDatabases | None" = None,
+        databases: WorldDatabases | None = None,
     ) -> None:
         assert scenario.server is not None
         self._scenario = scenario

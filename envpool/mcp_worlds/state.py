@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apsw
 import msgspec
@@ -13,10 +13,8 @@ from rehearsal_room.envpool.mcp_state.folder_reader import Entries, FolderReader
 from rehearsal_room.envpool.mcp_state.image import Image
 from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReader
 from rehearsal_room.envpool.mcp_state.types import Reading, RowWrite, StateReader, TableShape
+from rehearsal_room.envpool.mcp_worlds.databases import DatabaseReader
 from rehearsal_room.envpool.mcp_worlds.places import Places
-
-if TYPE_CHECKING:  # psycopg is an extra
-    from rehearsal_room.envpool.mcp_state.postgres_reader import PgSnapshot, PostgresReader
 
 _BUSY_MS = 100
 _ROLLBACK = b"\1\1"  # the journal's mode, in the file's header (fileformat2.html §1.3.3)
@@ -28,7 +26,7 @@ class Start(msgspec.Struct, frozen=True):
 
     databases: tuple[Snapshot, ...] = ()
     folder: Entries | None = None
-    postgres: "PgSnapshot | None" = None
+    postgres: Any = None  # a snapshot of its reader; None: there is none
 
 
 class ServerState:
@@ -50,7 +48,7 @@ class ServerState:
             since = None if start is None else start.folder
             left_out = _below(folder, places.databases)
             self._folder = FolderReader(folder, leave_out=left_out, since=since)
-        self._postgres: PostgresReader | None = None
+        self._postgres: DatabaseReader | None = None
         if places.postgres is not None:
             self._postgres = places.postgres.reader(None if start is None else start.postgres)
 

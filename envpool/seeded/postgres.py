@@ -3,11 +3,12 @@
 As in envpool.seeded.moments, what a database draws during call k follows from the seed, the clock,
 k and what it drew before in this call. It covers `now()`, `transaction_timestamp()`,
 `statement_timestamp()`, `clock_timestamp()`, `random()` and `gen_random_uuid()`, also where they
-are the default of a column or are called by a trigger. The words CURRENT_TIMESTAMP, CURRENT_DATE,
-CURRENT_TIME, LOCALTIMESTAMP and LOCALTIME of SQL are no functions: they are replaced where they are
-the default of a column at the start, and are real otherwise, as is what an extension draws.
+are the default of a column or are called by a trigger. PostgreSQL computes the words CURRENT_TIMESTAMP,
+CURRENT_DATE, CURRENT_TIME, LOCALTIMESTAMP and LOCALTIME without a function: they are replaced where
+they are the default of a column at the start, and are real otherwise, as is what an extension
+draws.
 
-PostgreSQL's own functions are declared anew in SQL, in this database alone; its planner puts their
+PostgreSQL's own functions are declared again in SQL, in this database alone; its planner puts their
 bodies in the place of the calls. The number of the call and the count of draws are two unlogged
 sequences: to set them takes no transaction, so that a reading can tell that nothing happened.
 Everything is in the schema pg_catalog, where tools that list tables do not look. It takes a
@@ -93,7 +94,7 @@ _BEGIN = (
 
 def seed_database(connection: Connection, *, seed: str, clock: str) -> None:
     """Make the functions in a new database. Raises psycopg.Error, such as InsufficientPrivilege
-    where the role is no superuser."""
+    where the role lacks the rights of a superuser."""
     moment = datetime.fromisoformat(clock)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     unlogged = "UNLOGGED" if connection.info.server_version >= 150000 else ""

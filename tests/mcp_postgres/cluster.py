@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, for tests: Debian's programs, in a temporary folder."""
+"""A new PostgreSQL server, for tests: Debian's programs, in a temporary folder."""
 
 import os
 import shutil

@@ -118,6 +118,8 @@ async def test_a_dump_in_the_custom_format(
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow  # three processes that each import everything
+@pytest.mark.timeout(300)
 def test_databases_of_a_killed_process_are_dropped(tmp_path: Path, address: str) -> None:
     """Those of a process that was killed are dropped at the next start, those of a living one are
     left."""

@@ -295,6 +295,7 @@ ELSEWHERE = (
 
 LATE = {
     ("envpool.mcp_worlds.pool", "envpool.mcp_worlds.postgres"),
+    ("envpool.mcp_worlds.pool", "envpool.mcp_worlds.running"),
     ("envpool.sources.foreign", "envpool.mcp.client"),
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),

@@ -10,7 +10,7 @@ A call that fails is data. `ToolResult.error` distinguishes the causes:
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -72,6 +72,19 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
     pages: dict[int, bytes]  # page number (from 1) -> the page's bytes
     num_pages: int  # the database's size in pages
     digest: str
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A leased world whose server may make ids and times of its own."""
+
+    @property
+    def num_own_ids(self) -> int:
+        """How many of them stood for logged ones."""
+
+    def expect(self, logged: ToolResult | None) -> None:
+        """The next call was made before, with this result: its ids and times stand for those that
+        the server makes now. None: it was not."""
 
 
 class Env(Protocol):

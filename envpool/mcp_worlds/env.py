@@ -6,25 +6,28 @@ from typing import Any
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.refusals import refusal
-from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult, ToolSpec
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, LoggedAnswers
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
+from rehearsal_room.envpool.mcp_worlds.own_ids import OwnIds
 from rehearsal_room.envpool.mcp_worlds.renewal import MadeCall, Renewal
-from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+from rehearsal_room.envpool.mcp_worlds.server import Server
 from rehearsal_room.envpool.store.digest import hex_digest
 from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Task
 
 _REMEMBERED = 8  # call ids whose results a lease remembers
-StartServer = Callable[[], Awaitable[RunningServer]]
+StartServer = Callable[[], Awaitable[Server]]
 
 
 class ServerEnv:
     """A leased world. It implements envpool.core.types.Env.
 
     A fork makes the calls of its origin again, in a server of its own, before its own first call:
-    the server may remember more than it writes. A cancelled call leaves the world broken.
+    the server may remember more than it writes. Ids that it makes by itself then stand for those of
+    the origin (envpool.mcp_worlds.own_ids). A cancelled call leaves the world broken.
     """
 
     awaits = True  # a call takes as long as the server does
@@ -43,11 +46,13 @@ class ServerEnv:
         self._renewal = renewal
         self._of_lease = of_lease  # the worlds of the lease: this one, and its forks
         self._of_lease.append(self)
-        self.server: RunningServer | None = None  # None: the next call starts one
+        self.server: Server | None = None  # None: the next call starts one
         self.calls: list[MadeCall] = []  # those that reached the server, in order
         self._overlay = states.template.overlay()
         self._tools: Sequence[ToolSpec] = states.tools
         self._broken = ""  # why the world can no longer be used; empty: it is usable
+        self._ids = OwnIds()  # of the server that runs
+        self._expected: ToolResult | None = None  # how the next call went before
         self._answerer: Answerer | None = None  # None: nobody answers the server
         self._is_stale = False  # the server is not in the state after `calls`
         self._left: tuple[Overlay, list[MadeCall]] | None = None  # where it is then; None: unknown
@@ -72,6 +77,15 @@ class ServerEnv:
     def asks(self) -> AskMode:
         """See envpool.mcp.asks.AsksBack."""
         return "refuse" if self.server is None else self.server.asks
+
+    @property
+    def num_own_ids(self) -> int:
+        """See envpool.core.types.Recalls."""
+        return len(self._ids)
+
+    def expect(self, logged: ToolResult | None) -> None:
+        """See envpool.core.types.Recalls."""
+        self._expected = logged
 
     def answer_with(self, answerer: Answerer) -> None:
         """See envpool.mcp.asks.AsksBack."""
@@ -120,7 +134,7 @@ class ServerEnv:
         """Start the server now. Raises PoolError."""
         self.server = await self._start()
 
-    async def close(self) -> RunningServer | None:
+    async def close(self) -> Server | None:
         """End the server, unless it is at the start again: then it is returned."""
         if not self._is_stale:
             self.reset()
@@ -139,10 +153,13 @@ class ServerEnv:
             self._tools = server.tools
             if (refused := refusal(self._tools, name, arguments)) is not None:
                 return ToolResult(*refused, digest=self.digest)
-            text, error = await server.call(name, arguments)
-            changes = self._states.apply(self._overlay, server.state.read())
+            expected, self._expected = self._expected, None
+            text, error, changes = await self._made(
+                server, self._overlay, name, arguments, expected
+            )
             asked = server.last_asked
-            self.calls.append(MadeCall(name, arguments, text, self._overlay.total, asked))
+            made = MadeCall(name, arguments, text, self._overlay.total, changes, asked)
+            self.calls.append(made)
         except PoolError as exc:
             self._broken = str(exc)
             raise WorldError(self._broken) from exc
@@ -151,7 +168,7 @@ class ServerEnv:
             raise
         return ToolResult(text, error, changes, self.digest, asked=asked)
 
-    async def _running(self) -> RunningServer:
+    async def _running(self) -> Server:
         """The server, in the state after `calls`. Raises PoolError."""
         if self._is_stale:
             self.server = await self.close()
@@ -163,13 +180,32 @@ class ServerEnv:
                 self.server.answer_with(self._answerer)
         return self.server
 
-    async def _repeat(self, server: RunningServer) -> None:
+    async def _made(
+        self,
+        server: Server,
+        overlay: Overlay,
+        name: str,
+        arguments: dict[str, Any],
+        known: ToolResult | None,
+    ) -> tuple[str, ToolErrorKind | None, tuple[RowChange, ...]]:
+        """Make a call, and write its changes into a world. `known`: how it went before."""
+        ids = self._ids
+        text, error = await server.call(name, ids.to_server(arguments))
+        reading = server.state.read()
+        if known is not None and not server.is_seeded:
+            ids.learn(text, known.text)
+            ids.learn_rows(reading.writes, known.changes)
+        if len(ids):
+            text, reading = ids.to_log(text), ids.rows_to_log(reading)
+        return text, error, self._states.apply(overlay, reading)
+
+    async def _repeat(self, server: Server) -> None:
         """Bring a server at the start into the state after `calls`. Raises PoolError."""
-        overlay = self._states.template.overlay()
+        overlay, self._ids = self._states.template.overlay(), OwnIds()
         for call in self.calls:
             server.answer_with(LoggedAnswers(call.asked))
-            text, _ = await server.call(call.name, call.arguments)
-            self._states.apply(overlay, server.state.read())
+            known = ToolResult(call.text, None, call.changes)
+            text, _, _ = await self._made(server, overlay, call.name, call.arguments, known)
             if text != call.text or overlay.total != call.total:
                 what = "text" if text != call.text else "change of rows"
                 raise WorldError(

@@ -29,11 +29,12 @@ from rehearsal_room.envpool.mcp_worlds.databases import WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.env import ServerEnv
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.renewal import Renewal
-from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+from rehearsal_room.envpool.mcp_worlds.server import Server
 from rehearsal_room.envpool.mcp_worlds.state import Start
 from rehearsal_room.envpool.remote_execution.owned_tasks import OwnedTasks
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
 from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.distribution import missing_package
 from rehearsal_room.scenarios.format import Scenario, Task
 
 _STARTS = 2  # servers of a world that start concurrently
@@ -51,19 +52,19 @@ class _World:
     """
 
     def __init__(
-        self, pool: "ServerWorldPool", states: MirrorStates, start: Start, first: RunningServer
+        self, pool: "ServerWorldPool", states: MirrorStates, start: Start, first: Server
     ) -> None:
         self._pool = pool
         self.states = states
         self.start = start
         self.renewal = Renewal(states, start)
-        self._free: list[RunningServer | PoolError] = [first]  # at the start; or why none is
-        self._taken: dict[RunningServer, float] = {}  # those in use, and since when
+        self._free: list[Server | PoolError] = [first]  # at the start; or why none is
+        self._taken: dict[Server, float] = {}  # those in use, and since when
         self._changed = anyio.Condition()
         self._num_waiting = self._num_starting = 0
         self._lease_s: float | None = None  # a moving average; None: no lease has ended
 
-    async def clean(self) -> RunningServer:
+    async def clean(self) -> Server:
         """A server in the state at the start. Raises PoolError."""
         async with self._changed:
             self._num_waiting += 1
@@ -81,10 +82,10 @@ class _World:
         self._taken[server] = anyio.current_time()
         return server
 
-    async def another(self) -> RunningServer:
+    async def another(self) -> Server:
         """A server in the state at the start, for a lease that has one. Raises PoolError."""
         server = self._free_one()
-        if isinstance(server, RunningServer):
+        if server is not None and not isinstance(server, PoolError):
             return server
         return await self._pool.started(self.states.scenario, self)
 
@@ -115,7 +116,7 @@ class _World:
                 self._num_starting += 1
                 self._pool.begin(self._start_one)
 
-    def _free_one(self) -> RunningServer | PoolError | None:
+    def _free_one(self) -> Server | PoolError | None:
         while self._free:
             server = self._free.pop()
             if isinstance(server, PoolError) or not server.has_ended:
@@ -123,7 +124,7 @@ class _World:
         return None
 
     async def _start_one(self) -> None:
-        found: RunningServer | PoolError
+        found: Server | PoolError
         try:
             found = await self._pool.started(self.states.scenario, self)
         except PoolError as exc:
@@ -133,7 +134,7 @@ class _World:
             self._free.append(found)
             self._changed.notify()
 
-    def other_start(self, server: RunningServer) -> str:
+    def other_start(self, server: Server) -> str:
         """Why a server did not start as the first one did; empty: it did."""
         changes = self.states.apply(self.states.template.overlay(), server.state.read())
         if not changes:
@@ -207,13 +208,11 @@ class ServerWorldPool(AsyncContextManagerMixin):
                 "put the world below $REHEARSE_WORLDS, and leave out --isolate"
             )
         try:
-            # Imported here: psycopg is an extra.
             from rehearsal_room.envpool.mcp_worlds.postgres import PostgresDatabases
-        except ImportError as exc:
-            raise PoolError(
-                f"{file}: state.postgres needs psycopg ({exc}): "
-                "python -m pip install 'rehearsal-room[postgres]'"
-            ) from exc
+        except ModuleNotFoundError as exc:
+            raise PoolError(missing_package("state.postgres", exc, "postgres")) from exc
+        except ImportError as exc:  # psycopg without libpq
+            raise PoolError(f"{file}: state.postgres: psycopg cannot be used: {exc}") from exc
         make = anyio.to_thread.run_sync
         self._databases[scenario.digest] = await make(PostgresDatabases, scenario)
 
@@ -253,14 +252,14 @@ class ServerWorldPool(AsyncContextManagerMixin):
         """Run a task until the pool is closed."""
         self._tasks.start_soon(task)
 
-    async def started(self, scenario: Scenario, world: "_World | None") -> RunningServer:
+    async def started(self, scenario: Scenario, world: "_World | None") -> Server:
         """A new server, in the state at the start. Raises PoolError."""
-        server = RunningServer(
-            scenario,
-            None if world is None else world.start,
-            isolate=self._isolate,
-            databases=self._databases.get(scenario.digest),
-        )
+        try:
+            from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+        except ModuleNotFoundError as exc:
+            raise PoolError(missing_package("mcp", exc, "mcp")) from exc
+        start, databases = world and world.start, self._databases.get(scenario.digest)
+        server = RunningServer(scenario, start, isolate=self._isolate, databases=databases)
         await self._tasks.start(server.run)
         self._num_starts += 1
         if world is not None and (why := world.other_start(server)):

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import ServerRequest
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
-from rehearsal_room.envpool.mcp_worlds.running import RunningServer
+from rehearsal_room.envpool.mcp_worlds.server import Server
 from rehearsal_room.envpool.mcp_worlds.state import Start
 from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.scenarios.api import RowChange
 
 
 class MadeCall(NamedTuple):
@@ -25,6 +26,7 @@ class MadeCall(NamedTuple):
     arguments: dict[str, Any]
     text: str
     total: int  # the row sum of the state after it
+    changes: tuple[RowChange, ...] = ()
     asked: tuple[ServerRequest, ...] = ()  # what the server asked meanwhile
 
 
@@ -37,9 +39,7 @@ class Renewal:
         self._tried: set[str] = set()  # tools that gave the same once more
         self.why_not = ""
 
-    async def renew(
-        self, server: RunningServer, overlay: Overlay, calls: Sequence[MadeCall]
-    ) -> bool:
+    async def renew(self, server: Server, overlay: Overlay, calls: Sequence[MadeCall]) -> bool:
         """Whether a server, in the state `overlay` after these calls, is at its start again."""
         if self.why_not or any(call.asked for call in calls):
             return False  # an answer is a part of what the server knows
@@ -52,7 +52,7 @@ class Renewal:
             self._tried |= used
         return True
 
-    def _put_back(self, server: RunningServer, overlay: Overlay) -> bool:
+    def _put_back(self, server: Server, overlay: Overlay) -> bool:
         try:
             if not server.put_back(self._start):
                 return False  # it holds a lock, such as an open transaction: this one is ended
@@ -64,7 +64,7 @@ class Renewal:
             self.why_not = "its state cannot be put back while it runs"
         return not self.why_not
 
-    async def _repeats(self, server: RunningServer, calls: Sequence[MadeCall]) -> bool:
+    async def _repeats(self, server: Server, calls: Sequence[MadeCall]) -> bool:
         """Make the calls again, which must do the same, and put the state back."""
         overlay = self._states.template.overlay()
         try:

@@ -151,6 +151,13 @@ class RunningServer:
         return self._joined.tools
 
     @property
+    def is_seeded(self) -> bool:
+        """Whether its ids and times follow from the calls: all its servers are seeded, and an
+        interpreter that can be has read so."""
+        seeded = all(server.seeded for server in self._record.servers)
+        return seeded and self._moments is not None and bool(self._moments.loaded())
+
+    @property
     def asks(self) -> AskMode:
         """Who is to answer what the servers ask during a call."""
         return self._joined.asks

@@ -3,10 +3,10 @@
 As in envpool.seeded.moments, what a database draws during call k follows from the seed, the clock,
 k and what it drew before in this call. It covers `now()`, `transaction_timestamp()`,
 `statement_timestamp()`, `clock_timestamp()`, `random()` and `gen_random_uuid()`, also where they
-are the default of a column or are called by a trigger. PostgreSQL computes the words CURRENT_TIMESTAMP,
-CURRENT_DATE, CURRENT_TIME, LOCALTIMESTAMP and LOCALTIME without a function: they are replaced where
-they are the default of a column at the start, and are real otherwise, as is what an extension
-draws.
+are the default of a column or are called by a trigger. PostgreSQL computes the words
+CURRENT_TIMESTAMP, CURRENT_DATE, CURRENT_TIME, LOCALTIMESTAMP and LOCALTIME without a function: they
+are replaced where they are the default of a column at the start, and are real otherwise, as is what
+an extension draws.
 
 PostgreSQL's own functions are declared again in SQL, in this database alone; its planner puts their
 bodies in the place of the calls. The number of the call and the count of draws are two unlogged

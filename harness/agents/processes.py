@@ -99,6 +99,8 @@ class AgentProcesses:
 
     def __init__(self) -> None:
         self._running: set[RunningAgent] = set()
+        self._looking = anyio.Lock()
+        self._next_look = _Look()
 
     def __repr__(self) -> str:
         return f"<AgentProcesses [{len(self._running)} running]>"
@@ -183,7 +185,7 @@ class AgentProcesses:
                         await process.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await _end(agent)
+                        await self._end(agent)
                 with anyio.move_on_after(_GRACE_S):
                     await out.ended.wait()
                     await errors.ended.wait()
@@ -200,6 +202,40 @@ class AgentProcesses:
             keep(ran)
         return ran
 
+    async def _end(self, agent: RunningAgent) -> None:
+        """End all that belongs to an agent: SIGTERM to its process group, then SIGKILL to
+        everything that is still there, until nothing is."""
+        group = agent.process.pid
+        if agent.process.returncode is None:
+            _signal_group(group, signal.SIGTERM)
+            with anyio.move_on_after(_GRACE_S):
+                await agent.process.wait()
+        _signal_group(group, signal.SIGKILL)
+        for _ in range(20):  # a process that forks while it is looked for
+            left = await self._left_of(agent)
+            if not left:
+                break
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            await anyio.sleep(0.01)
+        await agent.process.wait()
+
+    async def _left_of(self, agent: RunningAgent) -> list[int]:
+        """The processes that belong to an agent and still run. One look at all processes serves
+        all agents that wait for one."""
+        look = self._next_look
+        async with self._looking:
+            if not look.is_done:
+                self._next_look = _Look()
+                look.found = await anyio.to_thread.run_sync(_all_keys)
+                look.is_done = True
+        return [
+            pid
+            for pid, start, keys in look.found
+            if agent.known.get(pid) == start or agent.key in keys
+        ]
+
     @contextmanager
     def _watched(self, agent: RunningAgent) -> Iterator[None]:
         self._running.add(agent)
@@ -207,6 +243,14 @@ class AgentProcesses:
             yield
         finally:
             self._running.discard(agent)
+
+
+class _Look:
+    """One look at all processes: pid, start time, and the keys in the environment."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int, tuple[str, ...]]] = []
+        self.is_done = False
 
 
 class _Process(msgspec.Struct, frozen=True, gc=False):
@@ -254,41 +298,19 @@ async def _stop_after(until: anyio.Event, agent: RunningAgent) -> None:
     agent.scope.cancel()
 
 
-async def _end(agent: RunningAgent) -> None:
-    """End all that belongs to an agent: SIGTERM to its process group, then SIGKILL to everything
-    that is still there, until nothing is."""
-    group = agent.process.pid
-    if agent.process.returncode is None:
-        _signal_group(group, signal.SIGTERM)
-        with anyio.move_on_after(_GRACE_S):
-            await agent.process.wait()
-    _signal_group(group, signal.SIGKILL)
-    for _ in range(20):  # a process that forks while it is looked for
-        left = await anyio.to_thread.run_sync(_left_of, agent)
-        if not left:
-            break
-        for pid in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        await anyio.sleep(0.01)
-    await agent.process.wait()
+def _all_keys() -> list[tuple[int, int, tuple[str, ...]]]:
+    return [(one.pid, one.start, _keys_of(one.pid)) for one in _all_processes()]
 
 
-def _left_of(agent: RunningAgent) -> list[int]:
-    """The processes that belong to an agent and still run."""
-    mark = f"{KEY}={agent.key}".encode()
-    return [
-        one.pid
-        for one in _all_processes()
-        if agent.known.get(one.pid) == one.start or _has_variable(one.pid, mark)
-    ]
-
-
-def _has_variable(pid: int, mark: bytes) -> bool:
+def _keys_of(pid: int) -> tuple[str, ...]:
     try:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return False
+        return ()
+    mark = f"{KEY}=".encode()
+    return tuple(
+        one.removeprefix(mark).decode(errors="replace") for one in variables if one.startswith(mark)
+    )
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult
+from rehearsal_room.envpool.core.types import Env, Recalls, StoredState, ToolResult
 from rehearsal_room.envpool.mcp.asks import AsksBack, LoggedAnswers
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.briefings import logged_briefing
@@ -153,6 +153,12 @@ class EpisodeReplay:
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
         self.num_calls = 0
 
+    @property
+    def num_own_ids(self) -> int:
+        """The ids and times that the world's server made by itself, and that stood for logged
+        ones."""
+        return self._env.num_own_ids if isinstance(self._env, Recalls) else 0
+
     async def compare(
         self, ended: EpisodeEnded, verifier: StateVerifier
     ) -> ReplayDifference | None:
@@ -221,6 +227,8 @@ class EpisodeReplay:
         self.num_calls += 1
         if isinstance(self._env, AsksBack):
             self._env.answer_with(LoggedAnswers(() if logged is None else logged.asked))
+        if isinstance(self._env, Recalls):
+            self._env.expect(logged)
         return await self._env.call(call.name, call.arguments, call.id)
 
     def _compare_state(

@@ -39,6 +39,9 @@ def render_replay(report: ReplayReport, console: Console) -> None:
         left_out = plural(report.unknown_worlds, "episode")
         _print(console, f"{left_out} of imported, unknown worlds left out", "yellow")
     _render_left_out(report.cut_off, console)
+    if report.own_ids:
+        ids = plural(report.own_ids, "id")
+        _print(console, f"{ids} or times of a server's own stood for the logged ones", "yellow")
     if report.windows_unchecked:
         episodes = plural(report.windows_unchecked, "episode")
         _print(console, f"windows not compared in {episodes}: another history window", "yellow")

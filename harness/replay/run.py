@@ -66,6 +66,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     cut_off: int  # episodes without an end, left out
     windows_unchecked: int  # episodes under a history window that this program does not have
     unknown_worlds: int = 0  # imported episodes whose world is unknown, left out
+    own_ids: int = 0  # ids and times that a server made by itself, and that stood for logged ones
 
 
 class EpisodeChange(msgspec.Struct, frozen=True):
@@ -123,7 +124,7 @@ async def replay(
     worlds: dict[tuple[str, str], States] = {}
     formats = FormatCache(reader.path)
     verifier = StateVerifier()
-    episodes = steps = calls = cut_off = unchecked = unknown = 0
+    episodes = steps = calls = cut_off = unchecked = unknown = own_ids = 0
     divergences: list[Divergence] = []
     for trajectory in reader.trajectories():
         started = trajectory.started
@@ -148,9 +149,12 @@ async def replay(
         steps += len(trajectory.steps)
         calls += episode.num_calls
         unchecked += episode.fold is None
+        own_ids += episode.num_own_ids
         if progress is not None:
             progress(episodes)
-    return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked, unknown)
+    return ReplayReport(
+        episodes, steps, calls, tuple(divergences), cut_off, unchecked, unknown, own_ids
+    )
 
 
 async def what_if(

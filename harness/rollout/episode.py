@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env, Recalls, ToolResult, ToolSpec
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack, LoggedAnswers, NotAnswered
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import (
@@ -730,17 +730,22 @@ class _ActingUser:
 
 
 def _repeating(env: Env, call: MakeCall, beginning: Beginning) -> MakeCall:
-    """Makes logged calls again; what the world's server asks meanwhile is answered as it was."""
-    if not isinstance(env, AsksBack):
+    """Makes logged calls again; what the world's server asks meanwhile is answered as it was, and
+    the ids that it makes stand for the logged ones."""
+    if not isinstance(env, AsksBack | Recalls):
         return call
-    asked = {
-        one.id: result.asked
+    logged = {
+        one.id: result
         for step in beginning.steps
         for one, result in zip(step.executed_calls, step.executed_results, strict=False)
     }
 
     async def repeat(name: str, arguments: Any, call_id: str) -> ToolResult:
-        env.answer_with(LoggedAnswers(asked.get(call_id, ())))
+        known = logged.get(call_id)
+        if isinstance(env, AsksBack):
+            env.answer_with(LoggedAnswers(() if known is None else known.asked))
+        if isinstance(env, Recalls):
+            env.expect(known)
         return await call(name, arguments, call_id)
 
     return repeat

@@ -69,6 +69,21 @@ def test_the_false_pass_is_an_error(rehearse: Rehearse, tmp_path: Path) -> None:
     assert json_of(rehearse, "replay", tmp_path / "forked")["divergences"] == []
 
 
+def test_an_unseeded_server_replays_under_its_logged_ids(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Its episodes are replayed, and played on, with the ids that the agent saw; the replay says
+    how many stood for others. With the server seeded there are none."""
+    folder, run = write_desk(tmp_path, server="seeded = false"), tmp_path / "run"
+    calls = [{"name": "add_ticket", "arguments": {"title": "Door sticks", "owner": "ada"}}]
+    assert play(rehearse, folder, run, calls, DONE) == "completed"
+    status, out, _ = rehearse("replay", run)
+    assert status == 0 and "stood for the logged ones" in out
+    assert json_of(rehearse, "replay", run)["own_ids"] >= 2
+    forked = rehearse("run", "--from", f"{run}/e000000@1", "-p", "noop", "-o", tmp_path / "forked")
+    assert forked[0] == 0
+
+
 @pytest.mark.usefixtures("quick_gate")
 def test_the_gate_finds_a_verifier_that_lets_harm_pass(rehearse: Rehearse, tmp_path: Path) -> None:
     """Without `nothing_else`, unwanted writes that the gate finds by probing are completed, which

@@ -124,6 +124,8 @@ async def repeated(scenario: Scenario, server: Server, sequences: int) -> Repeat
                 num_equal += all(way == straight for way in ways)
                 num_refused += sum(error is not None for _, error, _ in straight)
                 digests |= {digest for _, _, digest in straight}
+                if seed % 20 == 19:
+                    sys.stderr.write(f"{num_equal} of {seed + 1} equal\n")
                 env.reset()
                 other.reset()
         (world,) = pool._worlds.values()

@@ -97,7 +97,7 @@ def test_a_wrong_use_is_one_sentence(pytester: pytest.Pytester) -> None:
         f"@pytest.mark.rehearse({mark})\ndef test_{index}(rehearse_run):\n    {body}\n"
         for index, (mark, body, _) in enumerate(WRONG)
     )
-    result = session(pytester, text, "-q", "--no-header")
+    result = session(pytester, text, "-q", "--no-header", "--show-capture=no")
     found = {
         int(name[1]): lines
         for title, lines in _failures(result.outlines)

@@ -4,6 +4,7 @@ The server is ours (tests.support.mcp_servers.desk), with Python's own sqlite3, 
 same promises are kept by servers of the registries in `just mcp-servers`.
 """
 
+import json
 import random
 import sqlite3
 import sys
@@ -12,11 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rehearsal_room.envpool import router
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
-from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.core.types import Env, Recalls
 from rehearsal_room.envpool.mcp.asks import ELICITATION, AsksBack
 from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
 from rehearsal_room.envpool.router import RoutingPool
@@ -243,6 +245,33 @@ async def test_the_seed_is_copied_and_never_written(tmp_path: Path) -> None:
     assert (seed / "desk.db").read_bytes() == before
     (seed / "more.txt").write_text("x")
     assert read(folder).digest != scenario.digest
+
+
+async def test_own_ids_stand_for_the_logged_ones(tmp_path: Path) -> None:
+    """A server that is not seeded makes other ids and times in each process. Where the calls were
+    made before, its texts and rows have the logged ones, also where a later call names an id that
+    the agent has seen; in a fork, too. Another amount stays a difference."""
+    scenario = desk(tmp_path, server="seeded = false")
+    opening = ("add_ticket", {"title": "Door", "owner": "ada"})
+    async with leased(scenario) as (pool, env):
+        first = await env.call(*opening, "")
+        ticket = json.loads(first.text)["ticket_id"]
+        closing = ("close_ticket", {"ticket_id": ticket})
+        second = await env.call(*closing, "")
+        fork = env.fork()
+        assert (await fork.call("list_tickets", {}, "")).text.count(ticket) == 1
+        assert fork.digest == env.digest
+        async with pool.lease(scenario, None) as other:
+            assert (await other.call(*opening, "")).text != first.text
+        async with pool.lease(scenario, None) as other:
+            assert isinstance(other, Recalls)
+            for call, known in ((opening, first), (closing, second)):
+                other.expect(known)
+                assert await other.call(*call, "") == known
+            other.expect(msgspec.structs.replace(second, text='{"taken": 3}'))
+            taken = await other.call("take", {"sku": "pen", "qty": 2}, "")
+            assert taken.text == '{"taken": 2}'
+            assert (await other.call("list_tickets", {}, "")).text.count(ticket) == 1
 
 
 async def test_two_servers_share_a_world(tmp_path: Path) -> None:

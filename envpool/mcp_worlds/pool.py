@@ -258,7 +258,8 @@ class ServerWorldPool(AsyncContextManagerMixin):
             from rehearsal_room.envpool.mcp_worlds.running import RunningServer
         except ModuleNotFoundError as exc:
             raise PoolError(missing_package("mcp", exc, "mcp")) from exc
-        start, databases = world and world.start, self._databases.get(scenario.digest)
+        start = None if world is None else world.start
+        databases = self._databases.get(scenario.digest)
         server = RunningServer(scenario, start, isolate=self._isolate, databases=databases)
         await self._tasks.start(server.run)
         self._num_starts += 1

@@ -20,7 +20,7 @@ install() { # an environment, and what pip installs into it
     [ -x "$1/bin/python" ] || "${PYTHON:-python3}" -m venv "$1"
     "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"
 }
-install "$ours" -e '.[postgres]' pytest pytest-timeout && touch "$ours/.installed"
+install "$ours" -e '.[postgres,mcp]' hypothesis pytest pytest-timeout && touch "$ours/.installed"
 if [ ! "$theirs/.installed" -nt tests/mcp_postgres/run.sh ]; then
     install "$theirs" fluid-postgres-mcp==0.1.6
     if command -v npm >/dev/null; then

@@ -250,6 +250,10 @@ agents *ARGS: sync
 mcp-servers *ARGS: sync
     tests/mcp_servers/run.sh {{ARGS}}
 
+# MCP servers that write to PostgreSQL, as worlds (Debian's PostgreSQL): `just mcp-postgres -n 200`.
+mcp-postgres *ARGS:
+    tests/mcp_postgres/run.sh {{ARGS}}
+
 # Bundle the viewer's page, src/rehearsal_room/viewer/web/src into dist (Node and esbuild in .venv-viewer).
 viewer *ARGS: sync
     src/rehearsal_room/viewer/web/build.sh {{ARGS}}

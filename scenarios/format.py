@@ -436,11 +436,22 @@ def _read_server(folder: Path, toml: dict[str, Any]) -> Scenario:
         rules=texts["policy.md"].strip(),
         tasks=tasks,
         path=folder,
-        digest=_digest(texts, _files_below(folder / record.start.copy, record.start.copy)),
+        digest=_digest(texts, _start_files(folder, record.start)),
         server=record,
         never_touch=head.never_touch,
         irreversible=head.irreversible,
     )
+
+
+def _start_files(folder: Path, start: ServerStart) -> dict[str, bytes]:
+    """The files with which a server starts. Raises PackageError."""
+    found = _files_below(folder / start.copy, start.copy)
+    if start.postgres:
+        try:
+            found[f"/{start.postgres}"] = (folder / start.postgres).read_bytes()
+        except OSError as exc:
+            raise PackageError(f"{folder / start.postgres}: it cannot be read: {exc}") from exc
+    return found
 
 
 def _files_below(folder: Path, given: str) -> dict[str, bytes]:

@@ -190,6 +190,12 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.interop.otlp.sender",
     },
     "paho": {"harness.bus.mqtt_client"},
+    "psycopg": {
+        "envpool.mcp_state.postgres_catalog",
+        "envpool.mcp_state.postgres_reader",
+        "envpool.mcp_worlds.postgres",
+        "envpool.seeded.postgres",
+    },
     "psutil": {
         "envpool.mcp.process",
         "harness.rollout.meters",
@@ -293,6 +299,7 @@ ELSEWHERE = (
 )
 
 LATE = {
+    ("envpool.mcp_worlds.pool", "envpool.mcp_worlds.postgres"),
     ("envpool.mcp_worlds.pool", "envpool.mcp_worlds.running"),
     ("envpool.sources.foreign", "envpool.mcp.client"),
     ("envpool.sources.foreign", "envpool.mcp.pool"),

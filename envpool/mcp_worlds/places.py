@@ -7,17 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.scenarios.core.server_record import SCRATCH, WORLD, ServerCommand
+from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase
+from rehearsal_room.scenarios.core.server_record import (
+    DATABASE,
+    POSTGRES,
+    SCRATCH,
+    WORLD,
+    ServerCommand,
+)
 from rehearsal_room.scenarios.format import Scenario
 
 
 class Places:
-    """The folders of one process, below `folder`, which belongs to it alone."""
+    """The folders of one process, below `folder`, which belongs to it alone, and its database on a
+    PostgreSQL server, if there is one."""
 
-    def __init__(self, scenario: Scenario, folder: Path) -> None:
+    def __init__(
+        self, scenario: Scenario, folder: Path, postgres: ProcessDatabase | None = None
+    ) -> None:
         assert scenario.server is not None
         self._scenario = scenario
         self._record = scenario.server
+        self.postgres = postgres
         self.scratch = folder / "scratch"
         self.temporary = folder / "tmp"  # its TMPDIR, outside of the state
         self._scratches = (os.path.realpath(self.scratch), str(self.scratch))
@@ -81,4 +92,6 @@ class Places:
 
     def _filled(self, text: str) -> str:
         text = text.replace(SCRATCH, str(self.scratch))
+        if self.postgres is not None:
+            text = text.replace(POSTGRES, self.postgres.url).replace(DATABASE, self.postgres.name)
         return text.replace(WORLD, str(self._scenario.path.resolve()))

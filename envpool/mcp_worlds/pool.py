@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self
 
 import anyio
+import anyio.to_thread
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
 
@@ -24,6 +25,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.remote_states import Verified
 from rehearsal_room.envpool.core.types import Env, StoredState
 from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
+from rehearsal_room.envpool.mcp_worlds.databases import WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.env import ServerEnv
 from rehearsal_room.envpool.mcp_worlds.mirror import MirrorStates
 from rehearsal_room.envpool.mcp_worlds.renewal import Renewal
@@ -168,6 +170,7 @@ class ServerWorldPool(AsyncContextManagerMixin):
     def __init__(self, *, isolate: bool = False) -> None:
         self._isolate = isolate
         self._worlds: dict[str, _World] = {}  # by the scenario's digest
+        self._databases: dict[str, WorldDatabases] = {}  # of worlds on PostgreSQL, likewise
         self._hosting = anyio.Lock()
         self._verifiers = PackageVerifiers()
         self.num_live = 0
@@ -190,16 +193,39 @@ class ServerWorldPool(AsyncContextManagerMixin):
         finally:
             for world in self._worlds.values():
                 world.states.close()
+            for databases in self._databases.values():
+                databases.close()
 
     async def host(self, scenario: Scenario) -> States:
         """Start the server once, for its tools and its rows at the start. Raises PoolError."""
         async with self._hosting:
             if scenario.digest not in self._worlds:
+                await self._make_databases(scenario)
                 server = await self.started(scenario, None)
                 state, start = server.state, server.state.start()
                 states = MirrorStates(scenario, server.tools, state.shapes, state.all_rows())
                 self._worlds[scenario.digest] = _World(self, states, start, server)
         return self._worlds[scenario.digest].states
+
+    async def _make_databases(self, scenario: Scenario) -> None:
+        """Make the template of a world on PostgreSQL. Raises PoolError."""
+        assert scenario.server is not None
+        if not scenario.server.state.postgres or scenario.digest in self._databases:
+            return
+        file = scenario.path / "scenario.toml"
+        if self._isolate:
+            raise PoolError(
+                f"{file}: a world on PostgreSQL cannot be isolated: its server needs a network; "
+                "put the world below $REHEARSE_WORLDS, and leave out --isolate"
+            )
+        try:
+            from rehearsal_room.envpool.mcp_worlds.postgres import PostgresDatabases
+        except ModuleNotFoundError as exc:
+            raise PoolError(missing_package("state.postgres", exc, "postgres")) from exc
+        except ImportError as exc:  # psycopg without libpq
+            raise PoolError(f"{file}: state.postgres: psycopg cannot be used: {exc}") from exc
+        make = anyio.to_thread.run_sync
+        self._databases[scenario.digest] = await make(PostgresDatabases, scenario)
 
     def hosted(self, scenario: Scenario) -> States:
         """The mirror of a scenario that is hosted already."""
@@ -244,7 +270,8 @@ class ServerWorldPool(AsyncContextManagerMixin):
         except ModuleNotFoundError as exc:
             raise PoolError(missing_package("mcp", exc, "mcp")) from exc
         start = None if world is None else world.start
-        server = RunningServer(scenario, start, isolate=self._isolate)
+        databases = self._databases.get(scenario.digest)
+        server = RunningServer(scenario, start, isolate=self._isolate, databases=databases)
         await self._tasks.start(server.run)
         self._num_starts += 1
         if world is not None and (why := world.other_start(server)):

@@ -19,6 +19,7 @@ from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, Tool
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
 from rehearsal_room.envpool.mcp.joined import JoinedConnections
+from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase, WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.places import Places
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 from rehearsal_room.envpool.seeded.moments import Moments
@@ -38,17 +39,27 @@ class RunningServer:
     """A world's server, or its servers, in the state at the start until the first call. `run` is
     its life.
 
-    `start`: the state of another one at its start; None: it is the first one.
+    `start`: the state of another one at its start; None: it is the first one. `databases`: those of
+    a world on PostgreSQL.
     """
 
     state: ServerState  # once it runs
 
-    def __init__(self, scenario: Scenario, start: Start | None, *, isolate: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        start: Start | None,
+        *,
+        isolate: bool = False,
+        databases: WorldDatabases | None = None,
+    ) -> None:
         assert scenario.server is not None
         self._scenario = scenario
         self._record = scenario.server
         self._start = start
         self._isolate = isolate
+        self._databases = databases
+        self._postgres: ProcessDatabase | None = None
         self._ending, self._ended = anyio.Event(), anyio.Event()
         self._moments: Moments | None = None
         self._connections: list[ServerConnection] = []
@@ -69,9 +80,11 @@ class RunningServer:
                 ) as folder,
                 ExitStack() as stack,
             ):
-                places = self._places = Places(self._scenario, Path(folder))
-                await anyio.to_thread.run_sync(places.prepare)
+                if self._databases is not None:
+                    self._postgres = await anyio.to_thread.run_sync(self._databases.copy)
+                places = self._places = Places(self._scenario, Path(folder), self._postgres)
                 try:
+                    await anyio.to_thread.run_sync(places.prepare)
                     await self._open(places, Path(folder), stack)
                     ignored = self._record.state.ignore
                     self.state = ServerState(places, ignored, self._start)
@@ -81,6 +94,9 @@ class RunningServer:
                 finally:
                     for connection in reversed(self._connections):
                         await connection.close()
+                    if self._postgres is not None:
+                        with anyio.CancelScope(shield=True):
+                            await anyio.to_thread.run_sync(self._postgres.drop)
         finally:
             self._ended.set()
 
@@ -161,6 +177,8 @@ class RunningServer:
         self.num_calls += 1
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
+        if self._postgres is not None:
+            self._postgres.begin_call(self.num_calls)
         text, error = await self._joined.call(name, self._places.real(arguments))
         if settle_ms := self._record.state.settle_ms:
             await anyio.sleep(settle_ms / 1000)
@@ -175,6 +193,8 @@ class RunningServer:
         self.num_calls = 0
         if self._moments is not None:
             self._moments.restart()
+        if self._postgres is not None:
+            self._postgres.begin_call(0)
         return self.state.put_back(start)
 
     async def end(self) -> None:

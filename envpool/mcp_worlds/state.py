@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import apsw
 import msgspec
@@ -19,6 +19,7 @@ from rehearsal_room.envpool.mcp_state.types import (
     StateReader,
     TableShape,
 )
+from rehearsal_room.envpool.mcp_worlds.databases import DatabaseReader
 from rehearsal_room.envpool.mcp_worlds.places import Places
 
 # What programs keep for themselves below their home, which is not the state of a world.
@@ -33,10 +34,11 @@ class Start(msgspec.Struct, frozen=True):
 
     databases: tuple[Snapshot, ...] = ()
     folder: Entries | None = None
+    postgres: Any = None  # a snapshot of its reader; None: there is none
 
 
 class ServerState:
-    """What a server keeps in its database and its folder, without the tables that do not count.
+    """What a server keeps in its databases and its folder, without the tables that do not count.
 
     `start`: the state of another server at its start, from which the first reading has what
     differs. Raises WorldError where it cannot be read.
@@ -55,6 +57,9 @@ class ServerState:
             since = None if start is None else start.folder
             left_out = (*NOT_STATE, *_below(folder, places.databases))
             self._folder = FolderReader(folder, leave_out=left_out, since=since)
+        self._postgres: DatabaseReader | None = None
+        if places.postgres is not None:
+            self._postgres = places.postgres.reader(None if start is None else start.postgres)
 
     def _readers(self) -> Iterator[tuple[str, StateReader]]:
         """The readers, and what is in front of the names of their tables."""
@@ -62,6 +67,8 @@ class ServerState:
             yield f"{reader.path.stem}_" if len(self._databases) > 1 else "", reader
         if self._folder is not None:
             yield "", self._folder
+        if self._postgres is not None:
+            yield "", self._postgres
 
     @property
     def shapes(self) -> tuple[TableShape, ...]:
@@ -117,10 +124,13 @@ class ServerState:
         return Start(
             tuple(reader.snapshot for reader in self._databases),
             None if self._folder is None else self._folder.snapshot,
+            None if self._postgres is None else self._postgres.snapshot,
         )
 
     def put_back(self, start: Start) -> bool:
         """Write the state at the start under the running server; False: that cannot be."""
+        if self._postgres and start.postgres and not self._postgres.put_back(start.postgres):
+            return False
         try:
             for reader, snapshot in zip(self._databases, start.databases, strict=True):
                 _overwrite(reader.path, snapshot.image)

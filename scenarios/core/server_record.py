@@ -7,12 +7,20 @@
     [state]
     sqlite = "{scratch}/ops.db"                  # or several; and/or folder = "{scratch}/files"
     ignore = ["call_log"]                        # tables that do not count as state
+    postgres = "postgresql://{PGUSER}@db.local"  # a PostgreSQL server: see below
     [start]
     copy = "seed"                                # what {scratch} begins with, beside this file
+    postgres = "seed.sql"                        # a dump with which the database begins
 
 `{scratch}` is a folder of one world, which its servers share, and which begins as a copy of
 `start.copy`; `{world}` is the package's folder. The tables of several databases have the name of
 their file in front: the table `notes` of crm.db is `crm_notes`.
+
+On a PostgreSQL server, `state.postgres`, each world has a database of its own, which is made from
+`start.postgres`: SQL as pg_dump writes it, or its custom format. The server finds it as
+`{postgres}`, a URL, and `{database}`, a name, in its command and its variables. Other words in
+braces are variables of yours: `{PGPASSWORD}`. A table of another schema than `public` has the
+schema's name in front.
 """
 
 from pathlib import Path
@@ -22,6 +30,7 @@ import msgspec
 
 SCRATCH, WORLD = "{scratch}", "{world}"
 _MAX_SETTLE_MS = 60_000
+POSTGRES, DATABASE = "{postgres}", "{database}"
 
 
 class ServerCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +54,7 @@ class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str = ""
     ignore: tuple[str, ...] = ()  # tables that do not count as state
     settle_ms: int = 0  # to wait after each answer: for a server that answers before it writes
+    postgres: str = ""  # the address of a PostgreSQL server, on which databases are made
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -53,9 +63,10 @@ class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServerStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What {scratch} begins with."""
+    """What {scratch} and the PostgreSQL database begin with."""
 
     copy: str = ""  # a folder in the package; empty: nothing
+    postgres: str = ""  # a dump in the package; empty: nothing
 
 
 class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,10 +89,11 @@ class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not server.command.strip():
                 return "server.command: must not be empty"
         databases = self.state.databases
-        if not (databases or self.state.folder):
+        if not (databases or self.state.folder or self.state.postgres):
             return (
-                "state: names neither sqlite nor folder; for a server whose state is in memory, "
-                "write checks as tool calls and use `rehearse run --mcp` (docs/external-worlds.md)"
+                "state: names neither sqlite nor folder nor postgres; for a server whose state is "
+                "in memory, write checks as tool calls and use `rehearse run --mcp` "
+                "(docs/external-worlds.md)"
             )
         if not 0 <= self.state.settle_ms <= _MAX_SETTLE_MS:
             return f"state.settle_ms: {self.state.settle_ms} is not in 0 to {_MAX_SETTLE_MS}"
@@ -100,7 +112,26 @@ class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f"start.copy: {copy!r} is not a folder in the package"
         if copy and not (folder / copy).is_dir():
             return f"start.copy: there is no folder {folder / copy}"
+        return self._postgres_fault(folder)
+
+    def _postgres_fault(self, folder: Path) -> str:
+        address, dump = self.state.postgres, self.start.postgres
+        if address and not address.startswith(("postgresql://", "postgres://")):
+            return f"state.postgres: {address!r} does not begin with postgresql://"
+        if address and not any(self._names_database(server) for server in self.servers):
+            return f"state.postgres: no server has {POSTGRES} or {DATABASE} in command or variables"
+        if dump and not address:
+            return "start.postgres: there is no state.postgres"
+        if dump and (Path(dump).is_absolute() or ".." in Path(dump).parts):
+            return f"start.postgres: {dump!r} is not a file in the package"
+        if dump and not (folder / dump).is_file():
+            return f"start.postgres: there is no file {folder / dump}"
         return ""
+
+    @staticmethod
+    def _names_database(server: ServerCommand) -> bool:
+        texts = (server.command, *server.variables.values())
+        return any(word in text for text in texts for word in (POSTGRES, DATABASE))
 
 
 def _is_in_scratch(path: str) -> bool:

@@ -8,6 +8,7 @@ EXTRAS = {
     "openai": "the openai package as client of model servers (--client package)",
     "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp)",
     "parquet": "export --to parquet",
+    "postgres": "worlds of MCP servers that keep their state in PostgreSQL",
     "ray": "episodes on a Ray cluster (--engine ray)",
     "report": "scenarios report, a page about worlds",
     "serve": "nothing more: worlds over HTTP and the viewer are part of the core since 0.2",

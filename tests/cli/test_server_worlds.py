@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
 from tests.support.cli import Rehearse, json_of
 from tests.support.desk_worlds import DESK, VERIFY, write_desk
 from tests.support.strangers import begun_by_another
@@ -101,6 +102,8 @@ def test_somebody_elses_run_starts_a_held_server(
 ) -> None:
     """A run folder that another user began names a package, whose command is started under
     bubblewrap only: it reaches no file of the user. --trust-run starts it as it is."""
+    if why := why_no_bubblewrap():
+        pytest.skip(why)
     folder, run, outside = write_desk(tmp_path), tmp_path / "run", tmp_path / "outside"
     calls = [{"name": "export", "arguments": {"path": str(outside)}}]
     play(rehearse, folder, run, calls, DONE)

@@ -24,6 +24,7 @@ from rehearsal_room.envpool.mcp.asks import ELICITATION, AsksBack
 from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, read
 from tests.support.desk_worlds import DESK, desk, write_desk
@@ -353,6 +354,8 @@ sqlite = ["{{scratch}}/front.db", "{{scratch}}/back.db"]
 async def test_an_isolated_server_is_held(tmp_path: Path) -> None:
     """Where a run isolates its worlds, the server writes to its own folders only and has no
     network, the verifier runs in a worker, and all else is the same."""
+    if why := why_no_bubblewrap():
+        pytest.skip(why)
     scenario, outside = desk(tmp_path), tmp_path / "outside"
     write = {"path": str(outside)}
     async with RoutingPool(WorkerSettings(workers=1), isolate=True) as pool:

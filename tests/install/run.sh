@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 
-light=(awm mcp openai otlp parquet report tokens)
+light=(awm mcp openai otlp parquet postgres report tokens)
 heavy=(bridges inspect ray skyrl tinker train trackio trl verifiers verl wandb)
 case "${1:-}" in
     --all) parts=(core sdist beside docker "${light[@]}" "${heavy[@]}") ;;
@@ -303,6 +303,35 @@ part_parquet() {
     run run shop_support -p oracle -n 2 -o runs/first
     run export runs/first --to parquet -o run.parquet
     test -s run.parquet
+}
+
+part_postgres() { # no server of PostgreSQL is here: the library says so
+    install postgres "${wheel}[mcp,postgres]"
+    mkdir -p orders
+    cat >orders/scenario.toml <<'TOML'
+format = "mcp"
+name = "orders"
+title = "Orders"
+version = "1"
+description = "Orders on PostgreSQL."
+clock = "2026-03-02T09:00:00Z"
+user = { id = "u1", name = "Ada Okafor", role = "owner" }
+server = { command = "python3 -c 0 {postgres}" }
+state = { postgres = "postgresql://127.0.0.1:1/postgres" }
+start = { postgres = "seed.sql" }
+TOML
+    cat >orders/tasks.toml <<'TOML'
+[[task]]
+id = "greet"
+instruction = "Say hello."
+difficulty = "simple"
+kind = "question"
+answer = "Hello."
+TOML
+    echo 'CREATE TABLE orders (id int PRIMARY KEY);' >orders/seed.sql
+    echo 'def greet(before, after, answer): return []' >orders/verify.py
+    : >orders/policy.md
+    refuse "its PostgreSQL server cannot be used: connection failed" run orders -p oracle -o runs/orders
 }
 
 part_ray() {

@@ -111,7 +111,8 @@ async def test_the_server_may_ask_and_notify(tmp_path: Path) -> None:
 
     server = StdioServerParameters(command=words[0], args=list(words[1:]), env=environment())
     async with (
-        stdio_client(server) as (incoming, outgoing),
+        # Its default is the standard error at its import, which another test may have had.
+        stdio_client(server, errlog=sys.__stderr__ or sys.stderr) as (incoming, outgoing),
         ClientSession(
             incoming, outgoing, elicitation_callback=elicit, sampling_callback=sample
         ) as session,

@@ -51,7 +51,7 @@ def load(path: Path) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError:
         try:
-            found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            found = yaml.safe_load(text)
         except yaml.YAMLError as exc:
             raise DocumentError(f"{path}: it is neither JSON nor YAML: {exc}") from exc
     try:

@@ -257,6 +257,8 @@ class ServerConnection:
 
     async def _is_broken(self, exc: Exception) -> bool:
         """Whether the whole connection is broken, not just this one call."""
+        if self._http is not None and self._http.is_broken:
+            return True  # the server is gone, or it is unknown whether it made the call
         if isinstance(exc, MCPError):
             if exc.code == mcp_types.CONNECTION_CLOSED and exc.error.message == "Connection closed":
                 if self._process is not None:

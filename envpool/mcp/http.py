@@ -56,6 +56,7 @@ class TolerantHttp(StreamableHttpTransport):
             f"${token_variable}, or a header with --mcp-header NAME=VARIABLE"  # to give one
         )
         self._refused = ""  # how the last refused request was refused
+        self.is_broken = False  # the connection broke in the last request
 
     @asynccontextmanager
     async def connect_session(
@@ -81,6 +82,7 @@ class TolerantHttp(StreamableHttpTransport):
         self._refused = f"it sent a message that cannot be read: {start}"
 
     def _remember(self, response: httpx2.Response | httpx2.TransportError) -> None:
+        self.is_broken = isinstance(response, httpx2.TransportError)
         if isinstance(response, httpx2.TransportError):
             self._refused = f"the connection broke: {response or type(response).__name__}"
             return

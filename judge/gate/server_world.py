@@ -158,8 +158,10 @@ async def check_server(
     try:
         states = await pool.host(scenario)
         async with pool.lease(scenario, None) as env, pool.lease(scenario, None) as other:
+            fewer = msgspec.structs.replace(settings, probes=_PROBES)
+            # Where it is interrupted, the thread ends with its next call.
             return await anyio.to_thread.run_sync(
-                _inspected, states, env, other, msgspec.structs.replace(settings, probes=_PROBES)
+                _inspected, states, env, other, fewer, abandon_on_cancel=True
             )
     except WorldError as exc:
         return CheckResult(failed_report(scenario.name, "crash", str(exc)))

@@ -9,7 +9,8 @@
 Every lease has a process to itself, whose folder begins as a copy of the world's seed. A process
 must start in the same state as the first one did; else its lease raises PoolError. A process that
 can be reset while it runs is used again (envpool.mcp_worlds.renewal); otherwise the next one is
-started when a lease ends. The server has the rights of the user who starts the run, and no sandbox.
+started when a lease ends. A server has the rights of the user who starts the run, unless the pool
+isolates.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
@@ -57,7 +58,7 @@ class _World:
         self._pool = pool
         self.states = states
         self.start = start
-        self.renewal = Renewal(states, start)
+        self.renewal = Renewal(states, start, self.another)
         self._free: list[Server | PoolError] = [first]  # at the start; or why none is
         self._taken: dict[Server, float] = {}  # those in use, and since when
         self._changed = anyio.Condition()
@@ -83,7 +84,8 @@ class _World:
         return server
 
     async def another(self) -> Server:
-        """A server in the state at the start, for a lease that has one. Raises PoolError."""
+        """A server in the state at the start, at once: for who has one already. Raises
+        PoolError."""
         server = self._free_one()
         if server is not None and not isinstance(server, PoolError):
             return server

@@ -1,14 +1,19 @@
 """Whether a world's server can be reset while it runs: its state is put back under it.
 
-Most servers read their files again at each call, and some remember. So each tool is tried once:
-when an episode has used it, the state is put back, the episode's calls are made again, and all
-their texts and rows must be the same. From then on, an episode that used only such tools is
-followed by the next one in the same process. One difference, and every episode of the world gets a
-process of its own.
+Most servers read their files again at each call, and some remember. So tools are tried, each pair
+of them once: when an episode has used both, the state is put back, and the episode's calls are made
+twice more, first in reverse order, then as they were. In reverse order they must do what they do in
+a second process; as they were, what they did. A counter in memory shows in that, and so does a
+cache: what was read after a write is then read before it. From then on, an episode that used only
+such pairs is followed by the next one in the same process. One difference, and every episode of the
+world gets a process of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
+
+import anyio
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.types import ServerRequest
@@ -31,23 +36,35 @@ class MadeCall(NamedTuple):
 
 
 class Renewal:
-    """What is known of one world's servers. `why_not` is a sentence once a difference was found."""
+    """What is known of one world's servers. `why_not` is a sentence once a difference was found.
 
-    def __init__(self, states: MirrorStates, start: Start) -> None:
+    `another` gives the second process, which is kept. It makes the calls of proofs only, so it
+    remembers nothing else as long as none failed; then it is not asked again.
+    """
+
+    def __init__(
+        self, states: MirrorStates, start: Start, another: Callable[[], Awaitable[Server]]
+    ) -> None:
         self._states = states
         self._start = start
-        self._tried: set[str] = set()  # tools that gave the same once more
+        self._another = another
+        self._second: Server | None = None
+        self._proving = anyio.Lock()
+        self._tried: set[tuple[str, str]] = set()  # pairs of tools, each in order
         self.why_not = ""
 
     async def renew(self, server: Server, overlay: Overlay, calls: Sequence[MadeCall]) -> bool:
         """Whether a server, in the state `overlay` after these calls, is at its start again."""
         if self.why_not or any(call.asked for call in calls):
             return False  # an answer is a part of what the server knows
-        used = {call.name for call in calls}
         if not self._put_back(server, overlay):
             return False
-        if not used <= self._tried:
-            if not await self._repeats(server, calls):
+        names = sorted({call.name for call in calls})
+        used = set(combinations_with_replacement(names, 2))
+        if used <= self._tried:
+            return True
+        async with self._proving:
+            if not await self._proved(server, calls):
                 return False
             self._tried |= used
         return True
@@ -64,17 +81,44 @@ class Renewal:
             self.why_not = "its state cannot be put back while it runs"
         return not self.why_not
 
-    async def _repeats(self, server: Server, calls: Sequence[MadeCall]) -> bool:
-        """Make the calls again, which must do the same, and put the state back."""
-        overlay = self._states.template.overlay()
+    async def _proved(self, server: Server, calls: Sequence[MadeCall]) -> bool:
+        """Make the calls in both orders, each time from the start, and put the state back."""
         try:
-            for call in calls:
-                text, _ = await server.call(call.name, call.arguments)
-                self._states.apply(overlay, server.state.read())
-                if text != call.text or overlay.total != call.total:
-                    self.why_not = f"{call.name} did something else once its state was put back"
-                    return False
+            second = await self._second_server()
+            reverse = calls[::-1]
+            for one, expected in (
+                (reverse, await self._facts(second, reverse)),
+                (calls, [(call.text, call.total) for call in calls]),
+            ):
+                found = None if expected is None else await self._facts(server, one)
+                if expected is None or found is None:
+                    return False  # a state could not be put back this time
+                for call, fact, known in zip(one, found, expected, strict=True):
+                    if fact != known:
+                        self.why_not = f"{call.name} did something else once its state was put back"
+                        return False
         except PoolError as exc:
             self.why_not = str(exc)
             return False
-        return self._put_back(server, overlay)
+        return True
+
+    async def _second_server(self) -> Server:
+        if self._second is None or self._second.has_ended:
+            self._second = await self._another()
+        return self._second
+
+    async def _facts(
+        self, server: Server, calls: Sequence[MadeCall]
+    ) -> list[tuple[str, int]] | None:
+        """The texts of calls from the start, and the row sums after them; then the state is put
+        back. None: it could not be. Raises PoolError."""
+        overlay, found = self._states.template.overlay(), []
+        for call in calls:
+            text, _ = await server.call(call.name, call.arguments)
+            self._states.apply(overlay, server.state.read())
+            found.append((text, overlay.total))
+        if self._put_back(server, overlay):
+            return found
+        if server is self._second:
+            await server.end()
+        return None

@@ -154,7 +154,14 @@ class ServerWorld(BlockingWorld):
 async def check_server(
     scenario: Scenario, pool: Pool, settings: GateSettings = DEFAULT_SETTINGS
 ) -> CheckResult:
-    """Check a world of an MCP server, in two processes of it and a thread of this one."""
+    """Check a world of an MCP server, in two processes of it and a thread of this one, where its
+    verifiers run too: a world that must be isolated is not checked."""
+    if pool.isolates(scenario):
+        why = (
+            f"{scenario.path}: its verify.py would run in this process, since the gate plays a "
+            "world of an MCP server here; read it, and leave out --isolate and --sandbox required"
+        )
+        return CheckResult(failed_report(scenario.name, "package", why))
     try:
         states = await pool.host(scenario)
         async with pool.lease(scenario, None) as env, pool.lease(scenario, None) as other:

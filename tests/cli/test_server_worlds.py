@@ -97,6 +97,19 @@ def test_the_gate_finds_a_verifier_that_lets_harm_pass(rehearse: Rehearse, tmp_p
     assert "mutants desk/open" in out
 
 
+@pytest.mark.parametrize("flags", [("--isolate",), ("--sandbox", "required")])
+def test_the_gate_runs_no_verifier_that_is_isolated(
+    rehearse: Rehearse, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """It says so, and neither the server nor verify.py has run."""
+    ran = tmp_path / "ran"
+    spy = f"open({str(ran)!r}, 'w').close()\n"
+    folder = write_desk(tmp_path, verify=spy + VERIFY)
+    status, out, _ = rehearse("worlds", "check", folder, *flags)
+    assert status == 1 and "its verify.py would run in this process" in " ".join(out.split())
+    assert not ran.exists()
+
+
 def test_somebody_elses_run_starts_a_held_server(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,7 +133,8 @@ async def test_straight_fork_reset_and_new_process_are_the_same(tmp_path: Path, 
 
 async def test_quick_episodes_share_a_process(tmp_path: Path) -> None:
     """A server that reads its database again is reset while it runs: forty episodes take one
-    process. What was left of an episode, a new table included, is gone in the next."""
+    process, and a second one for the proofs. What was left of an episode, a new table included, is
+    gone in the next."""
     async with ServerWorldPool() as pool:
         scenario = desk(tmp_path)
         states = await pool.host(scenario)
@@ -142,7 +143,7 @@ async def test_quick_episodes_share_a_process(tmp_path: Path) -> None:
                 assert env.digest == states.start_digest
                 await play(env, random_calls(seed, 3))
         (world,) = pool._worlds.values()
-        assert (pool.statistics()["starts"], world.renewal.why_not) == (1, "")
+        assert (pool.statistics()["starts"], world.renewal.why_not) == (2, "")  # one for proofs
 
 
 async def test_a_server_that_remembers_gets_a_process_for_each_episode(tmp_path: Path) -> None:
@@ -159,6 +160,26 @@ async def test_a_server_that_remembers_gets_a_process_for_each_episode(tmp_path:
         assert pool.statistics()["starts"] >= 3
         (world,) = pool._worlds.values()
         assert world.renewal.why_not.startswith("close_ticket did something else")
+
+
+@pytest.mark.parametrize("first", [("close", "list"), ("list", "close"), ("list",)])
+async def test_a_cache_reaches_no_other_episode(tmp_path: Path, first: tuple[str, ...]) -> None:
+    """A server that lists from a cache until it writes gives the right answers in the order of an
+    episode, and wrong ones to the next episode: the proof in reverse order finds it, whatever
+    was used first, alone or with what."""
+    calls = {"close": ("close_ticket", {"ticket_id": "T-1"}), "list": ("list_tickets", {})}
+    scenario = desk(tmp_path, "caches")
+    async with ServerWorldPool() as pool:
+        await pool.host(scenario)
+        for names in (first, ("close",), ("close", "list"), ("list", "close"), ("list",)):
+            async with pool.lease(scenario, None) as env:
+                results = [await env.call(*calls[name], "") for name in names]
+            listed = dict(zip(names, results, strict=True)).get("list")
+            if listed is not None:
+                state = "closed" if names == ("close", "list") else "open"
+                assert f'"{state}"' in listed.text
+        (world,) = pool._worlds.values()
+        assert world.renewal.why_not.startswith("list_tickets did something else")
 
 
 async def test_a_restless_start_is_refused_by_its_tables(tmp_path: Path) -> None:

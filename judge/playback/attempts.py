@@ -6,7 +6,7 @@ cannot be seen.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.policies.mutants import Mutant, mutants_of
 from rehearsal_room.judge.playback.playback import Played
+from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.format import Call, Scenario, Task
 
 MAX_MUTANTS = 400  # a task; beyond that a seeded sample
@@ -86,25 +87,56 @@ def only_server_values_differ(played: Played, oracle: Played, scenario: Scenario
         return False
     begin = datetime.fromisoformat(scenario.clock).timestamp()
     end = begin + len(played.calls) + len(oracle.calls) + 2  # Unix seconds
-    return _without(played, begin, end) == _without(oracle, begin, end)
+    given = set(_values([call.arguments for call in (*played.calls, *oracle.calls)]))
+    return _without(played, given, begin, end) == _without(oracle, given, begin, end)
 
 
-def _without(played: Played, begin: float, end: float) -> Counter[Any]:
-    """The changed rows without times between two, and without the keys of new rows."""
-    made = {key for change in played.changes if change.before is None for key in change.key}
-    texts = {key for key in made if isinstance(key, str)}
+def _values(found: Any) -> Iterator[Any]:
+    """Every text and number inside of JSON."""
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, list):
+        for one in found:
+            yield from _values(one)
+    else:
+        yield found
+
+
+def _without(played: Played, given: Set[Any], begin: float, end: float) -> Counter[Any]:
+    """The changed rows without times between two, and with the content of a new row in place of its
+    key, also where another row refers to it. What a call has given is no key or time of the
+    server's."""
+    made = [change for change in played.changes if change.before is None and change.after]
+    texts = {key for change in made for key in change.key if isinstance(key, str)} - given
+
+    def own_content(change: RowChange) -> tuple[Any, ...]:
+        return (
+            change.table,
+            *(
+                (column, value)
+                for column, value in sorted((change.after or {}).items())
+                if value in given
+                or not (value in change.key or value in texts or _is_between(value, begin, end))
+            ),
+        )
+
+    content = {key: own_content(change) for change in made for key in change.key if key in texts}
 
     def plain(value: Any, own: Sequence[Any]) -> Any:
-        if value in texts or value in own:
-            return "a new key"
+        if value in given:
+            return value
+        if value in own:
+            return "its key"
+        if isinstance(value, str) and value in content:
+            return content[value]
         return "a time" if _is_between(value, begin, end) else value
 
     found: Counter[Any] = Counter()
     for change in played.changes:
         own = change.key if change.before is None else ()
-        after = {column: plain(value, own) for column, value in (change.after or {}).items()}
+        after = [(name, plain(value, own)) for name, value in (change.after or {}).items()]
         key = change.key if change.before is not None else ()
-        found[change.table, key, change.after is None, *sorted(after.items())] += 1
+        found[change.table, key, change.after is None, *sorted(after, key=lambda one: one[0])] += 1
     return found
 
 

@@ -38,8 +38,16 @@ def verifier_text(
 ) -> str:
     """The function of one task. `changes` are the net changes of its solution, `calls` its calls,
     `steps` what each of them changed: values of new rows that no call names and no later step
-    changes, such as ids and times, are not demanded."""
+    changes, such as ids and times, are not demanded. Nor is a text with the key of a new row, which
+    another number of calls makes another one."""
     given = set(map(_plain, _values([call.arguments for call in calls])))
+    made = {
+        key
+        for change in changes
+        if change.before is None
+        for key in change.key
+        if isinstance(key, str) and key and _plain(key) not in given
+    }
     changed: dict[tuple[str, Any], set[str]] = {}  # columns by row
     for step in steps:
         if step.before is not None and step.after is not None:
@@ -48,7 +56,7 @@ def verifier_text(
     lines = [
         line
         for change in changes
-        for line in _checks(change, given, changed.get((change.table, change.key), set()))
+        for line in _checks(change, given, changed.get((change.table, change.key), set()), made)
     ]
     body = [*(lines or ["# Demand what the answer must say: check.answer_has(...)"])]
     return "\n    ".join(
@@ -63,39 +71,42 @@ def verifier_text(
     )
 
 
-def _checks(change: RowChange, given: set[str], later: set[str]) -> Iterator[str]:
+def _checks(change: RowChange, given: set[str], later: set[str], made: set[str]) -> Iterator[str]:
     table = _literal(change.table)
     keys = ", ".join(map(_literal, change.key))
     key = keys if len(change.key) == 1 else f"({keys})"
     if change.after is None:
         yield f"check.deleted({table}, {key})"
     elif change.before is None:
-        yield f"check.created({table}{_arguments(_demanded(change.after, given, later))})"
+        wanted = _demanded(change, change.after, given, later)
+        yield f"check.created({table}{_arguments(wanted, made)})"
     else:
         changed = {
             column: value
             for column, value in change.after.items()
             if change.before.get(column) != value
         }
-        yield f"check.updated({table}, {key}{_arguments(changed)})"
+        yield f"check.updated({table}, {key}{_arguments(changed, made)})"
 
 
-def _demanded(row: Row, given: set[str], later: set[str]) -> Row:
+def _demanded(change: RowChange, row: Row, given: set[str], later: set[str]) -> Row:
     """The columns of a new row that a call named or changed later; if there are none, those that
-    are not of time."""
+    are neither its key nor of time."""
     named = {
         column: value for column, value in row.items() if _plain(value) in given or column in later
     }
     return named or {
         column: value
         for column, value in row.items()
-        if value is not None and not _is_of_time(column, value)
+        if value is not None and value not in change.key and not _is_of_time(column, value)
     }
 
 
-def _arguments(row: Row) -> str:
+def _arguments(row: Row, made: set[str]) -> str:
     shown = {
-        column: "ANY" if _is_of_time(column, value) or _is_long(value) else _literal(value)
+        column: "ANY"
+        if _is_of_time(column, value) or _is_long(value) or _has_one_of(value, made)
+        else _literal(value)
         for column, value in row.items()
     }
     if all(map(_NAME.fullmatch, shown)):
@@ -114,6 +125,10 @@ def _is_of_time(column: str, value: Any) -> bool:
     if isinstance(value, str) and _TIME.match(value):
         return True
     return _OF_TIME.search(column) is not None and isinstance(value, int | float)
+
+
+def _has_one_of(value: Any, made: set[str]) -> bool:
+    return isinstance(value, str) and any(key in value for key in made)
 
 
 def _is_long(value: Any) -> bool:

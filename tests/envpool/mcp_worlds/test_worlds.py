@@ -26,8 +26,9 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
 from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, read
-from tests.support.desk_worlds import DESK, desk, write_desk
+from rehearsal_room.scenarios.format import Call, Scenario, read
+from rehearsal_room.scenarios.scaffold.verifier_text import HEAD, verifier_text
+from tests.support.desk_worlds import DESK, VERIFY, desk, write_desk
 from tests.support.paths import MCP_SERVERS
 
 FILES = "files {scratch}/notes"
@@ -327,6 +328,34 @@ async def test_own_ids_stand_for_the_logged_ones(tmp_path: Path) -> None:
             taken = await other.call("take", {"sku": "pen", "qty": 2}, "")
             assert taken.text == '{"taken": 2}'
             assert (await other.call("list_tickets", {}, "")).text.count(ticket) == 1
+
+
+async def test_a_written_verifier_takes_another_number_of_calls(tmp_path: Path) -> None:
+    """What `new world --mcp` writes for a call also accepts an agent that looks first, so that the
+    server's ids are others; it rejects one that does less, more, or something else."""
+    folder = write_desk(tmp_path)
+    add = Call("add_ticket", {"title": "Door sticks", "owner": "ada"})
+    async with leased(read(folder)) as (_, env):
+        made = await env.call(add.name, add.arguments, "")
+    text = verifier_text("open", made.changes, [add])
+    close = VERIFY.partition("\n\n\n")[2].partition("\n\n\n")[2]
+    (folder / "verify.py").write_text(f"{HEAD}\n\n{text}\n\n{close}")
+    scenario = read(folder)
+    look: Made = [("list_tickets", {})]
+    right: Made = [(add.name, add.arguments)]
+    wrong: Made = [(add.name, {"title": "Door opens", "owner": "ada"})]
+    for calls, passes in (
+        (right, True),
+        ([*look, *look, *right], True),
+        (look, False),
+        (right * 2, False),
+        (wrong, False),
+    ):
+        async with leased(scenario) as (pool, env):
+            await play(env, calls)
+            verified = await pool.verify(scenario, scenario.task("open"), env.state(), "Done.")
+        assert not verified.fault
+        assert all(one.passed for one in verified.findings) is passes
 
 
 async def test_two_servers_share_a_world(tmp_path: Path) -> None:

@@ -87,8 +87,20 @@ def only_server_values_differ(played: Played, oracle: Played, scenario: Scenario
         return False
     begin = datetime.fromisoformat(scenario.clock).timestamp()
     end = begin + len(played.calls) + len(oracle.calls) + 2  # Unix seconds
-    given = set(_values([call.arguments for call in (*played.calls, *oracle.calls)]))
+    given = {*_given_in(played), *_given_in(oracle)}
     return _without(played, given, begin, end) == _without(oracle, given, begin, end)
+
+
+def _given_in(played: Played) -> set[Any]:
+    """The values that the agent named first: not the keys that an earlier call's result has."""
+    made = {
+        key
+        for call, result in zip(played.calls, played.results, strict=False)
+        for change in result.changes
+        if change.before is None
+        for key in set(change.key).difference(_values(call.arguments))
+    }
+    return set(_values([call.arguments for call in played.calls])) - made
 
 
 def _values(found: Any) -> Iterator[Any]:
@@ -104,8 +116,7 @@ def _values(found: Any) -> Iterator[Any]:
 
 def _without(played: Played, given: Set[Any], begin: float, end: float) -> Counter[Any]:
     """The changed rows without times between two, and with the content of a new row in place of its
-    key, also where another row refers to it. What a call has given is no key or time of the
-    server's."""
+    key, also where another row has it in a text. Keys and times that an agent gives stay."""
     made = [change for change in played.changes if change.before is None and change.after]
     texts = {key for change in made for key in change.key if isinstance(key, str)} - given
 
@@ -127,8 +138,9 @@ def _without(played: Played, given: Set[Any], begin: float, end: float) -> Count
             return value
         if value in own:
             return "its key"
-        if isinstance(value, str) and value in content:
-            return content[value]
+        if isinstance(value, str):
+            for key in content:
+                value = value.replace(key, repr(content[key]))
         return "a time" if _is_between(value, begin, end) else value
 
     found: Counter[Any] = Counter()

@@ -11,7 +11,8 @@ def note(before: State, after: State, answer: str) -> list[Finding]:
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rehearsal_room.scenarios.api import Row, RowChange
@@ -34,30 +35,28 @@ def verifier_text(
     task_id: str,
     changes: Sequence[RowChange],
     calls: Sequence[Call],
-    steps: Sequence[RowChange] = (),
+    steps: Sequence[Sequence[RowChange]] = (),
 ) -> str:
     """The function of one task. `changes` are the net changes of its solution, `calls` its calls,
-    `steps` what each of them changed: values of new rows that no call names and no later step
-    changes, such as ids and times, are not demanded. Nor is a text with the key of a new row, which
-    another number of calls makes another one."""
-    given = set(map(_plain, _values([call.arguments for call in calls])))
-    made = {
-        key
-        for change in changes
-        if change.before is None
-        for key in change.key
-        if isinstance(key, str) and key and _plain(key) not in given
-    }
+    `steps` what each of them changed (empty: there is one call). Of new rows, the values are
+    demanded that a call names or a later call changes. A key that the server made is not, nor is a
+    text with such a key: another number of calls makes another one."""
+    steps = steps or [changes] * (len(calls) == 1)
+    made = set(_made_by_server(calls, steps))
+    given = {*map(_plain, _values([call.arguments for call in calls]))} - {*map(_plain, made)}
     changed: dict[tuple[str, Any], set[str]] = {}  # columns by row
-    for step in steps:
+    for step in (change for each in steps for change in each):
         if step.before is not None and step.after is not None:
             columns = {name for name, value in step.after.items() if step.before.get(name) != value}
             changed.setdefault((step.table, step.key), set()).update(columns)
-    lines = [
-        line
+    new = Counter(
+        (change.table, _arguments(_demanded(change, change.after, given, later), made))
         for change in changes
-        for line in _checks(change, given, changed.get((change.table, change.key), set()), made)
-    ]
+        for later in [changed.get((change.table, change.key), set())]
+        if change.before is None and change.after is not None
+    )
+    others = [_check(change, made) for change in changes if change.before is not None]
+    lines = [*_checks_of_new(new, is_alone=not others), *others]
     body = [*(lines or ["# Demand what the answer must say: check.answer_has(...)"])]
     return "\n    ".join(
         [
@@ -71,22 +70,48 @@ def verifier_text(
     )
 
 
-def _checks(change: RowChange, given: set[str], later: set[str], made: set[str]) -> Iterator[str]:
+def _made_by_server(calls: Sequence[Call], steps: Sequence[Sequence[RowChange]]) -> Iterator[str]:
+    """The keys of new rows, where they are texts that the call which made the row did not name."""
+    for call, changes in zip(calls, steps, strict=False):
+        named = set(map(_plain, _values(call.arguments)))
+        for change in changes:
+            for key in change.key if change.before is None else ():
+                if isinstance(key, str) and key and _plain(key) not in named:
+                    yield key
+
+
+def _checks_of_new(new: Mapping[tuple[str, str], int], *, is_alone: bool) -> Iterator[str]:
+    """The checks of new rows: how many there are of a table with what is demanded of them. Rows of
+    which nothing is demanded, such as a log's, are allowed, unless there is nothing else."""
+    is_alone = is_alone and all(_is_vague(arguments) for _, arguments in new)
+    for (table, arguments), count in new.items():
+        number = f", count={count}" if count > 1 else ""
+        if not _is_vague(arguments):
+            yield f"check.created({_literal(table)}{number}{arguments})"
+        elif is_alone:
+            yield f"check.created({_literal(table)}{number})"
+        else:
+            yield f"check.allow({_literal(table)}, new={count})"
+
+
+def _is_vague(arguments: str) -> bool:
+    """Whether arguments demand nothing: each is ANY."""
+    return not re.sub(r"(?:, \w+=ANY)*", "", arguments)
+
+
+def _check(change: RowChange, made: set[str]) -> str:
+    """The check of a row that was there before."""
     table = _literal(change.table)
     keys = ", ".join(map(_literal, change.key))
     key = keys if len(change.key) == 1 else f"({keys})"
-    if change.after is None:
-        yield f"check.deleted({table}, {key})"
-    elif change.before is None:
-        wanted = _demanded(change, change.after, given, later)
-        yield f"check.created({table}{_arguments(wanted, made)})"
-    else:
-        changed = {
-            column: value
-            for column, value in change.after.items()
-            if change.before.get(column) != value
-        }
-        yield f"check.updated({table}, {key}{_arguments(changed, made)})"
+    if change.after is None or change.before is None:
+        return f"check.deleted({table}, {key})"
+    changed = {
+        column: value
+        for column, value in change.after.items()
+        if change.before.get(column) != value
+    }
+    return f"check.updated({table}, {key}{_arguments(changed, made)})"
 
 
 def _demanded(change: RowChange, row: Row, given: set[str], later: set[str]) -> Row:

@@ -84,7 +84,7 @@ async def _task(
         instruction_of(writes),
         tuple(step.call for step in second),
         tuple(after.changes),
-        tuple(change for step in second for change in step.changes),
+        tuple(tuple(step.changes) for step in second),
         note=DRAFT,
     )
 

@@ -35,7 +35,7 @@ class NewTask(msgspec.Struct, frozen=True):
     instruction: str
     calls: tuple[Call, ...] = ()
     changes: tuple[RowChange, ...] = ()  # net
-    steps: tuple[RowChange, ...] = ()  # of each call
+    steps: tuple[tuple[RowChange, ...], ...] = ()  # by call; empty: there is one call
     answer: str = "It is done."
     note: str = ""  # a comment above it
 

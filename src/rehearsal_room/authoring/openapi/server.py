@@ -134,12 +134,12 @@ def _wait_for(service: subprocess.Popen[bytes], port: int, name: str) -> None:
 def _headers(given: Sequence[str], bearer: str) -> dict[str, str]:
     """Headers whose values are those of variables of the environment."""
     found = {}
-    named = [one.partition("=")[::2] for one in given]
-    for header, variable in [*named, *([("Authorization", bearer)] if bearer else [])]:
+    named = [(*one.partition("=")[::2], "") for one in given]
+    tokens = [("Authorization", bearer, "Bearer ")] if bearer else []
+    for header, variable, begin in [*named, *tokens]:
         if variable not in os.environ:
             sys.exit(f"the variable {variable!r}, the value of the header {header}, is not set")
-        value = os.environ[variable]
-        found[header] = f"Bearer {value}" if variable == bearer else value
+        found[header] = begin + os.environ[variable]
     return found
 
 

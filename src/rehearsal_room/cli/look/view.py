@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import parse_qsl
 
 import click
 
@@ -15,7 +16,7 @@ from rehearsal_room.cli.core.options import TRUST_RUN
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.rollout.process import run
-from rehearsal_room.viewer.export import answers_of, write_export
+from rehearsal_room.viewer.export import answers_of, parts_in, write_export
 from rehearsal_room.viewer.reading.open_runs import ShownRun, ShownRuns, check_readable, checked
 from rehearsal_room.viewer.server.serve import ViewerSettings, serve
 
@@ -53,6 +54,14 @@ _BASE = Path("runs")
     show_default=True,
     help="Number of episodes of each run in the exported file.",
 )
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Which episodes the exported file has, as the page's address names its filters, such as "
+    "failure=wrong_record, label=-completed or text=refund; may be repeated (default: all).",
+)
 @TRUST_RUN
 def view_command(
     folders: Sequence[Path],
@@ -61,6 +70,7 @@ def view_command(
     bus: str | None,
     exported: Path | None,
     episodes: int,
+    filters: Sequence[str],
 ) -> None:
     """Show runs in the browser: episodes, the rows that every call changed, the world at any turn.
 
@@ -73,7 +83,10 @@ def view_command(
         rehearse view runs/x runs/y
         rehearse view runs/x#e000003                      (opens at this episode)
         rehearse view runs/x --export x.html              (one file, to send to somebody)
+        rehearse view runs/x --export x.html --filter label=agent_error
     """
+    if filters and exported is None:
+        raise SettingsError("--filter: is for --export; the page has filters of its own")
     if bus is not None:
         _view_published(bus, folders, port, no_open=no_open, exported=exported)
         return
@@ -82,7 +95,7 @@ def view_command(
     found = checked([folder for folder in folders if folder not in worlds])
     check_readable([ShownRun(folder) for folder in found])
     if exported is not None:
-        _export(found, exported, episodes)
+        _export(found, exported, episodes, _query_of(filters))
         return
     settings = ViewerSettings(found, None if folders else _BASE, port, worlds=worlds)
     _serve(settings, no_open=no_open, opened=opened)
@@ -154,15 +167,35 @@ def _leading_to(url: str) -> Iterator[str]:
         yield file.as_uri()
 
 
-def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:
+def _query_of(filters: Sequence[str]) -> dict[str, list[str]]:
+    """The filters of an address. Raises SettingsError.
+
+    Example: ["label=agent_error&text=refund"] -> {"label": ["agent_error"], "text": ["refund"]}
+    """
+    query: dict[str, list[str]] = {}
+    for one in filters:
+        try:
+            pairs = parse_qsl(one, keep_blank_values=True, strict_parsing=True)
+        except ValueError:
+            raise SettingsError(f"--filter: {one!r} is not NAME=VALUE") from None
+        for name, value in pairs:
+            query.setdefault(name, []).append(value)
+    return query
+
+
+def _export(
+    folders: Sequence[Path], path: Path, episodes: int, query: dict[str, list[str]]
+) -> None:
     if not folders:
         raise SettingsError("--export: name the run to write into the file")
     if not path.absolute().parent.is_dir():
         raise SettingsError(f"--export: {path}: its folder does not exist")
     with closing(ShownRuns(folders)) as runs:
         try:
-            answers = run(partial(answers_of, runs.all(), episodes=episodes))
+            answers = run(partial(answers_of, runs.all(), episodes=episodes, query=query))
         except sqlite3.DatabaseError as exc:
             raise LogError(f"the log is damaged: the database of a world: {exc}") from exc
         size = write_export(path, answers)
     click.echo(f"{path}: {size / 1e6:.1f} MB")
+    for name, part in parts_in(answers):
+        click.echo(f"{name}: part: {part.episodes:,} of {part.of:,} episodes")

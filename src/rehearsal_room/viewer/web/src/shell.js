@@ -10,6 +10,7 @@ import { nextTheme, theme } from "./base/theme.js";
 import { Loaded, Notice } from "./parts/basics.js";
 import { Help } from "./parts/help.js";
 import { Icon } from "./parts/icon.js";
+import { PartNotice } from "./parts/part_notice.js";
 import { Compare } from "./pages/compare.js";
 import { Episode } from "./pages/episode.js";
 import { Fork } from "./pages/fork.js";
@@ -58,6 +59,7 @@ export function Shell() {
       <button class="button quiet icon-only" onClick=${() => (isHelpOpen.value = true)} aria-label="Keyboard help" title="Keyboard help (?)"><kbd>?</kbd></button>
     </header>
     <main id="main" ref=${main} tabindex="-1">
+      <${PartNotice} />
       <${Boundary} key=${place}><${Loaded} of=${load}>${() => view(path)}<//><//>
     </main>
     <footer class="foot">Rehearsal ${load.data?.version ?? ""}${load.data?.exported ? " · exported file: SQL, forks, play and labels need `rehearse view`" : ""}</footer>

@@ -19,7 +19,9 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.scenarios.files import own_fault
 
+NAME = "labels.jsonl"  # of the file in a run's folder
 _LABELS = ", ".join(Label)
 
 
@@ -81,6 +83,14 @@ def read_labels(path: Path) -> LabelFile:
     labels = {n: one for n, one in counting if one.label is not None}
     notes = tuple(one for _, one in counting if one.label is None and one.note)
     return LabelFile(path, labels, notes, cut)
+
+
+def own_labels(folder: Path) -> LabelFile:
+    """The labels in a run's folder, none where there is no file. Raises JudgeError."""
+    path = folder / NAME
+    if fault := own_fault(path):
+        raise JudgeError(f"{path}: {fault}")
+    return read_labels(path) if path.exists() else LabelFile(path, {})
 
 
 def _reason(exc: Exception) -> str:

@@ -12,23 +12,19 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import episode_digest
-from rehearsal_room.judge.reliability.annotations import HumanLabel, LabelBook, read_labels
-from rehearsal_room.scenarios.files import own_fault
+from rehearsal_room.judge.reliability.annotations import NAME, HumanLabel, LabelBook, own_labels
 from rehearsal_room.viewer.index.hand_labels import HandLabel, HandLabels
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.filters import where_of
 
-_LABELS = "labels.jsonl"  # as `rehearse judge label` names it
 MAX_NOTE = 10_000  # characters
 
 
 def labels_in(folder: Path) -> HandLabels:
     """What people said about the episodes of a run. Raises LogError."""
-    path, me = folder / _LABELS, getpass.getuser()
-    if fault := own_fault(path):
-        raise LogError(f"{path}: {fault}")
+    me = getpass.getuser()
     with _as_log_error():
-        said = read_labels(path).said() if path.exists() else []
+        said = own_labels(folder).said()
     found: dict[str, list[HandLabel]] = {}
     for one in sorted(said, key=lambda one: one.labeller != me):
         hand = HandLabel(one.labeller, one.labeller == me, one.label, one.note, one.at)
@@ -62,7 +58,7 @@ def add_label(
         time.time(),
     )
     with _as_log_error():
-        is_added = LabelBook(own_path(folder / _LABELS)).add_after(said, seen)
+        is_added = LabelBook(own_path(folder / NAME)).add_after(said, seen)
     if not is_added:
         raise LogError(
             f"{trajectory.episode}: you labelled it in another window in the meantime; that label "

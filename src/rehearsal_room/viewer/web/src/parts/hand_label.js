@@ -3,7 +3,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { date, labelOf } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
-import { api, post } from "../base/source.js";
+import { unsigned } from "../base/list_query.js";
+import { api, get, post } from "../base/source.js";
 import { canDo } from "../base/state.js";
 import { visible } from "../base/text.js";
 import { Label, Notice } from "./basics.js";
@@ -40,6 +41,8 @@ export function HandLabel({ run, line: first, onLine }) {
       setState({ words: change.label === null ? "Withdrawn." : "Kept." });
     } catch (error) {
       setState({ error: error.message }); // what was typed stays
+      const asked = new URLSearchParams({ episode: unsigned("episode", line.episode, false) });
+      get(`${api`/api/runs/${run}/episodes`}?${asked}`).then(({ rows }) => rows[0] && setLine(rows[0]), () => {});
     }
   };
   const give = (label) => say({ label: label === mine?.label ? null : label, note });

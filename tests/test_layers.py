@@ -249,6 +249,7 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.viewer.server.judge_routes",
         "rehearsal_room.viewer.server.list_routes",
         "rehearsal_room.viewer.server.page",
+        "rehearsal_room.viewer.server.presence_routes",
         "rehearsal_room.viewer.server.run_routes",
         "rehearsal_room.viewer.server.world_routes",
     },

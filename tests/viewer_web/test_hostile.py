@@ -162,7 +162,9 @@ def test_hostile_notes_hits_and_addresses_are_inert(
             page.goto(address)
             page.wait_for_selector(".hit mark, .said-by, .chip.on, .label-choice, .list-bar")
             page.wait_for_timeout(150)
-            failed += problems(page.evaluate(_STATE), address)
+            state = page.evaluate(_STATE)  # an exported file has its own script in the page
+            state["foreign"] = [one for one in state["foreign"] if "Rehearsal (Apache" not in one]
+            failed += problems(state, address)
         page.context.close()
 
     assert not failed, "\n".join(failed)

@@ -53,7 +53,7 @@ def add_label(
         label,
         episode_digest(trajectory),
         me,
-        note.encode("utf-8", "replace").decode(),
+        note,
         True,  # the page shows findings and verdicts
         time.time(),
     )

@@ -21,7 +21,7 @@ export function sayByHand(run, line, { label, note }) {
   return post(api`/api/runs/${run}/judge/labels`, {
     episode: line.episode,
     label: label === undefined ? (mine?.label ?? null) : label,
-    note: note === undefined ? (mine?.note ?? "") : note,
+    note: (note === undefined ? (mine?.note ?? "") : note).toWellFormed(),
     seen: mine?.at ?? null,
   });
 }

@@ -145,7 +145,7 @@ def test_labels_that_a_person_types_are_used_by_a_study(
     rehearse: Rehearse, mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`label` writes each label at once and continues with the remaining episodes when it is called
-    again; `study` reads the file of the run's folder without being told."""
+    again; `study` reads the file in the run's folder."""
 
     def sitting(*keys: str) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{key}\n" for key in keys)))

@@ -222,7 +222,7 @@ function Chips() {
   const { query } = route.value;
   const found = FILTERS.flatMap((name) => query.getAll(name).filter(Boolean).map((value) => [name, value]));
   if (found.length === 0) return null;
-  const put = (name, value, others) => setQuery({ [name]: query.getAll(name).flatMap((one) => (one === value ? others : [one])) }, { push: true });
+  const put = (name, value, others) => setQuery({ [name]: route.value.query.getAll(name).flatMap((one) => (one === value ? others : [one])) }, { push: true });
   return html`<div class="chips" role="group" aria-label="Filters in force">
     ${found.map(([name, text]) => {
       const { isNot, value } = signed(name, text);

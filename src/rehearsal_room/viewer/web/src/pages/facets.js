@@ -57,11 +57,13 @@ const isPhone = () => matchMedia("(max-width: 900px)").matches;
 
 // Which values are asked for and which are excluded, and the function that changes one of them.
 function useChosen(name) {
-  const asked = route.value.query.getAll(name).map((one) => signed(name, one));
+  const read = () => route.value.query.getAll(name).map((one) => signed(name, one));
+  const asked = read();
   const state = (value) => asked.find((one) => one.value === value);
   const choose = (value, isNot) => {
-    const others = asked.filter((one) => one.value !== value);
-    const now = state(value);
+    const all = read();
+    const now = all.find((one) => one.value === value);
+    const others = all.filter((one) => one !== now);
     const next = now && now.isNot === isNot ? others : [...others, { value, isNot }];
     setQuery({ [name]: next.map((one) => unsigned(name, one.value, one.isNot)) }, { push: true });
   };

@@ -145,10 +145,11 @@ function SearchField({ field }) {
   useEffect(() => {
     if (document.activeElement !== field.current || !timer.current) field.current.value = text;
   }, [text]);
+  useEffect(() => () => clearTimeout(timer.current), []);
   const put = () => {
     clearTimeout(timer.current);
     timer.current = null;
-    if (field.current.value === (route.value.query.get("text") ?? "")) return;
+    if (!field.current || field.current.value === (route.value.query.get("text") ?? "")) return;
     setQuery({ text: field.current.value }, { push: isNew.current });
     isNew.current = false;
   };
@@ -228,7 +229,7 @@ function Chips() {
       const { isNot, value } = signed(name, text);
       const title = `${filterName(name)}: ${valueText(name, value)}`;
       return html`<span class=${`chip on ${isNot ? "excluded" : ""}`}><span>${filterName(name)}</span>
-        ${canBeExcluded(name) && html`<button class="turn-round" aria-pressed=${isNot} aria-label=${`Not ${title}`} title=${isNot ? "Ask for it instead" : "Exclude it instead"} onClick=${() => put(name, text, [unsigned(name, value, !isNot)])}>${isNot ? "not" : "is"}</button>`}
+        ${canBeExcluded(name) && html`<button class="turn-round" aria-label=${`${isNot ? "not" : "is"} ${title}: turn round`} title=${isNot ? "Ask for it instead" : "Exclude it instead"} onClick=${() => put(name, text, [unsigned(name, value, !isNot)])}>${isNot ? "not" : "is"}</button>`}
         <b><${Word} value=${valueText(name, value)} /></b>
         <button class="remove" aria-label=${`Remove the filter ${title}`} title="Remove" onClick=${() => put(name, text, [])}><${Icon} name="close" /></button></span>`;
     })}

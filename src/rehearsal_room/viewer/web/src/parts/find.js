@@ -51,9 +51,12 @@ export function Find({ data, list }) {
     const timer = setTimeout(() => show({ place, hit: 0 }), 60); // after the page has gone to its turn
     return () => clearTimeout(timer);
   }, [text, data.line.episode]);
-  useEffect(() => unmark, []);
   useKeys([["/", "Find in this episode", () => field.current?.focus()]]);
   const timer = useRef(null);
+  useEffect(() => () => {
+    clearTimeout(timer.current);
+    unmark();
+  }, []);
   const later = (event) => {
     const { value } = event.currentTarget;
     clearTimeout(timer.current);

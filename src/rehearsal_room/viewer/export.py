@@ -9,7 +9,7 @@ What agents and tools wrote is only in the deflated part, so nothing of it is ev
 
 import base64
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,7 @@ from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.judge.failures.reading import read_failures
 from rehearsal_room.scenarios import distribution
-from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
+from rehearsal_room.viewer.reading.episode_rows import episode_table
 from rehearsal_room.viewer.reading.lines import EpisodeTableLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
 from rehearsal_room.viewer.reading.open_runs import ShownRun
@@ -30,6 +30,9 @@ from rehearsal_room.viewer.reading.page_files import page_file
 from rehearsal_room.viewer.reading.plain import plain
 from rehearsal_room.viewer.reading.run_page import run_page
 from rehearsal_room.viewer.reading.training import training
+from rehearsal_room.viewer.tasks.reasons import reasons
+from rehearsal_room.viewer.tasks.task_table import BY, rows_by
+from rehearsal_room.viewer.tasks.tries import grid
 from rehearsal_room.viewer.worlds.group_graph import group_graph
 from rehearsal_room.viewer.worlds.logged_world import opened, shapes_of
 from rehearsal_room.viewer.worlds.world_tables import columns_of
@@ -110,16 +113,28 @@ async def _add_run(found: Answers, run: ShownRun, episodes: int) -> None:
     table = episode_table(index, {"limit": [str(episodes)]})
     found[f"{base}/episodes"] = table
     found[f"{base}/grid"] = grid(index)
+    found[f"{base}/tasks"] = {by: rows_by(run, by) for by in BY}
+    found[f"{base}/reasons"] = reasons(run)
     wrong = await _failures(run)
     for line in table.rows:
         _add_episode(found, run, line)
         mistakes = {"failures": wrong.get(line.episode, [])}
         found[f"{base}/episodes/{line.episode}/failures"] = mistakes
-    for group in dict.fromkeys(line.group for line in table.rows):
-        lines = [line for line in table.rows if line.group == group]
+    _add_tries(found, run, table.rows)
+
+
+def _add_tries(found: Answers, run: ShownRun, lines: Sequence[EpisodeTableLine]) -> None:
+    """The tries of each task, under the group of the first of them in the run."""
+    groups = {(one.scenario, one.name): one.group for one in rows_by(run, "task")}
+    by_task: dict[tuple[str, str], list[EpisodeTableLine]] = {}
+    for line in lines:
+        by_task.setdefault((line.scenario, line.task), []).append(line)
+    for key, tries in by_task.items():
         with run.reading() as reader:
-            trajectories = [reader.trajectory(line.episode) for line in lines]
-        found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
+            trajectories = [reader.trajectory(line.episode) for line in tries]
+        graph = group_graph(tries, trajectories, len(tries))
+        for group in {groups.get(key, ""), *(line.group for line in tries)}:
+            found[f"/api/runs/{run.id}/groups/{group}"] = graph
 
 
 async def _failures(run: ShownRun) -> Mapping[str, Any]:

@@ -121,6 +121,13 @@ def _ending(value: str) -> Where:
     return ("ending IS NULL", ()) if value == "live" else ("ending = ?", (value,))
 
 
+def _failed_call(value: str) -> Where:
+    """Episodes in which a tool failed with an error, as in `refund_order:not_found`."""
+    sql = "number IN (SELECT number FROM call_errors WHERE tool = ? AND error = ?)"
+    tool, _, error = value.rpartition(":")
+    return sql, (tool, error)
+
+
 def _number(name: str, value: str) -> float:
     try:
         return float(value)
@@ -135,4 +142,5 @@ _COLUMNS: dict[str, Callable[[str], Where]] = {
     "episode": _is("episode"),
     "label": _label,
     "ending": _ending,
+    "failed_call": _failed_call,
 }

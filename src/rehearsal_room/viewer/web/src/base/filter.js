@@ -4,7 +4,7 @@ const EXACT = ["scenario", "task", "group"];
 
 export function selectEpisodes(rows, query, episode) {
   const texts = new Map();
-  const found = rows.filter((row) => keeps(row, query, () => textOf(episode(row.episode), texts)));
+  const found = rows.filter((row) => keeps(row, query, episode, () => textOf(episode(row.episode), texts)));
   const sort = query.get("sort");
   if (sort) found.sort(order(sort.replace(/^-/, ""), sort.startsWith("-") ? -1 : 1));
   const offset = Number(query.get("offset") ?? 0);
@@ -12,7 +12,7 @@ export function selectEpisodes(rows, query, episode) {
   return { total: found.length, rows: found.slice(offset, offset + limit) };
 }
 
-function keeps(row, query, text) {
+function keeps(row, query, episode, text) {
   const any = (name, has) => {
     const wanted = query.getAll(name);
     return wanted.length === 0 || wanted.some(has);
@@ -26,10 +26,22 @@ function keeps(row, query, text) {
     any("tool", (one) => (row.tools ?? []).includes(one)) &&
     any("failure", (one) => (row.kinds ?? []).includes(one)) &&
     any("error", (one) => (row.causes ?? []).includes(one)) &&
+    any("failed_call", (one) => failedCalls(episode(row.episode)).has(one)) &&
     within(row.reward, query.get("min_reward"), query.get("max_reward")) &&
     within(row.turns, query.get("min_turns"), query.get("max_turns")) &&
     (!query.get("text") || contains(text(), query.get("text")))
   );
+}
+
+// The calls of an episode that failed, as `tool:error`.
+function failedCalls(episode) {
+  const found = new Set();
+  for (const turn of episode?.turns ?? []) {
+    for (const [calls, results] of [[turn.calls, turn.results], [turn.user?.calls, turn.user?.results]]) {
+      (results ?? []).forEach((result, i) => result?.error && calls?.[i] && found.add(`${calls[i].name}:${result.error}`));
+    }
+  }
+  return found;
 }
 
 function labelOf(row) {

@@ -12,8 +12,8 @@ import { usePagedRows } from "../parts/paged_rows.js";
 import { Word } from "../parts/texts.js";
 import { Facets } from "./facets.js";
 
-export const FILTERS = ["label", "ending", "error", "failure", "scenario", "task", "group", "tag", "table", "tool", "min_reward", "max_reward", "min_turns", "max_turns", "text"];
-const NAMES = { error: "Error", failure: "Went wrong", table: "Changed", tool: "Called", min_reward: "Reward ≥", max_reward: "Reward ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
+export const FILTERS = ["label", "ending", "error", "failure", "scenario", "task", "group", "tag", "table", "tool", "failed_call", "min_reward", "max_reward", "min_turns", "max_turns", "text"];
+const NAMES = { error: "Error", failure: "Went wrong", table: "Changed", tool: "Called", failed_call: "Call failed", min_reward: "Reward ≥", max_reward: "Reward ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
 
 export function Episodes({ run, summary, onRows, onFirst }) {
   const { query } = route.value;

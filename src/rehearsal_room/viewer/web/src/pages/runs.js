@@ -1,4 +1,4 @@
-// The list of runs; two can be compared.
+// The list of runs; two to six can be compared.
 import { useEffect, useState } from "preact/hooks";
 import { count, date, dollars, listed, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
@@ -8,6 +8,8 @@ import { about } from "../base/state.js";
 import { Interval, Loaded, Notice, Tag } from "../parts/basics.js";
 import { Grid } from "../parts/grid.js";
 import { Word } from "../parts/texts.js";
+
+const MOST = 6; // runs that are compared at once
 
 export function Runs() {
   useTitle("Runs");
@@ -24,13 +26,13 @@ function List({ runs }) {
   const [chosen, setChosen] = useState([]);
   const text = (route.value.query.get("text") ?? "").toLowerCase();
   const shown = runs.filter((run) => `${run.name} ${run.policy} ${run.model} ${run.scenarios}`.toLowerCase().includes(text));
-  const choose = (id) => setChosen((now) => (now.includes(id) ? now.filter((one) => one !== id) : [...now, id].slice(-2)));
+  const choose = (id) => setChosen((now) => (now.includes(id) ? now.filter((one) => one !== id) : [...now, id].slice(-MOST)));
   return html`
     <div class="page-head"><h1>Runs</h1><span class="dim">${count(runs.length, "run")}</span><span class="spring"></span>
       <label class="field search"><span class="sr-only">Search the runs</span>
         <input type="search" placeholder="Search the runs" value=${text} onInput=${(event) => setQuery({ text: event.currentTarget.value })} /></label>
-      ${runs.length > 1 && html`<button class="button primary" disabled=${chosen.length !== 2} onClick=${() => go(href(["compare"], { a: chosen[0], b: chosen[1] }))}>
-        Compare ${chosen.length === 2 ? "the two" : `(${chosen.length} of 2 chosen)`}</button>`}
+      ${runs.length > 1 && html`<button class="button primary" disabled=${chosen.length < 2} onClick=${() => go(href(["compare"], { run: chosen }))}>
+        Compare ${chosen.length < 2 ? `(${chosen.length} of 2 chosen)` : chosen.length === 2 ? "the two" : `the ${chosen.length}`}</button>`}
     </div>
     ${runs.length === 0
       ? html`<${Notice}>There are no runs here. Make one: <code>rehearse run shop_support -p mutant -o runs/first</code><//>`

@@ -242,7 +242,8 @@ def _listed(index: RunIndex, columns: str) -> dict[str, list[str]]:
 
 
 def _rows(tries: Sequence[_Tries], found: Sequence[RunDifference | None]) -> list[ComparedTask]:
-    """The tasks of all runs; who does better on each is what `rehearse compare` says."""
+    """The tasks of all runs, those that can be compared first; who does better on each is what
+    `rehearse compare` says."""
     gained = [set() if one is None else set(one.comparison.gained) for one in found]
     lost = [set() if one is None else set(one.comparison.lost) for one in found]
     rows = []
@@ -259,7 +260,7 @@ def _rows(tries: Sequence[_Tries], found: Sequence[RunDifference | None]) -> lis
                 changes.append("lost" if name in lost[at] else "same")
         pairs = [_pair(of_runs[0], others) for others in of_runs[1:]]
         rows.append(ComparedTask(*key, [_score(one) for one in of_runs], changes, pairs))
-    return rows
+    return sorted(rows, key=lambda row: set(row.changes) == {"left out"})
 
 
 def _is_judged(tries: Sequence[_Try]) -> bool:

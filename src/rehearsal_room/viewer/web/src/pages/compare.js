@@ -1,6 +1,6 @@
 // Two to six runs beside each other: the verdicts of `rehearse compare`, the figures of each run, what
 // differs between them, and their tasks; a task leads to two of its episodes where they part.
-import { count, decimal, dollars, number, percent, seconds, words } from "../base/format.js";
+import { decimal, dollars, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
 import { go, href, listHref, route, runHref, setQuery } from "../base/route.js";
@@ -29,7 +29,7 @@ export function Compare() {
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
     <div class="page-head"><h1>Compare</h1></div>
     <${Chosen} ids=${ids} runs=${runs.data?.runs ?? []} />
-    ${ids.length < 2 ? html`<${Notice}>Choose two to six runs.<//>` : html`<${Loaded} of=${load}>${(found) => html`<${Result} found=${found} ids=${ids} />`}<//>`}`;
+    ${ids.length < 2 ? html`<${Notice}>Choose two to six runs.<//>` : html`<${Loaded} of=${load.isLoading ? {} : load}>${(found) => html`<${Result} found=${found} ids=${ids} />`}<//>`}`;
 }
 
 const letter = (i) => String.fromCharCode(65 + i);
@@ -140,7 +140,7 @@ function pairHref(ids, other, [a, b]) {
 function Side({ run, row, side }) {
   if (!side) return html`<span class="dim">–</span>`;
   const text = side.judged ? percent(side.completed / side.judged, 0) : "no verdict";
-  return html`<a class="stack end cell-link" tabindex="-1" href=${listHref(run.id, { scenario: row.scenario, task: row.task })} aria-label=${`${run.name}: ${side.completed} of ${count(side.tries, "try", "tries")} completed`}><b class="figure">${text}</b><span class="dim figure">${number(side.completed)} of ${number(side.tries)}</span></a>`;
+  return html`<a class="stack end cell-link" tabindex="-1" href=${listHref(run.id, { scenario: row.scenario, task: row.task })}><b class="figure">${text}</b><span class="dim figure">${number(side.completed)} of ${number(side.tries)}</span></a>`;
 }
 
 function Difference({ delta, low, high, level }) {

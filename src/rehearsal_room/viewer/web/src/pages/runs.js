@@ -44,7 +44,7 @@ function columns(chosen, choose, isChoice) {
   const all = [
     isChoice && { key: "choose", title: "", label: "Chosen for comparing", width: 28, render: (run) =>
       html`<input type="checkbox" tabindex="-1" aria-label=${`Choose ${run.name} for comparing`} disabled=${Boolean(run.error)} checked=${chosen.includes(run.id)} onChange=${() => choose(run.id)} />` },
-    { key: "name", title: "Run", width: 130, grow: 3, render: Name },
+    { key: "name", title: "Run", width: 130, grow: 3, render: (run) => html`<${Name} run=${run} chosen=${chosen} />` },
     { key: "status", title: "Status", width: 96, priority: 3, render: Status },
     { key: "completed", title: "Completed", width: 96, priority: 0, render: (run) => run.completed && html`<span class="stack"><b class="figure">${percent(run.completed.value)}</b><${Interval} value=${run.completed.value} lower=${run.completed.lower} upper=${run.completed.upper} /></span>` },
     { key: "reward", title: "Reward", width: 66, priority: 5, end: true, render: (run) => html`<span class="figure">${run.mean_reward === null || run.mean_reward === undefined ? "–" : run.mean_reward.toFixed(3)}</span>` },
@@ -57,10 +57,12 @@ function columns(chosen, choose, isChoice) {
   return all.filter(Boolean).map((one) => ({ ...one, render: (run) => (run.error && !["choose", "name"].includes(one.key) ? null : one.render(run)) }));
 }
 
-function Name(run) {
+function Name({ run, chosen: [other, ...more] }) {
   if (run.error) return html`<span class="stack"><b><${Word} value=${run.name} /></b><span class="bad-text">${run.error}</span></span>`;
   const parts = [run.policy, run.model, run.dialect, run.history].filter(Boolean).join(" · ");
-  return html`<span class="stack"><a href=${runHref(run.id)} tabindex="-1" class="strong"><${Word} value=${run.name} /></a>
+  const isOffered = other && more.length === 0 && other !== run.id;
+  return html`<span class="stack"><span class="ellipsis"><a href=${runHref(run.id)} tabindex="-1" class="strong"><${Word} value=${run.name} /></a>
+    ${isOffered && html` <a href=${href(["compare"], { run: [other, run.id] })} tabindex="-1">Compare</a>`}</span>
     <span class="dim ellipsis"><${Word} value=${`${parts} · ${listed(run.scenarios)}`} /></span></span>`;
 }
 

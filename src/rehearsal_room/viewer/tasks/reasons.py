@@ -1,6 +1,6 @@
 """Why the episodes of a run failed, and which were dear or slow: what stands below its tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -8,7 +8,7 @@ from rehearsal_room.harness.chat.prices import Price
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.episode_rows import names_of
 from rehearsal_room.viewer.reading.open_runs import ShownRun
-from rehearsal_room.viewer.tasks.task_table import price_of
+from rehearsal_room.viewer.tasks.task_table import TaskPart, parts_of, price_of
 
 _MAX_ERRORS = 400  # pairs of a tool and an error
 _MAX_EXAMPLES = 5  # dearest and slowest episodes
@@ -64,13 +64,12 @@ def reasons(run: ShownRun) -> Reasons:
 
 
 def _reasons(index: RunIndex, price: Price | None) -> Reasons:
-    kinds = _kinds(index)
+    parts, names = parts_of(index), names_of(index)
     errors = [ToolErrors(*row) for row in index.rows(_TOOL_ERRORS, _MAX_ERRORS)]
     pairs = "SELECT count(*) FROM (SELECT DISTINCT tool, error FROM call_errors)"
-    empty = "SELECT id FROM names WHERE names = '[]'"
     return Reasons(
-        failed=index.rows(f"SELECT count(*) FROM episodes WHERE kinds NOT IN ({empty})")[0][0],
-        kinds=kinds,
+        failed=sum(part.tries for part in parts if names[part.kinds]),
+        kinds=_kinds(parts, names),
         tool_errors=errors,
         num_tool_errors=index.rows(pairs)[0][0],
         dearest=_examples(index, "tokens", _cost_order(price), price),
@@ -83,15 +82,13 @@ _TOOL_ERRORS = """SELECT tool, error, sum(calls), count(*) FROM call_errors
 _TOOK = "iif(ending IS NULL, last_at - started_at, seconds) AS took"
 
 
-def _kinds(index: RunIndex) -> list[KindReason]:
-    names = names_of(index)
+def _kinds(parts: Sequence[TaskPart], names: Mapping[int, Sequence[str]]) -> list[KindReason]:
     episodes: dict[str, int] = {}
     tasks: dict[str, set[tuple[str, str]]] = {}
-    sql = "SELECT kinds, scenario, task, count(*) FROM episodes GROUP BY kinds, scenario, task"
-    for number, scenario, task, count in index.rows(sql):
-        for kind in names[number]:
-            episodes[kind] = episodes.get(kind, 0) + count
-            tasks.setdefault(kind, set()).add((scenario, task))
+    for part in parts:
+        for kind in names[part.kinds]:
+            episodes[kind] = episodes.get(kind, 0) + part.tries
+            tasks.setdefault(kind, set()).add(part.key)
     ordered = sorted(episodes, key=lambda kind: (-episodes[kind], kind))
     return [KindReason(kind, episodes[kind], len(tasks[kind])) for kind in ordered]
 

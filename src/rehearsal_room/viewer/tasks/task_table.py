@@ -65,7 +65,7 @@ class TaskTable(msgspec.Struct, frozen=True):
     rows: Sequence[TaskRow]
 
 
-class _Part(msgspec.Struct, frozen=True, gc=False):
+class TaskPart(msgspec.Struct, frozen=True, gc=False):
     """The episodes of one task that have the same kinds and tags."""
 
     scenario: str
@@ -84,6 +84,7 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> _Key:
+        """Scenario and task."""
         return self.scenario, self.task
 
 
@@ -109,6 +110,11 @@ def rows_by(run: ShownRun, by: By) -> list[TaskRow]:
     """All rows of a table. Raises LogError."""
     index = run.index()
     return index.kept(("task_table", by), lambda: _rows_by(index, by, price_of(run)))
+
+
+def parts_of(index: RunIndex) -> list[TaskPart]:
+    """The episodes of all tasks, by task, kinds and tags. Raises LogError."""
+    return index.kept("task_parts", lambda: [TaskPart(*row) for row in index.rows(_PARTS)])
 
 
 def price_of(run: ShownRun) -> Price | None:
@@ -172,10 +178,10 @@ def _has(row: TaskRow, wanted: Mapping[str, set[str]]) -> bool:
 
 def _rows_by(index: RunIndex, by: By, price: Price | None) -> list[TaskRow]:
     names = names_of(index)
-    parts = index.kept("task_parts", lambda: [_Part(*row) for row in index.rows(_PARTS)])
+    parts = parts_of(index)
     if by == "kind":
         return _by_kind(parts, names, price)
-    found: dict[Any, list[_Part]] = {}
+    found: dict[Any, list[TaskPart]] = {}
     for part in parts:
         for key in _keys_of(part, by, names):
             found.setdefault(key, []).append(part)
@@ -183,13 +189,13 @@ def _rows_by(index: RunIndex, by: By, price: Price | None) -> list[TaskRow]:
     return [_row(key, group, names, price, groups.get(key, "")) for key, group in found.items()]
 
 
-def _keys_of(part: _Part, by: By, names: Mapping[int, Sequence[str]]) -> Iterable[Any]:
+def _keys_of(part: TaskPart, by: By, names: Mapping[int, Sequence[str]]) -> Iterable[Any]:
     if by == "task":
         return (part.key,)
     return (part.scenario,) if by == "world" else names[part.tags]
 
 
-def _groups_of(index: RunIndex, found: Mapping[_Key, Sequence[_Part]]) -> dict[_Key, str]:
+def _groups_of(index: RunIndex, found: Mapping[_Key, Sequence[TaskPart]]) -> dict[_Key, str]:
     first = {min(part.first for part in parts): key for key, parts in found.items()}
     sql = (
         "SELECT number, grp FROM episodes WHERE number IN"
@@ -200,7 +206,7 @@ def _groups_of(index: RunIndex, found: Mapping[_Key, Sequence[_Part]]) -> dict[_
 
 def _row(
     key: Any,
-    parts: Sequence[_Part],
+    parts: Sequence[TaskPart],
     names: Mapping[int, Sequence[str]],
     price: Price | None,
     group: str,
@@ -230,10 +236,10 @@ def _row(
 
 
 def _by_kind(
-    parts: Sequence[_Part], names: Mapping[int, Sequence[str]], price: Price | None
+    parts: Sequence[TaskPart], names: Mapping[int, Sequence[str]], price: Price | None
 ) -> list[TaskRow]:
     judged: Counter[_Key] = Counter()
-    having: dict[str, list[_Part]] = {}
+    having: dict[str, list[TaskPart]] = {}
     for part in parts:
         judged[part.key] += part.judged
         for kind in names[part.kinds]:
@@ -243,7 +249,7 @@ def _by_kind(
 
 def _kind_row(
     kind: str,
-    parts: Sequence[_Part],
+    parts: Sequence[TaskPart],
     judged: Mapping[_Key, int],
     names: Mapping[int, Sequence[str]],
     price: Price | None,
@@ -265,7 +271,7 @@ def _kind_row(
     )
 
 
-def _sums(parts: Sequence[_Part], price: Price | None) -> dict[str, Any]:
+def _sums(parts: Sequence[TaskPart], price: Price | None) -> dict[str, Any]:
     tries = sum(part.tries for part in parts)
     prompt = sum(part.prompt_tokens for part in parts)
     cached = sum(part.cached_tokens for part in parts)

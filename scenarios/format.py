@@ -313,7 +313,7 @@ class PackageHead(_Head, forbid_unknown_fields=True):
     # code judge fails an episode that wrote such a row and wrote it back.
     irreversible: tuple[str, ...] = ()
     # Tables in which tools write what was done, such as an audit log: what a pair of writes leaves
-    # there that cancel out does no harm. None: tables whose names say so (see judge.core.put_right).
+    # there that cancel out does no harm. None: tables with such names (see judge.core.put_right).
     act_logs: tuple[str, ...] | None = None
 
 

@@ -59,7 +59,7 @@ class Verification(msgspec.Struct, frozen=True):
     unverified: str | None = None  # why there are no findings; None: the verifier ran
     observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, not a verdict
     run: VerifierRun | None = None  # where it ran; None: it did not run
-    left_out: tuple[RowChange, ...] = ()  # rows whose texts are not held against the agent
+    left_out: tuple[RowChange, ...] = ()  # rows whose texts no check reads
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Questions of users about tasks, reasons and runs beside each other, walked in Chromium: clicks
 are counted, and each answer is compared with what the command line or the log says.
 
-The runs are real ones of the command line; one that asks a model has a small model server of ours
-on loopback, which counts no more than letters.
+The runs are real ones of the command line. One asks a model: there the test plays a chat server on
+loopback, since only its tokens matter.
 """
 
 import json
@@ -195,7 +195,7 @@ def test_which_tool_fails_most(open_page: OpenPage, walked: Served, folder: Path
 
 def test_dearest_and_slowest_episodes(open_page: OpenPage, walked: Served, folder: Path) -> None:
     """Task 27: both are on the page, by the log's tokens, at the run's prices, and by its seconds;
-    a click shows all episodes in this order. The model is a server of ours."""
+    a click shows all episodes in this order. The test plays the model's server."""
     tokens: dict[str, tuple[int, int]] = {}
     took: dict[str, float] = {}
     with open_reader(folder / "priced") as reader:

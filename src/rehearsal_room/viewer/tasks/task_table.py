@@ -43,7 +43,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     """A row: a task, or all tasks of a world, of a tag, or with a kind of failure."""
 
     name: str  # of the task, world, tag or kind
-    scenario: str  # empty: it is no task
+    scenario: str  # of a task; else empty
     group: str  # of the first try, by which its page is found
     tasks: int
     tries: int  # episodes, also those that are not over

@@ -10,7 +10,8 @@ from rehearsal_room.viewer.reading.lines import RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.run_page import run_page
-from rehearsal_room.viewer.server.answers import answering, query_of
+from rehearsal_room.viewer.sent.logged import read_sent, read_sent_to_judge
+from rehearsal_room.viewer.server.answers import answering, number_of, query_of
 from rehearsal_room.viewer.server.viewer import Viewer, in_thread
 
 _LIST_WAIT_S = 1.5  # in which the list of runs waits for their indexes
@@ -32,6 +33,8 @@ class RunRoutes:
             Route(f"{run}/grid", answering(self.grid)),
             Route(f"{run}/episodes/{{episode}}", answering(self.episode)),
             Route(f"{run}/episodes/{{episode}}/failures", answering(self.failures)),
+            Route(f"{run}/episodes/{{episode}}/sent", answering(self.sent)),
+            Route(f"{run}/episodes/{{episode}}/sent/judge", answering(self.sent_to_judge)),
         ]
 
     async def runs(self, request: Request) -> object:
@@ -73,6 +76,17 @@ class RunRoutes:
         """One episode."""
         run = await self._viewer.run_of(request.path_params["run"])
         return await in_thread(read_episode, run, request.path_params["episode"])
+
+    async def sent(self, request: Request) -> object:
+        """What the model was sent for a turn."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        turn = number_of(request, "turn", 0)
+        return await in_thread(read_sent, run, request.path_params["episode"], turn)
+
+    async def sent_to_judge(self, request: Request) -> object:
+        """What the models of the latest verdict that asked some were asked."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        return await in_thread(read_sent_to_judge, run, request.path_params["episode"])
 
     async def failures(self, request: Request) -> object:
         """What went wrong in an episode, with the turns."""

@@ -7,6 +7,7 @@ run has learned of its server. So a world whose package has changed or is gone d
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -48,6 +49,7 @@ from rehearsal_room.viewer.sent.shown import (
 
 TextOf = Callable[[Sequence[int]], str]
 _Replied = StepTaken | HistorySummarized
+_Writer = AdaptiveWriter | RequestWriter
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -113,7 +115,6 @@ class _Rebuilding:
             started, rules=world.rules, tools=world.tools, user=world.user, now=world.now
         )
         self._model, self.missing = _model_of(trajectory, began)
-        self._learned: set[str] = set()  # names of fields that the server has sent so far
 
     def requests(self, turn: int) -> list[SentRequest]:
         """Those of one turn, in order."""
@@ -136,7 +137,7 @@ class _Rebuilding:
             at += not is_summary
         return found
 
-    def _writer(self) -> AdaptiveWriter | RequestWriter:
+    def _writer(self) -> _Writer:
         if self._model is None:
             return RequestWriter({})
         return writer_of(self._model, self._model.base_url or OPENAI_URL)
@@ -145,23 +146,17 @@ class _Rebuilding:
         self,
         event: _Replied,
         window: Window,
-        writer: AdaptiveWriter | RequestWriter,
+        writer: _Writer,
         prompt: bytes,
         turn: int,
     ) -> SentRequest:
-        reply = event.reply
-        if isinstance(writer, AdaptiveWriter):
-            assert self._model is not None
-            seed = request_seed(self._model, self._trajectory.started.seed)
-            body = writer.body(window, seed)
-        else:
-            body = writer.body(window)
+        reply, body = event.reply, self._body(window, writer)
         what = "summary" if isinstance(event, HistorySummarized) else "turn"
         request = shown_body(
             what,
             body,
             head=self._num_head(event),
-            left_out=self._left_out(window, turn),
+            left_out=self._left_out(window, turn, writer),
             prompt_tokens=reply.usage.prompt_tokens or None,
             attempts=reply.attempts,
             notes=self._notes(turn),
@@ -169,6 +164,12 @@ class _Rebuilding:
         if self._model is not None:
             request = self._with_copies(request, body.decode(), self._model)
         return with_ids(request, prompt, self._began.text_of) if prompt else request
+
+    def _body(self, window: Window, writer: _Writer) -> bytes:
+        if isinstance(writer, RequestWriter):
+            return writer.body(window)
+        assert self._model is not None
+        return writer.body(window, request_seed(self._model, self._trajectory.started.seed))
 
     def _with_copies(self, request: SentRequest, body: str, model: OpenAISettings) -> SentRequest:
         url = model.base_url or ""
@@ -183,20 +184,22 @@ class _Rebuilding:
             num += len(self._dialect.turn_messages(steps[0]))
         return num
 
-    def _left_out(self, window: Window, turn: int) -> list[LeftOut]:
-        """The turns that the window does not show, as they would be sent."""
+    def _left_out(self, window: Window, turn: int, writer: _Writer) -> list[LeftOut]:
+        """The turns that the window does not show, as they would be sent in one that shows all."""
         dropped = [one for one in range(window.first_turn) if one not in window.recalled]
         if not dropped:
             return []
         fold = HistoryFold(FullWindow(), self._dialect, self._briefing)
         for step in self._trajectory.steps[:turn]:
             fold.apply(step)
+        whole = fold.window()
         head = len(self._dialect.opening_messages(self._briefing))
-        turns = turns_of(fold.window().messages[head:])
-        writer = RequestWriter({})
+        turns = turns_of(whole.messages[head:])
+        written = msgspec.json.decode(self._body(whole, writer))["messages"]
+        starts = [head, *accumulate(map(len, turns), initial=head)][1:]
         pinned = self._dialect.pins(self._trajectory.steps[0])
         return [
-            LeftOut(number, shown_messages(_written(writer, window, turns[number])))
+            LeftOut(number, shown_messages(written[starts[number] : starts[number + 1]]))
             for number in dropped
             if number < len(turns) and not (pinned and number == 0)
         ]
@@ -263,12 +266,6 @@ def _history_of(trajectory: Trajectory) -> HistoryWindow:
             f"(fingerprint {started.fingerprint}) than this version has"
         )
     return history
-
-
-def _written(writer: RequestWriter, window: Window, messages: Sequence[object]) -> list[dict]:  # type: ignore[type-arg]
-    part = msgspec.structs.replace(window, messages=tuple(messages), asks_for_summary=False)
-    written: list[dict] = msgspec.json.decode(writer.body(part))["messages"]  # type: ignore[type-arg]
-    return written
 
 
 def _has_fields(reply: Reply) -> bool:

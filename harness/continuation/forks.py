@@ -21,7 +21,7 @@ from rehearsal_room.harness.core.events import (
     HistorySummarized,
     StepTaken,
 )
-from rehearsal_room.harness.core.messages import Answer, FormatError
+from rehearsal_room.harness.core.messages import Answer, Decision, FormatError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import make_rules
@@ -92,9 +92,7 @@ def beginning_of(
     source, edit = parse_fork(settings.forked_from), read_edit(settings.edit)
     own = _in_own_log(folder, source)
     trajectory = own or _in_source(source)
-    check_fork(trajectory, source, settings, tasks)
-    written = written_turns(edit.turns, dialect_of(settings.dialect), first=source.turn)
-    _check_written(written, trajectory.started, settings, tasks)
+    written = check_fork(trajectory, settings, tasks)
     kept = tuple(
         event
         for event in trajectory.replies()
@@ -178,13 +176,11 @@ def _whole(reader: LogReader, episode: str) -> Trajectory:
 
 
 def check_fork(
-    trajectory: Trajectory,
-    source: ForkedFrom,
-    settings: Settings,
-    tasks: Sequence[tuple[Scenario, Task]],
-) -> None:
-    """Refuse a source that an episode of these settings cannot go on from. Raises
-    SettingsError."""
+    trajectory: Trajectory, settings: Settings, tasks: Sequence[tuple[Scenario, Task]]
+) -> tuple[WrittenTurn, ...]:
+    """Refuse a source that an episode of these settings cannot go on from, and turns by hand that
+    it cannot play. Returns these turns. Raises SettingsError."""
+    source = parse_fork(settings.forked_from)
     started, turn = trajectory.started, source.turn
     where = f"from: {source.run}/{source.episode}"
     if not started.start_digest:
@@ -204,37 +200,37 @@ def check_fork(
     if turn > len(trajectory.steps):
         has = plural(len(trajectory.steps), "turn")
         raise SettingsError(f"{where} has {has}, so {turn} cannot be kept")
+    turns = read_edit(settings.edit).turns
     most = min((settings.limits.steps_for(task) for _, task in tasks), default=turn + 1)
-    num_written = len(read_edit(settings.edit).turns)
-    if turn + num_written >= most:
-        and_written = f" and gets {plural(num_written, 'turn')} by hand" if num_written else ""
+    if turn + len(turns) >= most:
+        by_hand = f" and gets {plural(len(turns), 'turn')} by hand" if turns else ""
         raise SettingsError(
             f"max_steps: an episode has at most {most}, and the fork keeps "
-            f"{plural(turn, 'turn')}{and_written}, so none is left to play"
+            f"{plural(turn, 'turn')}{by_hand}, so none is left to play"
         )
     if turn and (ending := _ending_with(trajectory.steps[turn - 1], settings)):
         raise SettingsError(
             f"{where}: turn {turn} ends the episode ({ending}); keep {turn - 1} or fewer"
         )
+    written = written_turns(turns, dialect_of(settings.dialect), first=turn)
+    is_over = started.is_dialogue, any(task.single_turn for _, task in tasks)
+    for number, one in enumerate(written, turn + 1):
+        _check_written(number, one.step.decision, settings, *is_over)
+    return written
 
 
 def _check_written(
-    written: Sequence[WrittenTurn],
-    started: EpisodeStarted,
-    settings: Settings,
-    tasks: Sequence[tuple[Scenario, Task]],
+    number: int, decision: Decision, settings: Settings, is_dialogue: bool, is_single: bool
 ) -> None:
-    """Refuse turns by hand after which nothing is left to play."""
-    ends_at_once = any(task.single_turn for _, task in tasks)
-    stops = settings.format.stop
-    for number, one in enumerate(written, parse_fork(settings.forked_from).turn + 1):
-        decision = one.step.decision
-        if ends_at_once or (isinstance(decision, Answer) and not started.is_dialogue):
-            raise SettingsError(
-                f"edit: turn {number} ends the episode (answered), so none is left to play"
-            )
-        if isinstance(decision, FormatError) and stops:
-            raise SettingsError(f"edit: turn {number} cannot be read: {decision.reason}")
+    """Refuse a turn by hand after which nothing is left to play; `number` counts from 1."""
+    if is_single or (isinstance(decision, Answer) and not is_dialogue):
+        raise SettingsError(
+            f"edit: turn {number} ends the episode (answered), so none is left to play"
+        )
+    if isinstance(decision, FormatError) and settings.format.stop:
+        raise SettingsError(
+            f"edit: turn {number} ends the episode (format_error: {decision.reason})"
+        )
 
 
 def _ending_with(step: StepTaken, settings: Settings) -> str:

@@ -62,6 +62,7 @@ def episode_page(
         "seed": started.seed,
         "is_dialogue": started.is_dialogue,
         "forked_from": started.forked_from,
+        "own_instruction": None if started.edit is None else plain(started.edit.instruction),
         "kept": started.kept,
         "first_own_turn": trajectory.first_own_turn,
         "turns": [
@@ -172,8 +173,17 @@ def _turn(
         "weights": step.reply.weights,
         "tokens": _tokens(step.reply, text_of, trained=is_own),
         "is_kept": not is_own,
+        "is_edited": number >= _first_edited(trajectory) and not is_own,
         "fault": None,
     }
+
+
+def _first_edited(trajectory: Trajectory) -> int:
+    """The first turn that somebody wrote by hand for a fork; beyond all turns: there is none."""
+    started = trajectory.started
+    if started.edit is None or not started.edit.turns or started.forked_from is None:
+        return len(trajectory.steps)
+    return started.forked_from.turn
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

@@ -125,6 +125,7 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     recalled: tuple[int, ...] = ()  # `Window.recalled` of that window
     user: UserTurn | None = None  # in a dialogue: what the user says to an answer
     user_s: float = 0.0  # seconds spent waiting for the user
+    call_s: tuple[float, ...] = ()  # of `calls_s`, those of each call, where there are several
 
     @property
     def executed_calls(self) -> tuple[AgentCall, ...]:

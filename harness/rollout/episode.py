@@ -576,9 +576,12 @@ class Episode:
         if self.history is not None:
             self.history.apply(reply)
 
-    async def execute(self, decision: Act, results: list[ToolResult]) -> None:
-        """Make the calls in order and append their results to `results`. Stops after a call that
-        ends the episode (see Limits.world_stop). Raises WorldError."""
+    async def execute(
+        self, decision: Act, results: list[ToolResult], seconds: list[float] | None = None
+    ) -> None:
+        """Make the calls in order and append their results to `results`, and how long each took to
+        `seconds`. Stops after a call that ends the episode (see Limits.world_stop). Raises
+        WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
             result = self._given_result(call)
@@ -590,6 +593,8 @@ class Episode:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.context.meters.called(time.perf_counter() - began)
             results.append(result)
+            if seconds is not None:
+                seconds.append(time.perf_counter() - began)
             if result.error in WORLD_FAULTS and self.context.limits.stops_with_world:
                 return
 
@@ -632,12 +637,13 @@ class Episode:
         decision = too_long or self._limited(self.context.dialect.read(reply, turn=turn))
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
+        call_s: list[float] = []
         began = time.perf_counter()
         if fault is not None:
             decision = FormatError(fault)
         elif isinstance(decision, Act):
             try:
-                await self.execute(decision, results)
+                await self.execute(decision, results, call_s)
             except BaseException:
                 if results:  # the calls before the failure did happen, so the log must have them
                     done = Act(decision.calls[: len(results)])
@@ -670,6 +676,7 @@ class Episode:
             recalled=recalled,
             user=user,
             user_s=user_s,
+            call_s=tuple(call_s) if len(call_s) > 1 else (),
         )
         if fault is None:
             fault = rules.results_fault(step)

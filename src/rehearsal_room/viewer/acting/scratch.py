@@ -114,6 +114,7 @@ class Scratch:
             "digest": self._env.digest,
             "command": self._command(),
             "dialect": started.dialect,
+            "policy": started.policy,
             "next": self._next(),
             "calls": [
                 _shown(call, result)

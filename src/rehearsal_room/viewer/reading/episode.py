@@ -166,6 +166,7 @@ def _turn(
         "format_reward": step.reward,
         "policy_s": step.policy_s,
         "calls_s": step.calls_s,
+        "call_s": step.call_s,
         "user_s": step.user_s,
         "usage": _usage(step.reply.usage),
         "finish": step.reply.finish,

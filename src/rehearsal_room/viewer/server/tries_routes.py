@@ -58,6 +58,7 @@ class TriesRoutes:
             "folder": str(tries.folder),
             "run": run,
             "tries": tries.tries,
+            "original_run": tries.origin.run,
             "is_over": is_over,
             "error": tries.error,
             "rows": rows,

@@ -88,8 +88,8 @@ FOLDERS = {
             "testing",
         ),
         *("interop/exports", "interop/imports", "interop/task_exports", "interop/otlp"),
-        *("viewer/index", "viewer/reading", "viewer/worlds", "viewer/acting", "viewer/server"),
-        *("viewer", "cli/core", "cli/worlds", "cli/play", "cli/look", "cli/train", "cli/trust"),
+        *("viewer/index", "viewer/reading", "viewer/sent", "viewer/worlds", "viewer/acting"),
+        *("viewer/server", "viewer", "cli/core", "cli/worlds", "cli/play", "cli/look", "cli/train", "cli/trust"),
         *("cli/tools", "cli", "."),
     ),
 }
@@ -248,6 +248,7 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.viewer.server.judge_routes",
         "rehearsal_room.viewer.server.page",
         "rehearsal_room.viewer.server.run_routes",
+        "rehearsal_room.viewer.server.tries_routes",
         "rehearsal_room.viewer.server.world_routes",
     },
     "time_machine": {"envpool.hosting.determinism.clock"},

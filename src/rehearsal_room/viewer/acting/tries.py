@@ -29,7 +29,7 @@ from rehearsal_room.viewer.acting.scratch import ScratchOrigin
 from rehearsal_room.viewer.reading.open_runs import NotHereError
 
 _MAX_EDIT = 100_000  # bytes: a command line holds no more in one argument
-_GRACE_S = 10.0  # in which a command that is told to end logs what it has
+_GRACE_S = 10.0  # for a command that is terminated to finish its log
 _KEPT_WORDS = 4_000  # characters of what the command says that are kept
 _WORD = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
@@ -141,8 +141,8 @@ class PlayedTries:
 
 
 async def _play(tries: Tries, words: Sequence[str], environment: dict[str, str]) -> None:
-    """Run the command to its end; where the viewer ends first, it is told to end, and its run can
-    be resumed."""
+    """Run the command to its end. Where the viewer ends first, the command is terminated, and its
+    run can be resumed."""
     command = [sys.executable, "-m", "rehearsal_room", *words]
     said = ""
     try:

@@ -42,8 +42,8 @@ export function Timeline({ data, onTurn }) {
 
 function Row({ row, total, isWorst, onTurn }) {
   const took = KINDS.filter(([kind]) => size(row.spans[kind]) > 0).map(([kind, name]) => `${name} ${seconds(size(row.spans[kind]))}`).join(", ");
-  return html`<li class=${isWorst ? "worst" : ""}><button class="link" onClick=${() => onTurn(row.turn)} aria-label=${`Turn ${row.turn + 1}, over at ${clock(row.at)}: ${took}`}>
-    <span class="figure">${row.turn + 1}</span><span class="figure dim">${clock(row.at)}</span>
+  return html`<li class=${isWorst ? "worst" : ""}><button class="link" onClick=${() => onTurn(row.turn)}>
+    <span class="figure"><span class="sr-only">Turn </span>${row.turn + 1}</span><span class="figure dim">${clock(row.at)}</span>
     <span class="track" aria-hidden="true">${KINDS.map(([kind]) => html`<i class=${`bar-${kind}`} style=${{ left: `${(100 * row.spans[kind][0]) / total}%`, width: `${(100 * size(row.spans[kind])) / total}%` }}></i>`)}</span>
     <span class="dim took">${took || "no time"}</span></button></li>`;
 }

@@ -89,7 +89,16 @@ FOLDERS = {
         ),
         *("interop/exports", "interop/imports", "interop/task_exports", "interop/otlp"),
         *("viewer/index", "viewer/reading", "viewer/sent", "viewer/worlds", "viewer/acting"),
-        *("viewer/server", "viewer", "cli/core", "cli/worlds", "cli/play", "cli/look", "cli/train", "cli/trust"),
+        *(
+            "viewer/server",
+            "viewer",
+            "cli/core",
+            "cli/worlds",
+            "cli/play",
+            "cli/look",
+            "cli/train",
+            "cli/trust",
+        ),
         *("cli/tools", "cli", "."),
     ),
 }

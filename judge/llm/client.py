@@ -30,7 +30,7 @@ from rehearsal_room.harness.chat.metered import (
 from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.server_features import ServerFeatures
-from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
+from rehearsal_room.harness.chat.transport import ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import BudgetExhausted, SettingsError
 from rehearsal_room.harness.core.events import ModelJudgement
@@ -144,9 +144,7 @@ class JudgeQuestion:
     another seed and some temperature.
     """
 
-    def __init__(
-        self, settings: OpenAISettings, base_url: str, prompt: Prompt, seed: int
-    ) -> None:
+    def __init__(self, settings: OpenAISettings, base_url: str, prompt: Prompt, seed: int) -> None:
         self._settings = settings
         self._base_url = base_url
         self._evidence_ids = prompt.evidence_ids

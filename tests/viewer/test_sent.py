@@ -7,18 +7,15 @@ the package writes the bytes.
 
 import json
 import os
-import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from anyio import to_thread
+from anyio import run_process, to_thread
 
 from rehearsal_room.harness.core.events import HistorySummarized
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.settings.run import resolve
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.recording_model import RecordingModel, call_of, recording_model
@@ -34,11 +31,12 @@ _NATIVE = (
     call_of("get_order", '{"order_id": 1}', "call_1"),
     {"content": "I have done \u202e nothing."},
 )
+_BLOCK = '<tool_call>\n{"name": "get_order", "arguments": {"order_id": %d}}\n</tool_call>'
 _HERMES = (
-    {"content": '<tool_call>\n{"name": "get_order", "arguments": {"order_id": 4123}}\n</tool_call>'},
+    {"content": _BLOCK % 4123},
     {"content": "<tool_call>\n{bad</tool_call>"},
     {"content": "Which size would Marcus like, and does the colour stay?"},
-    {"content": '<tool_call>\n{"name": "get_order", "arguments": {"order_id": 1}}\n</tool_call>'},
+    {"content": _BLOCK % 1},
     {"content": "I have done nothing."},
 )
 _CASES = [
@@ -94,7 +92,9 @@ async def test_every_turn_shows_the_request_as_it_was_sent(
     assert {turn["missing"] for turn in turns} == {""}
     shown = [request for turn in turns for request in turn["requests"]]
     sent = model.answered
-    kinds = ["summary" if isinstance(one, HistorySummarized) else "turn" for one in trajectory.replies()]
+    kinds = [
+        "summary" if isinstance(one, HistorySummarized) else "turn" for one in trajectory.replies()
+    ]
     assert [request["what"] for request in shown] == kinds
     assert ("summary" in kinds) == history.startswith("summary")
     if client_name == "lean":
@@ -139,7 +139,9 @@ async def test_a_fork_shows_its_own_requests_and_names_the_run_of_the_others(
     with recording_model(replies=_NATIVE) as model:
         origin = await _model_run(tmp_path / "origin", model, DIALOGUE)
         model.answered.clear()
-        edit = '{"instruction":"Other.","turns":[{"text":"Hm.","calls":[{"name":"get_order","arguments":{"order_id":1},"result":"gone"}]}]}'
+        call = {"name": "get_order", "arguments": {"order_id": 1}, "result": "gone"}
+        turn = {"text": "Hm.", "calls": [call]}
+        edit = json.dumps({"instruction": "Other.", "turns": [turn]})
         fork = await _model_run(
             tmp_path / "fork", model, DIALOGUE, forked_from=f"{origin}/e000000@1", edit=edit
         )
@@ -172,11 +174,8 @@ async def test_the_curl_command_sends_the_request_again(
         request = turns[1]["requests"][0]
         assert "sk-very-secret" not in json.dumps(turns)
         assert "$OPENAI_API_KEY" in request["curl"]
-        done = subprocess.run(
-            ["bash", "-c", request["curl"]],
-            env={**os.environ, "no_proxy": "*"},
-            capture_output=True,
-            check=True,
+        done = await run_process(
+            ["bash", "-c", request["curl"]], env={**os.environ, "no_proxy": "*"}
         )
         assert json.loads(done.stdout)["object"] == "chat.completion"
     assert model.answered[-1].strip() == model.answered[1]
@@ -233,10 +232,3 @@ async def test_a_judge_is_shown_with_the_prompt_that_it_got(tmp_path: Path, mode
 
     assert sorted(bodies) == sorted(model.answered)
     assert len(bodies) == 2
-
-
-def test_settings_of_an_edit_are_checked() -> None:
-    """An edit without a fork is refused."""
-    with pytest.raises(Exception, match="name the fork"):
-        resolve(None, {"scenarios": (TASK,), "edit": "{}"})
-    assert msgspec.json.decode(b"{}") == {}

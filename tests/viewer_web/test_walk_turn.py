@@ -26,7 +26,8 @@ from tests.viewer_web.served import Served, serving
 from tests.viewer_web.test_accessibility import AXE, violations
 
 _PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9"
+    "awAAAABJRU5ErkJggg=="
 )
 _SVG = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0iYWxlcnQoMSkiLz4="
 HOSTILE = f"""# Plan <script>window.pwned = 1</script>
@@ -75,11 +76,28 @@ def model() -> Iterator[RecordingModel]:
 def folder(tmp_path_factory: pytest.TempPathFactory, model: RecordingModel) -> Path:
     """Runs `mutant` (as the walk has it, fewer) and `talk`, of the model under `last:2`."""
     base = tmp_path_factory.mktemp("walk")
-    _rehearse(base, *"run shop_support flight_desk -p mutant -n 48 -g 4 --seed 5 -o mutant".split())
+    _rehearse(
+        base,
+        *[
+            "run",
+            "shop_support",
+            "flight_desk",
+            "-p",
+            "mutant",
+            "-n",
+            "48",
+            "-g",
+            "4",
+            "--seed",
+            "5",
+            "-o",
+            "mutant",
+        ],
+    )
     _rehearse(
         base,
         *f"run {_TASK} -m m --base-url {model.url} --history last:2 --max-steps 6".split(),
-        *"--no-format-stop --seed 7 -o talk".split(),
+        *["--no-format-stop", "--seed", "7", "-o", "talk"],
     )
     return base
 
@@ -225,7 +243,9 @@ def test_15_a_changed_reply_is_played_on_five_times(
     words = command.inner_text().removeprefix("rehearse ")
     dry = ["bash", "-c", f'"$0" -m rehearsal_room {words} -o again', sys.executable]
     done = subprocess.run(dry, cwd=folder, capture_output=True, text=True, check=False)
-    assert _logged(folder, "again", "e000004").steps[1] .reply.text == tries[0].steps[1].reply.text, done.stderr
+    assert (
+        _logged(folder, "again", "e000004").steps[1].reply.text == tries[0].steps[1].reply.text
+    ), done.stderr
 
 
 def test_14_another_call_and_the_verdict_and_it_is_played_on(
@@ -251,16 +271,16 @@ def test_14_another_call_and_the_verdict_and_it_is_played_on(
         made = reader.trajectory("e000004")
     assert made.steps[1].results[0].is_error
     over = open_page(
-        viewer.at(f"#/run/{viewer.run_id('mutant')}/episode/{episode.episode}/fork?turn={len(episode.steps)}")
+        viewer.at(
+            f"#/run/{viewer.run_id('mutant')}/episode/{episode.episode}/fork?turn={len(episode.steps)}"
+        )
     )
     expect(over.locator(".go-on .notice")).to_contain_text("ends the episode")
     expect(over.locator(".go-on .command")).to_have_count(0)
     expect(over.get_by_role("button", name="Play 5 tries")).to_be_disabled()
 
 
-def test_a_model_that_is_not_there_is_said_on_the_page(
-    open_page: OpenPage, viewer: Served
-) -> None:
+def test_a_model_that_is_not_there_is_said_on_the_page(open_page: OpenPage, viewer: Served) -> None:
     """A server that nobody runs: a sentence, and the edit is still in the form."""
     walk = _open(open_page, viewer, "talk", "e000000")
     walk.on(walk.page.get_by_role("link", name="Fork before turn 2", exact=True))
@@ -274,15 +294,15 @@ def test_a_model_that_is_not_there_is_said_on_the_page(
     expect(page.get_by_label("Reply of turn 2")).to_have_value("Kept.")
 
 
-def test_22_23_24_25_rows_sql_and_replay(
-    open_page: OpenPage, viewer: Served, folder: Path
-) -> None:
+def test_22_23_24_25_rows_sql_and_replay(open_page: OpenPage, viewer: Served, folder: Path) -> None:
     """The rows of a turn stand at its call; all of the episode open with one click and are the net
     changes of the log; SQL at a turn and a replay take two clicks and one."""
     episode = _harmful(folder)
     walk = _open(open_page, viewer, "mutant", episode.episode)
     page = walk.page
-    written = next(n for n, step in enumerate(episode.steps) if any(r.changes for r in step.results))
+    written = next(
+        n for n, step in enumerate(episode.steps) if any(r.changes for r in step.results)
+    )
     rows = [change for result in episode.steps[written].results for change in result.changes]
     expect(_turn(page, written + 1).locator(".change")).to_have_count(len(rows))
     net = net_changes(result.changes for step in episode.steps for result in step.results)
@@ -337,7 +357,9 @@ def test_hostile_markdown_is_harmless(open_page: OpenPage, viewer: Served) -> No
     expect(reply).to_contain_text("<img src=x onerror=")
     expect(reply).to_contain_text("https://evil.example/x.png")
     assert page.evaluate("window.pwned") is None
-    assert not [url for url in asked if "evil.example" in url or url.startswith("http://127.0.0.1/x")]
+    assert not [
+        url for url in asked if "evil.example" in url or url.startswith("http://127.0.0.1/x")
+    ]
     reply.get_by_role("button", name="Show as text").click()
     expect(reply).to_contain_text("# Plan <script>")
     assert len(_turn(page, 5).inner_text()) < 40_000
@@ -354,7 +376,9 @@ def test_the_timeline_names_the_slow_call(
     page = walk.page
     slowest = max(range(len(steps)), key=lambda turn: steps[turn].policy_s)
     summary = page.get_by_text(re.compile("^Timeline:"))
-    expect(summary).to_contain_text(re.compile(f"longest: (model|waiting) at turn ({slowest + 1}|1)"))
+    expect(summary).to_contain_text(
+        re.compile(f"longest: (model|waiting) at turn ({slowest + 1}|1)")
+    )
     summary.click()
     expect(page.locator(".timeline li")).to_have_count(len(steps))
     import datetime

@@ -16,7 +16,7 @@ from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.briefings import logged_briefing
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import AGENT, HistorySummarized, StepTaken
-from rehearsal_room.harness.core.messages import Briefing, Reply, Window
+from rehearsal_room.harness.core.messages import Reply, Window
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import dialect_of

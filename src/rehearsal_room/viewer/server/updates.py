@@ -38,7 +38,7 @@ class IndexUpdates:
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:
         self._group = group
-        self._updated: dict[str, _Updated] = {}
+        self._updated: dict[ShownRun, _Updated] = {}
         self._core = anyio.CapacityLimiter(1)  # one core for all of them
 
     async def look(self, run: ShownRun, *, wait_s: float = 1.0) -> None:
@@ -58,12 +58,12 @@ class IndexUpdates:
     async def next_change(self, run: ShownRun, timeout_s: float) -> bool:
         """Wait until more of a run is folded, or so many seconds; whether the run may still
         change."""
-        updated = self._updated.get(run.id)
+        updated = self._updated.get(run)
         if updated is None:
             return False
         with anyio.move_on_after(timeout_s):
             await updated.changed.wait()
-        return run.id in self._updated
+        return run in self._updated
 
     @asynccontextmanager
     async def watching(self, run: ShownRun) -> AsyncIterator[None]:
@@ -77,9 +77,9 @@ class IndexUpdates:
             updated.watchers -= 1
 
     def _update(self, run: ShownRun) -> _Updated:
-        updated = self._updated.get(run.id)
+        updated = self._updated.get(run)
         if updated is None:
-            updated = self._updated[run.id] = _Updated()
+            updated = self._updated[run] = _Updated()
             self._group.start_soon(self._fold, run, updated)
         updated.looked_at = anyio.current_time()
         return updated
@@ -104,7 +104,7 @@ class IndexUpdates:
         except HarnessError as exc:
             _log.warning("index_stopped", run=str(run.folder), why=str(exc))
         finally:
-            self._updated.pop(run.id, None)
+            self._updated.pop(run, None)
             updated.caught_up.set()
             updated.changed.set()
 

@@ -15,9 +15,15 @@ import pytest
 from anyio import run_process, to_thread
 
 from rehearsal_room.harness.core.events import HistorySummarized
+from rehearsal_room.harness.core.token_bytes import decode_ids
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.viewer.reading.open_runs import run_id
+from tests.support import tiny_model
 from tests.support.recording_model import RecordingModel, call_of, recording_model
 from tests.support.viewer_client import Client, played, viewing
 
@@ -232,3 +238,26 @@ async def test_a_judge_is_shown_with_the_prompt_that_it_got(tmp_path: Path, mode
 
     assert sorted(bodies) == sorted(model.answered)
     assert len(bodies) == 2
+
+
+async def test_token_ids_are_shown_as_they_were_logged(tmp_path: Path) -> None:
+    """Of each turn the ids of the whole prompt and their text, which are those that training
+    computes from the log again."""
+    tiny_model.write_tokenizer(tmp_path / "model")
+    flags = {"policy": "oracle", "dialect": "hermes", "tokens": str(tmp_path / "model")}
+    run = await _run(tmp_path / "run", TASK, history="last:1", **flags)
+    with open_reader(run) as reader:
+        trajectory = reader.trajectory("e000000")
+        worlds = reader.scenarios()
+    chat = ChatTokenizer.open(tmp_path / "model")
+    alignment = Alignment(parse_history("last:1"), dialect_of("hermes"), chat)
+    alignment.use_scenarios(worlds)
+    assert alignment.replacement_prompts(trajectory, where="x") is None
+    async with viewing(run) as client:
+        turns = await _sent(client, run)
+
+    for turn, prompt in zip(turns, trajectory.prompts(), strict=True):
+        (request,) = turn["requests"]
+        assert request["ids"] == list(decode_ids(prompt))
+        assert request["messages"][1]["message"]["content"] in request["ids_text"]
+        assert request["curl"] == ""

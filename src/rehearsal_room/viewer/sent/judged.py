@@ -14,8 +14,14 @@ from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.policies.openai import OPENAI_URL
-from rehearsal_room.harness.settings.judge import JudgeSettings, asks_models, read_judge
+from rehearsal_room.harness.settings.judge import (
+    FILE_NAME,
+    JudgeSettings,
+    asks_models,
+    read_judge,
+)
 from rehearsal_room.harness.settings.run import judge_settings
+from rehearsal_room.harness.setup.run_trust import counts
 from rehearsal_room.judge.code.proof import code_verdict_of
 from rehearsal_room.judge.core.case import Case, VerifierSource
 from rehearsal_room.judge.core.errors import JudgeError
@@ -62,19 +68,25 @@ def sent_to_judge(
 
 def _settings_of(verdict: Judged, folder: Path, began: Began) -> JudgeSettings:
     """The settings of the judge that gave a verdict. Raises SettingsError."""
-    for settings in _known_settings(folder, began):
+    for settings, is_own in _known_settings(folder, began):
         if asks_models(settings.mode):
             names = [model.model for model in model_settings(settings)]
             if judge_name(settings.mode, names) == verdict.judge:
+                if settings.rubric and not is_own:
+                    raise SettingsError(
+                        "its rubric is a file that the run's folder names, and you did not begin "
+                        "the run on this machine"
+                    )
                 return settings
     raise SettingsError(f"the settings of judge {verdict.judge!r} are not in the run's folder")
 
 
-def _known_settings(folder: Path, began: Began) -> Iterator[JudgeSettings]:
+def _known_settings(folder: Path, began: Began) -> Iterator[tuple[JudgeSettings, bool]]:
+    """Each with whether this user wrote it."""
     if (later := read_judge(folder)) is not None:
-        yield later
+        yield later, counts(folder / FILE_NAME)
     if began.settings is not None and asks_models(began.settings.judge.mode):
-        yield judge_settings(began.settings)
+        yield judge_settings(began.settings), began.is_own
 
 
 def _case(

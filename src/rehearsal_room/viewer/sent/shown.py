@@ -80,9 +80,12 @@ def shown_messages(messages: Sequence[Mapping[str, Any]]) -> list[ShownMessage]:
 
 def with_ids(request: SentRequest, prompt: bytes, text_of: Any) -> SentRequest:
     """The request with the token ids of its prompt (see harness.core.token_bytes)."""
-    ids = decode_ids(prompt)
-    text = None if text_of is None else plain(text_of(ids))
-    return msgspec.structs.replace(request, ids=list(ids), ids_text=text)
+    ids = list(decode_ids(prompt))
+    try:
+        text = None if text_of is None else plain(text_of(ids))
+    except (OverflowError, TypeError, ValueError):  # ids that are none of this tokenizer
+        text = None
+    return msgspec.structs.replace(request, ids=ids, ids_text=text)
 
 
 def curl_of(url: str, body: str, *, sends_key: bool) -> str:

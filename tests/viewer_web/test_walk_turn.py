@@ -74,7 +74,8 @@ def model() -> Iterator[RecordingModel]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model: RecordingModel) -> Path:
-    """Runs `mutant` (as the walk has it, fewer) and `talk`, of the model under `last:2`."""
+    """Runs `mutant` (as the walk has it, fewer), `talk`, of the model under `last:2`, and
+    `pictured`, whose tool returned pictures."""
     base = tmp_path_factory.mktemp("walk")
     _rehearse(
         base,
@@ -99,13 +100,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: RecordingModel) -> P
         *f"run {_TASK} -m m --base-url {model.url} --history last:2 --max-steps 6".split(),
         *["--no-format-stop", "--seed", "7", "-o", "talk"],
     )
+    blocks = [
+        {"type": "image", "data": _PNG, "mimeType": "image/png"},
+        {"type": "image", "data": _SVG, "mimeType": "image/svg+xml"},
+        {"type": "text", "text": "https://evil.example/y.png"},
+    ]
+    call = {"name": "get_order", "arguments": {"order_id": 1}, "result": json.dumps(blocks)}
+    edit = json.dumps({"turns": [{"calls": [call]}]})
+    fork = "run --from talk/e000000@1 -p noop -o pictured --edit".split()
+    _rehearse(base, *fork, edit)
     return base
 
 
 @pytest.fixture(scope="module")
 def viewer(folder: Path) -> Iterator[Served]:
-    """The viewer of both runs."""
-    with serving(Path("mutant"), Path("talk"), cwd=folder) as one:
+    """The viewer of these runs."""
+    with serving(Path("mutant"), Path("talk"), Path("pictured"), cwd=folder) as one:
         yield one
 
 
@@ -363,6 +373,18 @@ def test_hostile_markdown_is_harmless(open_page: OpenPage, viewer: Served) -> No
     reply.get_by_role("button", name="Show as text").click()
     expect(reply).to_contain_text("# Plan <script>")
     assert len(_turn(page, 5).inner_text()) < 40_000
+
+
+def test_a_picture_in_a_result_is_shown(open_page: OpenPage, viewer: Served) -> None:
+    """A block with a PNG is a picture, one with an SVG stays text, and no address is loaded; the
+    turn that somebody wrote is marked."""
+    page = _open(open_page, viewer, "pictured", "e000000").page
+    turn = _turn(page, 2)
+    expect(turn).to_contain_text("Written by hand")
+    expect(turn.locator("img")).to_have_count(1)
+    assert page.evaluate("document.querySelector('.result img').naturalWidth") == 1
+    expect(turn).to_contain_text("image/svg+xml")
+    expect(turn).to_contain_text("https://evil.example/y.png")
 
 
 def test_the_timeline_names_the_slow_call(

@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: RecordingModel) -> P
     ]
     call = {"name": "get_order", "arguments": {"order_id": 1}, "result": json.dumps(blocks)}
     edit = json.dumps({"turns": [{"calls": [call]}]})
-    fork = "run --from talk/e000000@1 -p noop -o pictured --edit".split()
+    fork = ["run", "--from", "talk/e000000@1", "-p", "noop", "-o", "pictured", "--edit"]
     _rehearse(base, *fork, edit)
     return base
 

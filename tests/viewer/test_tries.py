@@ -23,6 +23,8 @@ from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.recording_model import recording_model
 from tests.support.viewer_client import Client, played, viewing
 
+pytestmark = pytest.mark.timeout(300)  # commands are processes of their own
+
 
 async def _fork(client: Client, run: Path, turn: int) -> str:
     asked = {"run": run_id(run), "episode": "e000000", "turn": turn}
@@ -46,6 +48,7 @@ def _rehearse(*words: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow  # five commands, each a process of its own
 async def test_tries_go_on_from_an_edited_turn(
     oracles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

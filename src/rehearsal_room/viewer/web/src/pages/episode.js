@@ -15,6 +15,8 @@ import { ChangedRows, Harm } from "../parts/episode_rows.js";
 import { Icon } from "../parts/icon.js";
 import { Prose } from "../parts/markdown.js";
 import { Sent } from "../parts/sent.js";
+import { HandLabel } from "../parts/hand_label.js";
+import { ListBar } from "../parts/list_bar.js";
 import { Passage, Word } from "../parts/texts.js";
 import { Timeline } from "../parts/timeline.js";
 import { Turn } from "../parts/turn.js";
@@ -106,6 +108,7 @@ function Conversation({ run, data }) {
       <a class="button" href=${href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length })}><${Icon} name="fork" />Fork</a>
     </div>
     <p class="lead dim"><${Facts} data=${data} /></p>
+    <${ListBar} run=${run} data=${data} list=${list} />
     <div class="jumps" role="toolbar" aria-label="Jump to">
       ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
       ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
@@ -136,6 +139,7 @@ function Conversation({ run, data }) {
         <${Harm} data=${data} failures=${failures} onTurn=${show} />
         <${VerdictPanel} data=${data} failures=${failures} onTurn=${show} />
         ${hasAskedModels(data) && !about.value?.exported && html`<section class="card" aria-label="The judge's prompt"><${Sent} path=${api`/api/runs/${run}/episodes/${line.episode}/sent/judge`} label="What the judge was asked" /></section>`}
+        <${HandLabel} run=${run} line=${line} />
         <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
       </aside>
     </div>`;

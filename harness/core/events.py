@@ -74,6 +74,13 @@ class ForkedFrom(msgspec.Struct, frozen=True, gc=False):
     turn: int  # number of turns that were kept, so the first turn (from 0) that was played here
 
 
+class ForkEdit(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What somebody changed in a fork by hand."""
+
+    turns: int = 0  # after the kept ones, that somebody wrote in the agent's name
+    instruction: str | None = None  # of the task, where the episode has another one
+
+
 class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     """An episode began. Members of one group share the task and the start digest, and where they
     are forks, the turns that they keep.
@@ -102,6 +109,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
     tags: tuple[str, ...] = ()  # of the task: its difficulty, its kind (see Task.tags)
     given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
+    edit: ForkEdit | None = None  # of a fork; None: nobody changed anything
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):
@@ -117,6 +125,7 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     recalled: tuple[int, ...] = ()  # `Window.recalled` of that window
     user: UserTurn | None = None  # in a dialogue: what the user says to an answer
     user_s: float = 0.0  # seconds spent waiting for the user
+    call_s: tuple[float, ...] = ()  # of `calls_s`, those of each call, where there are several
 
     @property
     def executed_calls(self) -> tuple[AgentCall, ...]:

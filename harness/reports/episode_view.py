@@ -89,6 +89,10 @@ class _EpisodeView:
         if (source := started.forked_from) is not None:
             turns = plural(source.turn, "turn")
             facts["forked from"] = f"{source.run}/{source.episode}, of which it keeps {turns}"
+        if (edit := started.edit) is not None:
+            changed = ["another instruction"] if edit.instruction is not None else []
+            changed += [plural(edit.turns, "turn") + " by hand"] if edit.turns else []
+            facts["edited"] = ", ".join(changed)
         table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
         table.add_column(style="dim")
         table.add_column(overflow="fold")

@@ -147,7 +147,9 @@ class LLMJudge:
         )
         return self._judged(case, code, judgements, decision)
 
-    def _prompt(self, case: Case, is_decided: bool) -> Prompt:
+    def prompt(self, case: Case, is_decided: bool) -> Prompt:
+        """What each model is asked about a case; `is_decided`: code leaves one label open. Raises
+        JudgeError for a case of which no prompt can be made."""
         mode = self._settings.mode
         assert mode == "llm" or mode == "hybrid"  # narrows the type
         return prompt_of(
@@ -179,7 +181,7 @@ class LLMJudge:
         judgements = {} if cache is None else await _cached(cache, keys)
         if len(judgements) == len(keys):
             return tuple(judgements[key] for key in keys)
-        prompt = self._prompt(case, is_decided)  # made only here: it takes longer than all the rest
+        prompt = self.prompt(case, is_decided)  # made only here: it takes longer than all the rest
 
         async def ask(model: JudgeModel, key: _CacheKey) -> None:
             judgements[key] = await model.judge(prompt, seed=seed)

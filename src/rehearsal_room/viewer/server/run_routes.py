@@ -11,6 +11,7 @@ from rehearsal_room.viewer.reading.lines import RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.run_page import run_page
+from rehearsal_room.viewer.sent.logged import read_sent, read_sent_to_judge
 from rehearsal_room.viewer.server.answers import answering, number_of, query_of
 from rehearsal_room.viewer.server.viewer import Viewer, in_thread
 from rehearsal_room.viewer.tasks.reasons import reasons
@@ -38,6 +39,8 @@ class RunRoutes:
             Route(f"{run}/reasons", answering(self.reasons)),
             Route(f"{run}/episodes/{{episode}}", answering(self.episode)),
             Route(f"{run}/episodes/{{episode}}/failures", answering(self.failures)),
+            Route(f"{run}/episodes/{{episode}}/sent", answering(self.sent)),
+            Route(f"{run}/episodes/{{episode}}/sent/judge", answering(self.sent_to_judge)),
         ]
 
     async def runs(self, request: Request) -> object:
@@ -92,6 +95,17 @@ class RunRoutes:
         run = await self._viewer.run_of(request.path_params["run"])
         episode = request.path_params["episode"]
         return await in_thread(lambda: read_episode(run, episode, labels_in(run.log_folder)))
+
+    async def sent(self, request: Request) -> object:
+        """What the model was sent for a turn."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        turn = number_of(request, "turn", 0)
+        return await in_thread(read_sent, run, request.path_params["episode"], turn)
+
+    async def sent_to_judge(self, request: Request) -> object:
+        """What the models of the latest verdict that asked some were asked."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        return await in_thread(read_sent_to_judge, run, request.path_params["episode"])
 
     async def failures(self, request: Request) -> object:
         """What went wrong in an episode, with the turns."""

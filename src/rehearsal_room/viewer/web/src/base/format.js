@@ -46,6 +46,9 @@ export function dollars(value) {
   return value !== 0 && value < 0.01 ? "< $0.01" : `$${value.toFixed(2)}`;
 }
 
+const clocks = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+export const clock = (at) => (absent(at) ? "–" : clocks.format(new Date(at * 1000)));
+
 const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 export const date = (at) => (absent(at) ? "–" : dates.format(new Date(at * 1000)));
 

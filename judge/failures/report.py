@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.harness.outcomes.failure_kinds import HABITS, FailureKind
-from rehearsal_room.judge.failures.diagnose import Mistake
+from rehearsal_room.harness.core.mistakes import HABITS, FailureKind, Mistake
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey

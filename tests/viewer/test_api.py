@@ -16,6 +16,7 @@ from rehearsal_room.harness.outcomes.model_use import model_use_lines
 from rehearsal_room.harness.replay.run import replay
 from rehearsal_room.harness.reports.summary import read_report
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.judge.failures.reading import kinds_of
 from rehearsal_room.judge.statistics.compare_output import warning_lines
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
@@ -190,7 +191,9 @@ async def test_two_runs_are_compared(mutants: Path, oracles: Path) -> None:
     assert found["tasks"] == len(found["rows"]) == 2
     assert {row["change"] for row in found["rows"]} <= {"gained", "same"}
     assert found["delta"] > 0
-    assert found["differs"] == list(warning_lines(compare_runs([mutants, oracles])))
+    assert found["differs"] == list(
+        warning_lines(compare_runs([mutants, oracles], kinds_of=kinds_of))
+    )
     assert "setting group_size differs: A 4; B 2" in found["differs"]
 
 

@@ -9,19 +9,22 @@ What agents and tools wrote is only in the deflated part, so nothing of it is ev
 
 import base64
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.log.outputs import writing
+from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
-from rehearsal_room.judge.failures.reading import read_failures
+from rehearsal_room.judge.failures.reading import find_diagnoses
 from rehearsal_room.scenarios import distribution
+from rehearsal_room.viewer.index.reasons import find_reasons
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
 from rehearsal_room.viewer.reading.lines import EpisodeTableLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
@@ -105,30 +108,23 @@ async def _add_run(found: Answers, run: ShownRun, episodes: int) -> None:
         return
     while index.fold():
         pass
+    await anyio.to_thread.run_sync(find_reasons, run.log_folder, index)
     found["/api/runs"]["runs"].append(run_line(run))
     found[base] = run_page(run)
     table = episode_table(index, {"limit": [str(episodes)]})
     found[f"{base}/episodes"] = table
     found[f"{base}/grid"] = grid(index)
-    wrong = await _failures(run)
+    with open_reader(run.log_folder) as reader:
+        wrong = await find_diagnoses(run.log_folder, reader)
     for line in table.rows:
         _add_episode(found, run, line)
-        mistakes = {"failures": wrong.get(line.episode, [])}
-        found[f"{base}/episodes/{line.episode}/failures"] = mistakes
+        mistakes = wrong[line.episode].mistakes if line.episode in wrong else ()
+        found[f"{base}/episodes/{line.episode}/failures"] = {"failures": mistakes}
     for group in dict.fromkeys(line.group for line in table.rows):
         lines = [line for line in table.rows if line.group == group]
         with run.reading() as reader:
             trajectories = [reader.trajectory(line.episode) for line in lines]
         found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
-
-
-async def _failures(run: ShownRun) -> Mapping[str, Any]:
-    """The mistakes of each episode; none where the packages of the run are gone."""
-    try:
-        reading = await read_failures(run.log_folder)
-        return {one.episode: one.mistakes for one in reading.episodes}
-    except Exception:  # a package that has changed, a sandbox that is not here
-        return {}
 
 
 def _add_episode(found: Answers, run: ShownRun, line: EpisodeTableLine) -> None:

@@ -1,5 +1,6 @@
 """Two runs compared: the paired statistics of `rehearse compare`, and the tasks one by one."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -8,8 +9,10 @@ from rehearsal_room.harness.outcomes.scores import SCORE_SQL
 from rehearsal_room.judge.statistics.compare_output import warning_lines
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.viewer.index.run_index import RunIndex
+from rehearsal_room.viewer.reading.episode_rows import names_of
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.plain import built
+from rehearsal_room.viewer.reading.run_page import kinds_in
 
 _MAX_EPISODES = 16  # of a task that are named
 TaskScores = dict[tuple[str, str], "TaskScore"]
@@ -38,7 +41,12 @@ class TaskPair(msgspec.Struct, frozen=True):
 def compared(first: ShownRun, second: ShownRun) -> dict[str, Any]:
     """The comparison, as `rehearse compare --json` has it, with rows, and what else differs in the
     command's own words. Raises SettingsError and LogError."""
-    found = compare_runs([first.log_folder, second.log_folder])
+    indexes = {run.log_folder: run.index() for run in (first, second)}
+
+    def kinds_of(folder: Path) -> dict[str, int]:
+        return kinds_in(indexes[folder], names_of(indexes[folder]))
+
+    found = compare_runs([first.log_folder, second.log_folder], kinds_of=kinds_of)
     return {
         **built(found),
         "differs": list(warning_lines(found)),

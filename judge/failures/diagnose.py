@@ -290,8 +290,9 @@ class _Pairs:
                     why = f"the answer says {stated}; {write.name} wrote {one.path} {one.found!r}"
                     yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, write.name)
                     return
-        claim = claim_of(answer, also_declines=declines(self.reference.task.answer))
-        if missing and claim:
+        if not missing:
+            return
+        if claim := claim_of(answer, also_declines=declines(self.reference.task.answer)):
             tool = self._call(self._left[0]).name
             why = f"the answer says {claim!r}, but {tool} was not done"
             yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, tool)

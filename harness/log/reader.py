@@ -367,6 +367,7 @@ def _row_of_start(record: Record, event: EpisodeStarted) -> EpisodeRow:
         started_at=record.at,
         num_steps=0,
         tags=event.tags,
+        seed=event.seed,
     )
 
 
@@ -387,6 +388,7 @@ def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
             label=event.label,
             reward=event.reward,
             unjudged=event.unjudged,
+            diagnosis=event.diagnosis,
             judging=row.judging.plus(spent_on(event)) if event.judgements else row.judging,
         )
     return row

@@ -8,50 +8,30 @@ earlier version has none; `rehearsal_room.judge.failures.reading` finds them the
 import re
 from collections.abc import Iterable, Mapping
 
-from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Label
+from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.mistakes import Diagnosis, FailureKind, Mistake
-from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.scenarios.checks import DECLINES, Finding
 
 Diagnoses = Mapping[str, Diagnosis | None]  # by episode that is over; None: not found yet
 _SEVERAL = re.compile(r"(\d+) such;")
 
 
-def diagnoses_in(reader: LogReader) -> dict[str, Diagnosis | None]:
-    """The diagnoses that the log has of the latest attempt at each episode that is over. Raises
-    LogError."""
-    attempts: dict[str, int] = {}
-    ended: dict[str, EpisodeEnded] = {}
-    verdicts: dict[str, Judged] = {}
-    for record in reader.milestones():
-        event, episode = record.event, record.episode
-        if isinstance(event, EpisodeStarted):
-            attempts[episode] = record.attempt
-            ended.pop(episode, None)
-            verdicts.pop(episode, None)
-        elif attempts.get(episode) != record.attempt:
-            continue
-        elif isinstance(event, EpisodeEnded):
-            ended[episode] = event
-        elif isinstance(event, Judged):
-            verdicts[episode] = event
-    return {
-        episode: logged_diagnosis(ended[episode], verdicts.get(episode))
-        for episode in attempts
-        if episode in ended
-    }
+def diagnoses_in(rows: Iterable[EpisodeRow]) -> dict[str, Diagnosis | None]:
+    """The diagnoses that a log has of its episodes that are over."""
+    return {row.episode: logged_diagnosis(row) for row in rows if row.ending is not None}
 
 
-def logged_diagnosis(ended: EpisodeEnded, verdict: Judged | None) -> Diagnosis | None:
-    """The diagnosis of an episode that is over, by its latest verdict; None: it is to be found in
-    its steps. Without a verdict the ending says it all, except where a world failed: there a call
-    of the agent may show it."""
-    if verdict is not None:
-        return verdict.diagnosis
-    kind = kind_of_ending(ended.ending, None)
+def logged_diagnosis(row: EpisodeRow) -> Diagnosis | None:
+    """The diagnosis of an episode that is over; None: it is to be found in its steps. Without a
+    verdict the ending says it all, except where a world failed: a call of the agent may show it."""
+    if row.judge is not None:
+        return row.diagnosis
+    assert row.ending is not None
+    kind = kind_of_ending(row.ending, None)
     if kind is None or kind is FailureKind.WORLD_FAILURE:
         return None
-    return Diagnosis((mistake_of_ending(kind, ended, ended.num_steps),))
+    return Diagnosis((mistake_of_ending(kind, row.error, row.num_steps),))
 
 
 def count_kinds(diagnoses: Iterable[Diagnosis | None]) -> dict[str, int]:
@@ -65,11 +45,11 @@ def count_kinds(diagnoses: Iterable[Diagnosis | None]) -> dict[str, int]:
 
 
 def mistake_of_ending(
-    kind: FailureKind, ended: EpisodeEnded, num_steps: int, unjudged: str = ""
+    kind: FailureKind, error: str | None, num_steps: int, unjudged: str = ""
 ) -> Mistake:
     """The one mistake of an episode whose ending or label says it all (see `kind_of_ending`).
-    `unjudged`: why the judge could not judge."""
-    why = ended.error or ""
+    `error` is the logged reason of the ending, `unjudged` why the judge could not judge."""
+    why = error or ""
     if kind is FailureKind.UNJUDGED:
         why = unjudged or why
     return Mistake(kind, max(0, num_steps - 1), why or _WHY[kind])

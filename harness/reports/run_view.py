@@ -83,7 +83,7 @@ def render_run(
     console.print(view.tasks(chosen))
     console.print(bar_chart("endings", Counter(_ending(row) for row in chosen)))
     console.print(bar_chart("labels", Counter(_label(row) for row in chosen)))
-    known = diagnoses_in(reader) if diagnoses is None else diagnoses
+    known = diagnoses_in(rows) if diagnoses is None else diagnoses
     if failures := count_kinds(known.get(row.episode) for row in chosen):
         console.print(bar_chart("failures", failures))
     console.print(bar_chart("steps", _spread([row.num_steps for row in chosen])))

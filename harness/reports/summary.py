@@ -101,7 +101,7 @@ def read_report(
     known). `diagnoses` of all episodes; None: those that the log has. Raises LogError."""
     rows = reader.episodes()
     if diagnoses is None:
-        diagnoses = diagnoses_in(reader)
+        diagnoses = diagnoses_in(rows)
     model, times = priced_use(reader, rows, prices)
     return msgspec.structs.replace(
         report_of(rows, faults_in(reader)),

@@ -100,7 +100,7 @@ def _outside(
                 why = f"{call.text}: {_short(call.result.text)}"
                 return Mistake(kind, call.turn, why, call.name)
     unjudged = "" if verdict is None else verdict.unjudged or ""
-    return mistake_of_ending(kind, ended, len(trajectory.steps), unjudged)
+    return mistake_of_ending(kind, ended.error, len(trajectory.steps), unjudged)
 
 
 def _failures(

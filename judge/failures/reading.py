@@ -1,9 +1,8 @@
 """The mistakes of the episodes of a log: those that are stored with the verdicts, and those that an
 old log lacks. They are found here, in the worlds of packages that are still there."""
 
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,18 @@ import structlog
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import HarnessError
-from rehearsal_room.harness.core.events import EpisodeStarted, Judged, Label
+from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.logged_runs.logged_run import (
     found_scenarios,
     hosting_settings,
     scenario_finder,
     strangers_of,
 )
-from rehearsal_room.harness.outcomes.failure_kinds import (
-    count_kinds,
-    diagnoses_in,
-    logged_diagnosis,
-)
+from rehearsal_room.harness.outcomes.failure_kinds import count_kinds, diagnoses_in
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.failures.diagnoser import Diagnoser, with_diagnosis
@@ -61,6 +57,8 @@ class Finder:
         """The mistakes of an episode that is over. Where its world cannot be hosted any more, the
         findings of the verdict are read."""
         scenario = self._scenarios.get(trajectory.started.scenario_digest)
+        if verdict is None:  # the ending says it all
+            return await self._blind.diagnosis(trajectory, verdict)
         if scenario is not None and await self._host(scenario):
             try:
                 return await self._here.diagnosis(trajectory, verdict)
@@ -120,13 +118,15 @@ def _with_solutions(folder: Path, reader: LogReader) -> list[Scenario]:
 async def find_diagnoses(
     folder: Path,
     reader: LogReader,
+    rows: Sequence[EpisodeRow],
     done: Callable[[], Any] = lambda: None,
     *,
     only: Container[str] | None = None,
 ) -> dict[str, Diagnosis]:
     """The mistakes of each episode that is over, by its name: the stored ones, or else found here.
-    `done` is called after each; `only` these episodes (None: all). Raises LogError."""
-    logged = diagnoses_in(reader)
+    `rows` are the log's. `done` is called after each; `only` these episodes (None: all). Raises
+    LogError."""
+    logged = diagnoses_in(rows)
     if only is not None:
         logged = {episode: one for episode, one in logged.items() if episode in only}
     found = {episode: one for episode, one in logged.items() if one is not None}
@@ -150,11 +150,12 @@ async def _find(finder: Finder, reader: LogReader, episode: str) -> Diagnosis:
 def diagnoses_of(folder: Path) -> dict[str, Diagnosis]:
     """The same for callers outside of an event loop."""
     with open_reader(folder) as reader:
-        logged = diagnoses_in(reader)
+        rows = reader.episodes()
+        logged = diagnoses_in(rows)
         found = {episode: one for episode, one in logged.items() if one is not None}
         if len(found) == len(logged):
             return found
-        return run(find_diagnoses, folder, reader)
+        return run(find_diagnoses, folder, reader, rows)
 
 
 def kinds_of(folder: Path) -> dict[str, int]:
@@ -170,8 +171,8 @@ async def diagnose_one(folder: Path, episode: str) -> Diagnosis:
         if trajectory.ended is None:
             return Diagnosis()
         verdict = trajectory.judged[-1] if trajectory.judged else None
-        if (logged := logged_diagnosis(trajectory.ended, verdict)) is not None:
-            return logged
+        if verdict is not None and verdict.diagnosis is not None:
+            return verdict.diagnosis
         async with open_finder(folder, reader) as finder:
             return await finder.find(trajectory, verdict)
 
@@ -180,18 +181,18 @@ async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) ->
     """The episodes of a run that are over, with their mistakes. `done` is called after each. Raises
     LogError."""
     with open_reader(folder) as reader:
-        found = await find_diagnoses(folder, reader, done)
-        return await anyio.to_thread.run_sync(partial(_reading, reader, str(folder), found))
+        rows = await anyio.to_thread.run_sync(reader.episodes)
+        found = await find_diagnoses(folder, reader, rows, done)
+        tools = await anyio.to_thread.run_sync(reader.called_tools)
+        return _reading(str(folder), rows, tools, found)
 
 
-def _reading(reader: LogReader, run: str, found: dict[str, Diagnosis]) -> Reading:
-    starts = {
-        record.episode: record.event  # of the latest attempt
-        for record in reader.milestones()
-        if isinstance(record.event, EpisodeStarted)
-    }
-    tools = reader.called_tools()
-    rows = [row for row in reader.episodes() if row.episode in found]
+def _reading(
+    run: str,
+    rows: Sequence[EpisodeRow],
+    tools: Mapping[tuple[str, int], tuple[str, ...]],
+    found: Mapping[str, Diagnosis],
+) -> Reading:
     episodes = tuple(
         [
             Diagnosed(
@@ -199,13 +200,14 @@ def _reading(reader: LogReader, run: str, found: dict[str, Diagnosis]) -> Readin
                 episode=row.episode,
                 scenario=row.scenario,
                 task=row.task,
-                seed=starts[row.episode].seed,
+                seed=row.seed,
                 tags=row.tags,
                 tools=tools.get((row.episode, row.attempt), ()),
                 is_completed=row.label is Label.COMPLETED,
                 mistakes=found[row.episode].mistakes,
             )
             for row in rows
+            if row.episode in found
         ]
     )
     without = sum(not one.is_completed and not found[one.episode].has_solution for one in episodes)

@@ -1,5 +1,6 @@
 """The failures of runs, counted: by kind, and within worlds, tasks, tools and tags."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -98,10 +99,8 @@ def report_of(
     base: Sequence[Diagnosed] = (),
 ) -> FailureReport:
     """Count the failures of episodes; `base` are those of the run to compare with."""
-    names = sorted(
-        {kind for one in episodes for kind in one.kinds},
-        key=lambda kind: (-sum(kind in one.kinds for one in episodes), str(kind)),
-    )
+    counts = Counter([kind for one in episodes for kind in one.kinds])
+    names = sorted(counts, key=lambda kind: (-counts[kind], str(kind)))
     return FailureReport(
         episodes=len(episodes),
         failed=sum(not one.is_completed for one in episodes),
@@ -138,7 +137,7 @@ def _count(episodes: Sequence[Diagnosed], hits: Sequence[bool], *, each_alone: b
 
 
 def _kind_count(episodes: Sequence[Diagnosed], kind: FailureKind) -> KindCount:
-    hits = [kind in one.kinds for one in episodes]
+    hits = [any(found.kind is kind for found in one.mistakes) for one in episodes]
     count = _count(episodes, hits, each_alone=False)
     having = [one for one, hit in zip(episodes, hits, strict=True) if hit]
     first: dict[TaskKey, Diagnosed] = {}

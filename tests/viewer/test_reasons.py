@@ -161,6 +161,6 @@ def test_all_places_say_the_same(rehearse: Rehearse, tmp_path: Path, episodes: i
     old = [without_diagnoses(Path(copytree(run, tmp_path / f"old-{run.name}"))) for run in runs]
     for run, before in zip(old, runs, strict=True):
         with open_reader(run) as reader:
-            assert set(diagnoses_in(reader).values()) == {None}
+            assert set(diagnoses_in(reader.episodes()).values()) == {None}
         assert diagnoses_of(run) == diagnoses_of(before)
     _check(rehearse, old, failures, panels=episodes // 20)

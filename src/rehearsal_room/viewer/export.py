@@ -115,7 +115,7 @@ async def _add_run(found: Answers, run: ShownRun, episodes: int) -> None:
     found[f"{base}/episodes"] = table
     found[f"{base}/grid"] = grid(index)
     with open_reader(run.log_folder) as reader:
-        wrong = await find_diagnoses(run.log_folder, reader)
+        wrong = await find_diagnoses(run.log_folder, reader, reader.episodes())
     for line in table.rows:
         _add_episode(found, run, line)
         mistakes = wrong[line.episode].mistakes if line.episode in wrong else ()

@@ -116,7 +116,7 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
             rewordings=REWORDINGS if request.rewordings else {},
             injections=INJECTIONS if request.rewordings else {},
             humans=humans,
-            diagnoses=await find_diagnoses(folder, reader, only=names),
+            diagnoses=await find_diagnoses(folder, reader, reader.episodes(), only=names),
             left_out=left_out,
             seed=seed,
             progress=display.show,

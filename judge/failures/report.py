@@ -1,6 +1,6 @@
 """The failures of runs, counted: by kind, and within worlds, tasks, tools and tags."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -186,11 +186,11 @@ def _order(name: str, group: GroupCount, *, of_tool: bool) -> tuple[int, str]:
 
 
 def _group(episodes: Sequence[Diagnosed], tool: str, *, each_alone: bool) -> GroupCount:
-    kinds: dict[FailureKind, list[bool]] = {}
+    kinds = defaultdict[FailureKind, list[bool]](lambda: [False] * len(episodes))
     for index, one in enumerate(episodes):
         for mistake in one.mistakes:
             if not tool or mistake.tool == tool:
-                kinds.setdefault(mistake.kind, [False] * len(episodes))[index] = True
+                kinds[mistake.kind][index] = True
     order = sorted(kinds, key=lambda kind: (-sum(kinds[kind]), str(kind)))
     failed = [not one.is_completed for one in episodes]
     return GroupCount(

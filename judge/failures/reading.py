@@ -62,8 +62,8 @@ class Finder:
         if scenario is not None and await self._host(scenario):
             try:
                 return await self._here.diagnosis(trajectory, verdict)
-            except (PoolError, TimeoutError) as exc:
-                _log.warning("solution_not_played", episode=trajectory.episode, error=str(exc))
+            except Exception as exc:  # of a package; a report is not lost for it
+                _log.warning("not_compared", episode=trajectory.episode, error=repr(exc))
         return await self._blind.diagnosis(trajectory, verdict)
 
     async def add_to(self, trajectory: Trajectory, judged: Judged) -> Judged:

@@ -6,8 +6,10 @@ the commands and over the viewer's routes.
 
 import json
 import re
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -16,15 +18,19 @@ import anyio
 import msgspec
 import pytest
 
+from rehearsal_room.envpool.inprocess.fault_injection import copy_with_fault
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.failure_kinds import diagnoses_in
+from rehearsal_room.judge.failures import diagnoser
 from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.promotion.facts import read_facts
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.format import Call, Task
 from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.cli import Rehearse, json_of
+from tests.support.desk_worlds import write_desk
 from tests.support.old_logs import without_diagnoses
+from tests.support.paths import AWM
 from tests.support.viewer_client import Client, viewing
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
@@ -124,26 +130,26 @@ async def _when_found(client: Client, run: Path, path: str) -> Any:
     return page
 
 
-def _check(rehearse: Rehearse, runs: list[Path], reports: list[Any], *, panels: int) -> None:
-    """Compare what commands, report and viewer say of these runs, episode by episode."""
-    # A comparison plans how many tasks it needs, for seconds: two of the runs are enough.
-    compared = [one["failures"] for one in json_of(rehearse, "compare", *runs[:2])["runs"]]
-    for run, reported, beside in zip(runs, reports, [*compared, reports[2]], strict=True):
-        found = json_of(rehearse, "failures", run)
-        counts = {kind: one["episodes"] for kind, one in found["kinds"].items()}
-        assert reported == beside == counts
-        assert _shown(rehearse("show", run)[1]) == counts
-        of_log = {
-            episode: (sorted(one.kinds), min([each.turn for each in one.mistakes], default=None))
-            for episode, one in diagnoses_of(run).items()
-        }
-        assert anyio.run(_of_viewer, run, panels) == of_log
-        assert Counter(kind for kinds, _ in of_log.values() for kind in kinds) == counts
-        assert Counter(kind for one in read_facts(run) for kind in one.kinds) == counts
-        kind, one = next(iter(found["kinds"].items()))
-        example = one["examples"][0]
-        shown = rehearse("show", run, example["episode"])[1]
-        assert f"{kind} @{example['turn']}: " in shown
+def _check(rehearse: Rehearse, run: Path, *, panels: int = 1) -> dict[str, int]:
+    """Compare what commands and viewer say of a run, episode by episode; returns how many episodes
+    have each kind."""
+    found = json_of(rehearse, "failures", run)
+    counts = {kind: one["episodes"] for kind, one in found["kinds"].items()}
+    assert _shown(rehearse("show", run)[1]) == counts
+    of_log = {
+        episode: (sorted(one.kinds), min([each.turn for each in one.mistakes], default=None))
+        for episode, one in diagnoses_of(run).items()
+    }
+    of_viewer = anyio.run(_of_viewer, run, panels)
+    assert {episode: said for episode, said in of_viewer.items() if episode in of_log} == of_log
+    assert all(not kinds for episode, (kinds, _) in of_viewer.items() if episode not in of_log)
+    assert Counter(kind for kinds, _ in of_log.values() for kind in kinds) == counts
+    assert Counter(kind for one in read_facts(run) for kind in one.kinds) == counts
+    kind, one = next(iter(found["kinds"].items()))
+    example = one["examples"][0]
+    shown = rehearse("show", run, example["episode"])[1]
+    assert f"{kind} @{example['turn']}: " in shown
+    return counts
 
 
 @pytest.mark.timeout(900)
@@ -155,12 +161,134 @@ def test_all_places_say_the_same(rehearse: Rehearse, tmp_path: Path, episodes: i
     """
     runs, reports = _played(rehearse, tmp_path, episodes)
     failures = [report["failures"] for report in reports]
-    _check(rehearse, runs, failures, panels=1)
-    kinds = {kind for counts in failures for kind in counts}
-    assert len(kinds) >= 12, kinds  # or the agents make too few mistakes to compare
+    assert [_check(rehearse, run) for run in runs] == failures
+    assert len({kind for counts in failures for kind in counts}) >= 12  # or too little is compared
     old = [without_diagnoses(Path(copytree(run, tmp_path / f"old-{run.name}"))) for run in runs]
     for run, before in zip(old, runs, strict=True):
         with open_reader(run) as reader:
             assert set(diagnoses_in(reader.episodes()).values()) == {None}
         assert diagnoses_of(run) == diagnoses_of(before)
-    _check(rehearse, old, failures, panels=episodes // 20)
+    assert [_check(rehearse, run, panels=episodes // 20) for run in old] == failures
+    # A comparison plans for seconds how many tasks it needs: two of the runs are enough.
+    for first, second in (runs[:2], old[:2]):
+        compared = json_of(rehearse, "compare", first, second)
+        assert [one["failures"] for one in compared["runs"]] == failures[:2]
+
+
+def _by_raising_agent(rehearse: Rehearse, folder: Path) -> None:
+    """An agent of the user's own that raises in its second call."""
+    (folder / "agent.py").write_text(
+        "def agent(task, env):\n"
+        "    env.call(env.tools[0].name, {})\n"
+        "    raise RuntimeError('<b>gone</b>')\n"
+    )
+    words = ("run", "shop_support", "--agent", folder / "agent.py:agent", "-n", 4)
+    json_of(rehearse, *words, "-o", folder / "run")
+
+
+def _in_broken_world(rehearse: Rehearse, folder: Path) -> None:
+    """A shop with a tool that raises, with verdicts and, of copies of two episodes, without."""
+    package = copy_with_fault(find("shop_support").path, folder / "broken", "raises", "get_ticket")
+    json_of(rehearse, "run", package, "-p", "mutant", "-n", 12, "-o", folder / "run")
+    _forget(folder / "run", "kind = 'judged' AND episode IN ('e000001', 'e000002')")
+
+
+def _in_record(rehearse: Rehearse, folder: Path) -> None:
+    """An AWM record: its tasks have no solutions."""
+    words = ("run", "--awm", AWM, "e_commerce_lab_1", "-p", "noop", "-n", 3)
+    json_of(rehearse, *words, "-o", folder / "run")
+
+
+def _in_server_world(rehearse: Rehearse, folder: Path) -> None:
+    """The world of an MCP server: the solution is played there."""
+    package = write_desk(folder)
+    take = {"name": "take", "arguments": {"sku": "pen", "qty": 40}}
+    lines = [
+        {"scenario": "desk", "task": "open", "calls": calls, "answer": "It is done."}
+        for calls in ([take], [])
+    ]
+    (folder / "script.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ("run", f"{package}:open", "-p", "scripted", "--script", folder / "script.jsonl")
+    json_of(rehearse, *words, "-n", 2, "-g", 2, "-o", folder / "run")
+
+
+def _cut_off(rehearse: Rehearse, folder: Path) -> None:
+    """What `kill -9` leaves between an end and its verdict: the log up to that end."""
+    words = ("run", "shop_support", "-p", "mutant", "-n", 24, "-c", 4)
+    json_of(rehearse, *words, "-o", folder / "run")
+    ends = (
+        "SELECT position FROM events WHERE kind = 'ended' ORDER BY position DESC LIMIT 1 OFFSET 2"
+    )
+    _forget(folder / "run", f"position > ({ends})")
+
+
+def _forget(run: Path, which: str) -> None:
+    """Delete records from a run's log."""
+    with closing(sqlite3.connect(run / "episodes.sqlite", isolation_level=None)) as log:
+        log.execute(f"DELETE FROM events WHERE {which}")
+
+
+@contextmanager
+def _being_written(run: Path) -> Iterator[None]:
+    """A block in which the run's log has a writer, as far as readers can tell."""
+    with closing(sqlite3.connect(run / "writer.lock", isolation_level=None)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("kept_fork_servers")
+@pytest.mark.parametrize(
+    ("play", "kinds"),
+    [
+        (_by_raising_agent, {"agent_failure"}),
+        (_in_broken_world, {"world_failure"}),
+        (_in_record, {"goal_not_met"}),
+        (_in_server_world, {"unasked_change", "missing_write"}),
+        (_cut_off, {"unjudged"}),
+    ],
+)
+def test_enemies(
+    rehearse: Rehearse,
+    tmp_path: Path,
+    play: Callable[[Rehearse, Path], None],
+    kinds: set[str],
+) -> None:
+    """All places say the same of agents that raise, worlds that break or have no solutions, and
+    logs that were cut off; also of an old log, and while a process writes it."""
+    play(rehearse, tmp_path)
+    run = tmp_path / "run"
+    counts = _check(rehearse, run)
+    assert kinds <= set(counts)
+    with _being_written(run):
+        assert _check(rehearse, run) == counts
+    assert _check(rehearse, without_diagnoses(run)) == counts
+
+
+def test_a_resumed_run_has_the_reasons_of_all(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Episodes that ended before a crash and were not judged get verdict and reasons when the run
+    is resumed, and those of an old log are found for the report."""
+    _cut_off(rehearse, tmp_path)
+    run = without_diagnoses(tmp_path / "run")
+    report = json_of(rehearse, "run", "-o", run, "--resume")
+    assert report["failures"] == _check(rehearse, run)
+    assert "unjudged" not in report["failures"]
+    whole = json_of(rehearse, "run", "shop_support", "-p", "mutant", "-n", 24, "-o", run / "whole")
+    assert report["failures"] == whole["failures"]
+
+
+def test_a_verdict_is_not_lost_where_its_reasons_cannot_be_found(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solution that cannot be played leaves the verdict as it is; the reasons are found later."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no solution today")
+
+    words = ("run", "shop_support", "-p", "mutant", "-n", 8)
+    whole = json_of(rehearse, *words, "-o", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(diagnoser, "reference_of", broken)
+        report = json_of(rehearse, *words, "-o", tmp_path / "run", "--judge", "code")
+        assert report["labels"] == whole["labels"]
+    assert _check(rehearse, tmp_path / "run") == whole["failures"]

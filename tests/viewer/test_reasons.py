@@ -216,10 +216,8 @@ def _cut_off(rehearse: Rehearse, folder: Path) -> None:
     """What `kill -9` leaves between an end and its verdict: the log up to that end."""
     words = ("run", "shop_support", "-p", "mutant", "-n", 24, "-c", 4)
     json_of(rehearse, *words, "-o", folder / "run")
-    ends = (
-        "SELECT position FROM events WHERE kind = 'ended' ORDER BY position DESC LIMIT 1 OFFSET 2"
-    )
-    _forget(folder / "run", f"position > ({ends})")
+    ends = "SELECT position FROM events WHERE kind = 'ended' ORDER BY position DESC"
+    _forget(folder / "run", f"position > ({ends} LIMIT 1 OFFSET 2)")
 
 
 def _forget(run: Path, which: str) -> None:

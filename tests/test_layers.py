@@ -247,6 +247,7 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.viewer.server.events",
         "rehearsal_room.viewer.server.judge_routes",
         "rehearsal_room.viewer.server.page",
+        "rehearsal_room.viewer.server.presence_routes",
         "rehearsal_room.viewer.server.run_routes",
         "rehearsal_room.viewer.server.world_routes",
     },

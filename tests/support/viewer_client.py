@@ -105,7 +105,7 @@ class Client:
 @asynccontextmanager
 async def viewing(*folders: Path, worlds: Sequence[Path] = ()) -> AsyncIterator[Client]:
     """A client of a viewer of these folders."""
-    async with viewing_with(ViewerSettings(folders, None, PORT, worlds=worlds)) as client:
+    async with viewing_with(ViewerSettings(folders, port=PORT, worlds=worlds)) as client:
         yield client
 
 

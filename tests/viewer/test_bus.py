@@ -45,7 +45,7 @@ async def test_a_run_on_a_broker_is_watched_to_its_end(broker: Mosquitto, tmp_pa
                 one.state for one in await runs_on(settings)
             ]:
                 await anyio.sleep(0.02)
-        async with viewing_with(ViewerSettings((), None, PORT, bus=broker.url)) as client:
+        async with viewing_with(ViewerSettings((), port=PORT, bus=broker.url)) as client:
             (line,) = (await client.get("/api/runs"))["runs"]
             seen = set()
             with anyio.fail_after(30):
@@ -71,7 +71,7 @@ async def test_a_run_on_a_broker_is_watched_to_its_end(broker: Mosquitto, tmp_pa
 async def test_a_broker_without_a_live_run(broker: Mosquitto) -> None:
     """The sentence says what is there."""
     with pytest.raises(BusError, match="0 runs are live on"):
-        async with viewing_with(ViewerSettings((), None, PORT, bus=broker.url)):
+        async with viewing_with(ViewerSettings((), port=PORT, bus=broker.url)):
             pass
 
 
@@ -97,7 +97,7 @@ async def test_a_copy_that_cannot_go_on_stays(
     monkeypatch.setattr(copies, "open_copy", stopping)
     async with MqttLink(settings_for(broker), "far", log="a", read_log=log.read):
         with structlog.testing.capture_logs() as lines:
-            async with viewing_with(ViewerSettings((), None, PORT, bus=broker.url)) as client:
+            async with viewing_with(ViewerSettings((), port=PORT, bus=broker.url)) as client:
                 await stopped.wait()
                 await client.get("/api/about")
 

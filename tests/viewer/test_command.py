@@ -13,6 +13,12 @@ from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.cli import Rehearse
 
 
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A viewer that this user runs beside the tests is not asked."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def test_the_address_comes_with_what_to_do(
     mutants: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

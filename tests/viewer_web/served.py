@@ -1,6 +1,7 @@
 """`rehearse view` as a process of its own."""
 
 import json
+import os
 import re
 import sys
 import urllib.request
@@ -52,8 +53,9 @@ class Served:
 
 
 @contextmanager
-def serving(*runs: Path, cwd: Path) -> Iterator[Served]:
-    """Serve runs until the block is left; what is played goes into a folder below `cwd`."""
+def serving(*runs: Path, cwd: Path, state: Path | None = None) -> Iterator[Served]:
+    """Serve runs until the block is left; what is played goes into a folder below `cwd`. `state` is
+    the folder with the user's key, from which the address is kept; None: a free port."""
     command = [
         sys.executable,
         "-m",
@@ -61,10 +63,10 @@ def serving(*runs: Path, cwd: Path) -> Iterator[Served]:
         "view",
         *map(str, runs),
         "--no-open",
-        "--port",
-        "0",
+        *(() if state else ("--port", "0")),
     ]
-    with Popen(command, cwd=cwd, stdout=PIPE, stderr=STDOUT, text=True) as process:
+    env = os.environ | ({"XDG_STATE_HOME": str(state)} if state else {})
+    with Popen(command, cwd=cwd, env=env, stdout=PIPE, stderr=STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
             found = None

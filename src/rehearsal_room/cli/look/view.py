@@ -3,20 +3,35 @@
 import html
 import sqlite3
 import webbrowser
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
+import msgspec
 
 from rehearsal_room.cli.core.options import TRUST_RUN
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.core.user_state import state_folder
 from rehearsal_room.harness.rollout.process import run
+from rehearsal_room.harness.setup.trusted_folders import trusts_run_folders
 from rehearsal_room.viewer.export import answers_of, write_export
-from rehearsal_room.viewer.reading.open_runs import ShownRun, ShownRuns, check_readable, checked
+from rehearsal_room.viewer.reading.open_runs import (
+    ShownRun,
+    ShownRuns,
+    check_readable,
+    checked,
+    found_in,
+)
+from rehearsal_room.viewer.server.kept_address import (
+    is_free,
+    is_served,
+    kept_address,
+    show_there,
+)
 from rehearsal_room.viewer.server.serve import ViewerSettings, serve
 
 _BASE = Path("runs")
@@ -27,9 +42,8 @@ _BASE = Path("runs")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    default=0,
     metavar="PORT",
-    help="Port of 127.0.0.1 (default: a free one).",
+    help="Port of 127.0.0.1; 0: any free one (default: one that is kept for you).",
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option(
@@ -56,7 +70,7 @@ _BASE = Path("runs")
 @TRUST_RUN
 def view_command(
     folders: Sequence[Path],
-    port: int,
+    port: int | None,
     no_open: bool,
     bus: str | None,
     exported: Path | None,
@@ -66,7 +80,7 @@ def view_command(
 
     RUN is the folder of a run or of a training run, finished or live, a folder of such folders
     (default: ./runs), or the folder of a world. The page is served on this machine only, until
-    Ctrl-C.
+    Ctrl-C, at an address that stays the same. Where it is served already, it shows RUN, too.
 
     \b
         rehearse view                                     (the runs in ./runs, and all worlds)
@@ -79,13 +93,44 @@ def view_command(
         return
     folders, opened = without_episode(folders)
     worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
-    found = checked([folder for folder in folders if folder not in worlds])
-    check_readable([ShownRun(folder) for folder in found])
+    found, bases = checked([folder for folder in folders if folder not in worlds])
+    inside = [folder for base in bases for folder in found_in(base)]
+    check_readable([ShownRun(folder) for folder in (*found, *inside)])
     if exported is not None:
-        _export(found, exported, episodes)
+        _export([*found, *inside], exported, episodes)
         return
-    settings = ViewerSettings(found, None if folders else _BASE, port, worlds=worlds)
-    _serve(settings, no_open=no_open, opened=opened)
+    settings = ViewerSettings(found, bases if folders else (_BASE.absolute(),), worlds=worlds)
+    if port is None and not trusts_run_folders() and (running := _handed_over(settings)):
+        _print_address(running + opened)
+        click.echo("the viewer that runs already shows it", err=True)
+        if not no_open:
+            _open_page(_written(state_folder() / "view.html", running + opened))
+        return
+    _serve(_placed(settings, port), no_open=no_open, opened=opened)
+
+
+def _handed_over(settings: ViewerSettings) -> str:
+    """The address of this user's viewer, which now shows these runs, too; empty: none runs."""
+    address = kept_address()
+    if address is None or not is_served(address):
+        return ""
+    show_there(address, folders=settings.folders, bases=settings.bases, worlds=settings.worlds)
+    return address.url
+
+
+def _placed(settings: ViewerSettings, port: int | None) -> ViewerSettings:
+    """The settings with port and token: those that are kept for this user, but for --port 0."""
+    address = None if port == 0 else kept_address()
+    if address is None:
+        return msgspec.structs.replace(settings, port=port or 0)
+    if port is None and not is_free(address.port):
+        click.echo(
+            f"port {address.port}, which is kept for your viewer, is in use: links to the address "
+            "below end with this viewer",
+            err=True,
+        )
+        return settings
+    return msgspec.structs.replace(settings, port=port or address.port, token=address.token)
 
 
 def without_episode(folders: Sequence[Path]) -> tuple[list[Path], str]:
@@ -111,7 +156,7 @@ def without_episode(folders: Sequence[Path]) -> tuple[list[Path], str]:
 def _view_published(
     bus: str,
     names: Sequence[Path],
-    port: int,
+    port: int | None,
     *,
     no_open: bool,
     exported: Path | None,
@@ -119,39 +164,43 @@ def _view_published(
     if exported is not None:
         raise SettingsError("--export: a run on a broker cannot be exported; leave --export out")
     published = [str(name) for name in names]
-    settings = ViewerSettings((), None, port, bus=bus, published=published)
-    _serve(settings, no_open=no_open)
+    settings = ViewerSettings((), bus=bus, published=published)
+    _serve(_placed(settings, port), no_open=no_open)
 
 
 def _serve(settings: ViewerSettings, *, no_open: bool, opened: str = "") -> None:
     stack = ExitStack()
 
     def ready(url: str) -> None:
-        url += opened
-        terminal = Terminal(stderr=True)
-        terminal.print(url, soft_wrap=True, highlight=False)
-        terminal.print("open this address in a browser; Ctrl-C ends it", highlight=False)
+        _print_address(url + opened)
+        click.echo("open this address in a browser; Ctrl-C ends it", err=True)
         if not no_open:
-            with suppress(webbrowser.Error, OSError):
-                webbrowser.open(stack.enter_context(_leading_to(url)))
+            folder = stack.enter_context(TemporaryDirectory(prefix="rehearse-view-"))
+            _open_page(_written(Path(folder) / "open.html", url + opened))
 
     with stack:
         run(serve, settings, ready)
 
 
-@contextmanager
-def _leading_to(url: str) -> Iterator[str]:
-    """The address of a file of this user that leads to the page, until the block is left: programs
-    see the arguments of other programs, so the browser gets no address with a token."""
-    with TemporaryDirectory(prefix="rehearse-view-") as folder:
-        file = Path(folder) / "open.html"
-        file.touch(0o600)
-        where = html.escape(url)
-        file.write_text(
-            f'<!doctype html><meta http-equiv="refresh" content="0;url={where}">'
-            f'<a href="{where}">runs</a>\n'
-        )
-        yield file.as_uri()
+def _print_address(url: str) -> None:
+    Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
+
+
+def _open_page(file: Path) -> None:
+    with suppress(webbrowser.Error, OSError):
+        webbrowser.open(file.as_uri())
+
+
+def _written(file: Path, url: str) -> Path:
+    """A file of this user that leads to the page: programs see the arguments of other programs, so
+    the browser gets no address with a token."""
+    file.touch(0o600)
+    where = html.escape(url)
+    file.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0;url={where}">'
+        f'<a href="{where}">runs</a>\n'
+    )
+    return file
 
 
 def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:

@@ -37,6 +37,10 @@ class Catalogue:
         self._folders = {run_id(folder): folder for folder in folders}
         self._known: dict[str, tuple[_Stamp, Scenario]] = {}
 
+    def add(self, folder: Path) -> None:
+        """Show the world in a folder, too."""
+        self._folders[run_id(folder)] = folder
+
     def find(self, name: str) -> Scenario:
         """The world of a name. Raises ScenarioError."""
         folder = self._folders.get(name)

@@ -47,6 +47,7 @@ class RunIndex:
         self._writer = _open_writer(path, reader)
         self._folding = Folding(self._writer, reader.path)
         self.position, self._diagnosed = _progress(self._writer)
+        self.was_at_end = False  # whether the last look at the log found nothing new
         self._counts: dict[tuple[str, tuple[Any, ...]], int] = {}
         self._counted_version = 0
         self._views = _connect(path)
@@ -59,6 +60,7 @@ class RunIndex:
             try:
                 limit = limit if self.position else min(limit, _FIRST_PAGE)
                 records = self._reader.stored_after(self.position, min(limit, _READ))
+                self.was_at_end = not records
                 if not records:
                     return 0
                 self._writer.execute("BEGIN IMMEDIATE")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.harness.core.errors import HarnessError, SettingsError
+from rehearsal_room.harness.core.errors import HarnessError, LogError, SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
 from rehearsal_room.viewer.index.tables import COLUMNS
@@ -30,7 +30,7 @@ class RunLine(msgspec.Struct, frozen=True):
     name: str
     folder: str
     kind: RunKind
-    status: str  # live, finished, cut off; empty: it cannot be read
+    status: str  # live, reading (its log), finished, cut off, gone; empty: it cannot be read
     scenarios: Sequence[str] = ()
     policy: str = ""
     model: str = ""
@@ -149,9 +149,17 @@ _BY_TASK = f"""SELECT scenario, task, coalesce(sum({SCORE_SQL}), 0), count({SCOR
 
 def run_line(run: ShownRun) -> RunLine:
     """The line of a run, from what is folded so far; one with an error where it cannot be read."""
+    is_gone = run.is_gone()
     try:
-        return _run_line(run)
+        if is_gone and not run.is_open:
+            raise LogError("the folder was deleted or moved")
+        line = _run_line(run)
+        return msgspec.structs.replace(line, status="gone") if is_gone else line
     except HarnessError as exc:
+        if is_gone:
+            return RunLine(
+                run.id, run.folder.name, str(run.folder), run.kind, status="gone", error=str(exc)
+            )
         if run.kind == "training" and isinstance(exc, SettingsError):  # it learned from logs
             status = "finished" if (run.folder / "report.json").is_file() else "cut off"
             return RunLine(run.id, run.folder.name, str(run.folder), run.kind, status=status)
@@ -174,15 +182,16 @@ def _run_line(run: ShownRun) -> RunLine:
     is_reported = not is_live and ended == total and run.is_reported(total)
     with run.reading() as reader:
         length = reader.num_records()
-    is_behind = index.position < length and run.was_written_lately()
+    is_behind = index.position < length and (not index.was_at_end or run.was_written_lately())
     planned = total if is_reported else run.num_planned()
     is_whole = ended >= planned if planned else ended == total
+    over = "reading" if is_behind else "finished" if is_whole else "cut off"
     return RunLine(
         run.id,
         run.folder.name,
         str(run.folder),
         run.kind,
-        status="live" if is_live or is_behind else "finished" if is_whole else "cut off",
+        status="live" if is_live else over,
         scenarios=settings.scenarios,
         policy=settings.policy.name,
         model=settings.model.name,

@@ -25,6 +25,7 @@ from rehearsal_room.viewer.reading.token_texts import TextOf, token_reader
 
 TRAINING_FILE = "train.toml"
 RunKind = Literal["run", "training"]
+_File = tuple[int, int]  # device and inode
 _LATELY_S = 15.0
 _READ_AGAIN = 20.0  # times the seconds that it took: at most a twentieth of the time is spent so
 
@@ -64,6 +65,7 @@ class ShownRun:
         self._snapshots: dict[str, ScenarioSnapshot] = {}
         self._text_of: TextOf | Literal[False] | None = None  # False: there is none
         self._model_use = _ReadModelUse()
+        self._file: _File | None = None  # the log that was opened
 
     @property
     def log_folder(self) -> Path:
@@ -75,7 +77,7 @@ class ShownRun:
         """The reader of the log, which one thread uses at a time. Raises LogError."""
         with self._lock:
             if self._reader is None:
-                self._reader = self._stack.enter_context(open_reader(self.log_folder))
+                self._reader = self._opened(self.log_folder)
             yield self._reader
 
     def index(self) -> RunIndex:
@@ -83,10 +85,32 @@ class ShownRun:
         with self._lock:
             if self._index is None:
                 folder = self.log_folder
-                reader = self._stack.enter_context(open_reader(folder))
-                self._index = RunIndex(reader, index_path(folder))
+                self._index = RunIndex(self._opened(folder), index_path(folder))
                 self._stack.callback(self._index.close)
             return self._index
+
+    def _opened(self, folder: Path) -> LogReader:
+        self._file = _file_at(folder / LOG_NAME)
+        return self._stack.enter_context(open_reader(folder))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the log was opened, so that it can be read also after its folder was deleted."""
+        return self._file is not None
+
+    def is_gone(self) -> bool:
+        """Whether the folder was deleted or moved."""
+        return not is_run(self.folder)
+
+    def is_replaced(self) -> bool:
+        """Whether the folder now has another log than the one that was opened."""
+        if self._file is None:
+            return False
+        try:
+            now = _file_at(self.log_folder / LOG_NAME)
+        except SettingsError:
+            return False
+        return now is not None and now != self._file
 
     def is_live(self) -> bool:
         """Whether a process writes the log now."""
@@ -172,46 +196,68 @@ class ShownRun:
 
 
 class ShownRuns:
-    """The runs by their ids. `base` is a folder whose runs are shown, too, as they come."""
+    """The runs by their ids. `bases` are folders whose runs are shown, too, as they come."""
 
-    def __init__(self, folders: Sequence[Path], base: Path | None = None) -> None:
-        self._base = base
+    def __init__(self, folders: Sequence[Path], bases: Sequence[Path] = ()) -> None:
+        self._named: dict[str, None] = {}  # ids in the order in which they were given
+        self._bases: dict[Path, None] = {}
         self._runs: dict[str, ShownRun] = {}
+        self._replaced: list[ShownRun] = []  # whose folders now hold other runs
         self._lock = RLock()
         for folder in folders:
             self.add(folder)
+        for base in bases:
+            self.add_base(base)
 
     def add(self, folder: Path) -> ShownRun:
         """Show a folder; returns its run."""
         with self._lock:
-            run = self._runs.get(run_id(folder))
-            if run is None:
-                run = ShownRun(folder)
-                self._runs[run.id] = run
+            run = self._run(folder)
+            self._named.setdefault(run.id)
             return run
 
-    def all(self) -> list[ShownRun]:
-        """All runs, those of the base folder after the named ones."""
+    def add_base(self, base: Path) -> None:
+        """Show the runs in a folder, those that are there and those that come."""
         with self._lock:
-            if self._base is not None:
-                for folder in found_in(self._base):
-                    self.add(folder)
-            return list(self._runs.values())
+            self._bases.setdefault(base)
+
+    def _run(self, folder: Path) -> ShownRun:
+        run = self._runs.get(run_id(folder))
+        if run is not None and run.is_replaced():
+            self._replaced.append(run)
+            run = None
+        if run is None:
+            run = ShownRun(folder)
+            self._runs[run.id] = run
+        return run
+
+    def all(self) -> list[ShownRun]:
+        """All runs: the named ones, those of the bases, the newest first, and last those that are
+        gone from a base."""
+        with self._lock:
+            found = {run: self._run(self._runs[run].folder) for run in self._named}
+            inside = [folder for base in self._bases for folder in found_in(base)]
+            for folder in sorted(inside, key=_changed_at, reverse=True):
+                run = self._run(folder)
+                found.setdefault(run.id, run)
+            for name, run in self._runs.items():
+                found.setdefault(name, run)
+            return list(found.values())
 
     def get(self, run: str) -> ShownRun:
         """The run of an id. Raises NotHereError."""
         with self._lock:
-            if run not in self._runs and self._base is not None:
+            if run not in self._runs:
                 self.all()
             try:
-                return self._runs[run]
+                return self._run(self._runs[run].folder)
             except KeyError:
                 raise NotHereError(f"there is no run {run!r} here") from None
 
     def close(self) -> None:
         """Close all runs."""
         with self._lock:
-            for run in self._runs.values():
+            for run in (*self._runs.values(), *self._replaced):
                 run.close()
 
 
@@ -239,22 +285,22 @@ def found_in(base: Path) -> list[Path]:
     return sorted(folders, key=_changed_at, reverse=True)
 
 
-def checked(folders: Iterable[Path]) -> list[Path]:
-    """The folders that are named: each is a run, or holds runs. Raises SettingsError."""
+def checked(folders: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """The folders that are named: those of runs, and those that hold runs. Raises SettingsError."""
     found: list[Path] = []
+    bases: list[Path] = []
     for folder in folders:
         if is_run(folder):
             found.append(folder)
             continue
         if not folder.is_dir():
             raise SettingsError(f"RUN: {folder} is not a folder; name the folder of a run")
-        inside = found_in(folder)
-        if not inside:
+        if not found_in(folder):
             raise SettingsError(
                 f"RUN: {folder} is not a run: it has no log ({LOG_NAME}) and no {TRAINING_FILE}"
             )
-        found += inside
-    return found
+        bases.append(folder)
+    return found, bases
 
 
 def check_readable(runs: Sequence[ShownRun]) -> None:
@@ -270,6 +316,14 @@ def check_readable(runs: Sequence[ShownRun]) -> None:
             faults.append(exc)
     if faults:
         raise faults[0]
+
+
+def _file_at(path: Path) -> _File | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _changed_at(folder: Path) -> float:

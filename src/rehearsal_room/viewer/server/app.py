@@ -14,6 +14,7 @@ from rehearsal_room.viewer.server.answers import answering, error
 from rehearsal_room.viewer.server.events import EventRoutes
 from rehearsal_room.viewer.server.judge_routes import JudgeRoutes
 from rehearsal_room.viewer.server.page import page_routes
+from rehearsal_room.viewer.server.presence_routes import PresenceRoutes
 from rehearsal_room.viewer.server.run_routes import RunRoutes
 from rehearsal_room.viewer.server.security import AsgiApp, HostGuard
 from rehearsal_room.viewer.server.updates import POLL_S
@@ -25,6 +26,7 @@ def viewer_app(viewer: Viewer, *, token: str, port: int) -> AsgiApp:
     """The application, which answers requests with this token and for this port."""
     routes = [
         *page_routes(),
+        *PresenceRoutes(viewer, token=token, port=port).routes(),
         Route("/api/about", answering(_about)),
         *RunRoutes(viewer).routes(),
         *WorldRoutes(viewer).routes(),

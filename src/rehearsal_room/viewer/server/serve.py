@@ -20,10 +20,10 @@ from rehearsal_room.viewer.acting.pools import OpenPools
 from rehearsal_room.viewer.acting.scratch import Scratches
 from rehearsal_room.viewer.reading.open_runs import ShownRuns
 from rehearsal_room.viewer.server.app import viewer_app
+from rehearsal_room.viewer.server.kept_address import HOST
 from rehearsal_room.viewer.server.updates import open_updates
 from rehearsal_room.viewer.server.viewer import Viewer
 
-HOST = "127.0.0.1"
 _DRAIN_S = 1.0
 
 
@@ -31,8 +31,9 @@ class ViewerSettings(msgspec.Struct, frozen=True):
     """What is shown, and where."""
 
     folders: Sequence[Path]
-    base: Path | None  # whose runs are shown, too, as they come
+    bases: Sequence[Path] = ()  # whose runs are shown, too, as they come
     port: int = 0  # 0: a free one
+    token: str = ""  # empty: a new one
     bus: str = ""  # URL of a broker; empty: none
     published: Sequence[str] = ()  # names of runs on it; none: the only live one
     worlds: Sequence[Path] = ()  # packages that are given by path
@@ -46,7 +47,7 @@ async def open_viewer(settings: ViewerSettings) -> AsyncIterator[Viewer]:
         if settings.bus:
             copies = copies_of(settings.bus, settings.published)
             folders += await stack.enter_async_context(copies)
-        runs = stack.enter_context(closing(ShownRuns(folders, settings.base)))
+        runs = stack.enter_context(closing(ShownRuns(folders, settings.bases)))
         updates = await stack.enter_async_context(open_updates())
         async with anyio.create_task_group() as group:
             pools = OpenPools(group)
@@ -71,7 +72,7 @@ async def open_viewer(settings: ViewerSettings) -> AsyncIterator[Viewer]:
 async def serve(settings: ViewerSettings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` gets the address. Raises SettingsError where the port
     is not free, and HarnessError where none of the folders can be read."""
-    token = secrets.token_urlsafe(24)
+    token = settings.token or secrets.token_urlsafe(24)
     port = settings.port or _free_port()
     async with open_viewer(settings) as viewer:
         app = viewer_app(viewer, token=token, port=port)

@@ -42,7 +42,7 @@ class IndexUpdates:
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:
         self._group = group
-        self._updated: dict[str, _Updated] = {}
+        self._updated: dict[ShownRun, _Updated] = {}
         self._core = anyio.CapacityLimiter(1)  # one core for all of them
         self._finding = anyio.CapacityLimiter(1)  # of reasons: one run at a time
         self._stopped = Event()
@@ -64,12 +64,12 @@ class IndexUpdates:
     async def next_change(self, run: ShownRun, timeout_s: float) -> bool:
         """Wait until more of a run is folded, or so many seconds; whether the run may still
         change."""
-        updated = self._updated.get(run.id)
+        updated = self._updated.get(run)
         if updated is None:
             return False
         with anyio.move_on_after(timeout_s):
             await updated.changed.wait()
-        return run.id in self._updated
+        return run in self._updated
 
     @asynccontextmanager
     async def watching(self, run: ShownRun) -> AsyncIterator[None]:
@@ -83,9 +83,9 @@ class IndexUpdates:
             updated.watchers -= 1
 
     def _update(self, run: ShownRun) -> _Updated:
-        updated = self._updated.get(run.id)
+        updated = self._updated.get(run)
         if updated is None:
-            updated = self._updated[run.id] = _Updated()
+            updated = self._updated[run] = _Updated()
             self._group.start_soon(self._fold, run, updated)
         updated.looked_at = anyio.current_time()
         return updated
@@ -111,7 +111,7 @@ class IndexUpdates:
         except HarnessError as exc:
             _log.warning("index_stopped", run=str(run.folder), why=str(exc))
         finally:
-            self._updated.pop(run.id, None)
+            self._updated.pop(run, None)
             updated.caught_up.set()
             updated.changed.set()
 
@@ -137,7 +137,10 @@ class IndexUpdates:
             find = partial(
                 find_reasons, run.log_folder, run.index(), self._stopped.is_set, batches=batches
             )
-            await anyio.to_thread.run_sync(find, limiter=self._finding)
+            try:
+                await anyio.to_thread.run_sync(find, limiter=self._finding)
+            except HarnessError as exc:  # the folder is gone, or its log is damaged
+                _log.warning("reasons_stopped", run=str(run.folder), why=str(exc))
             group.cancel_scope.cancel()
         _tell(updated)
 

@@ -3,6 +3,7 @@ import { Component } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "./base/html.js";
 import { useLoad } from "./base/hooks.js";
+import { presence, watchPresence } from "./base/presence.js";
 import { isHelpOpen, useKeys } from "./base/keys.js";
 import { go, href, route } from "./base/route.js";
 import { about } from "./base/state.js";
@@ -25,6 +26,10 @@ import { WorldPackage } from "./pages/world_package.js";
 export function Shell() {
   const load = useLoad("/api/about");
   if (load.data) about.value = load.data;
+  const isServed = load.data && !load.data.exported;
+  useEffect(() => {
+    if (isServed) watchPresence();
+  }, [isServed]);
   const main = useRef(null);
   const { path } = route.value;
   const place = path.join("/");
@@ -57,11 +62,24 @@ export function Shell() {
       </button>
       <button class="button quiet icon-only" onClick=${() => (isHelpOpen.value = true)} aria-label="Keyboard help" title="Keyboard help (?)"><kbd>?</kbd></button>
     </header>
+    <${Away} />
     <main id="main" ref=${main} tabindex="-1">
       <${Boundary} key=${place}><${Loaded} of=${load}>${() => view(path)}<//><//>
     </main>
     <footer class="foot">Rehearsal ${load.data?.version ?? ""}${load.data?.exported ? " · exported file: SQL, forks, play and labels need `rehearse view`" : ""}</footer>
     <${Help} />`;
+}
+
+// What the page says while its server is not there, or is another one than the page was made for.
+function Away() {
+  const { state } = presence.value;
+  if (state === "ok") return null;
+  return html`<div class="away" role="alert"><span>
+    ${state === "lost" && html`<b>The viewer does not answer.</b> What you see stays. The page goes on by itself once <code>rehearse view</code> runs again.`}
+    ${state === "refused" && html`<b>This address is no longer valid.</b> Run <code>rehearse view</code> and open the address that it prints.`}
+    ${state === "changed" && html`<b>The viewer was updated.</b> This page is of the earlier version.`}</span>
+    ${state === "changed" && html`<button class="button" onClick=${() => globalThis.location.reload()}>Reload</button>`}
+  </div>`;
 }
 
 const sectionOf = ([first = "runs"]) => (["compare", "fork"].includes(first) ? "runs" : first);

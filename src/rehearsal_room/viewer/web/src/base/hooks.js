@@ -1,12 +1,14 @@
 // Small hooks: loading a path, the width of an element, keys of a page.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { presence } from "./presence.js";
 import { get } from "./source.js";
 
 // { data, error, isLoading, reload } of a path. The former data stays until the new data is there;
-// null as a path loads nothing.
+// null as a path loads nothing. When a lost server is back, it is loaded again.
 export function useLoad(path) {
   const [state, setState] = useState({});
   const [round, setRound] = useState(0);
+  const { times } = presence.value;
   useEffect(() => {
     if (!path) return undefined;
     let isWanted = true;
@@ -17,7 +19,7 @@ export function useLoad(path) {
     return () => {
       isWanted = false;
     };
-  }, [path, round]);
+  }, [path, round, times]);
   const reload = useCallback(() => setRound((one) => one + 1), []);
   return { data: state.data, error: state.error, isLoading: state.path !== path, reload };
 }

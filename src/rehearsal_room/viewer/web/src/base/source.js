@@ -23,6 +23,7 @@ class HttpSource {
       stream.addEventListener(name, (event) => on[name](event.data ? JSON.parse(event.data) : {}));
     }
     stream.addEventListener("finished", () => stream.close());
+    stream.addEventListener("error", sayAway);
     return () => stream.close();
   }
 
@@ -33,13 +34,22 @@ class HttpSource {
     try {
       response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
     } catch {
-      throw new Error("The server does not answer. Is `rehearse view` still running?");
+      sayAway();
+      throw new Error("The viewer does not answer. Is `rehearse view` still running?");
     }
     const text = await response.text();
     const found = text ? parse(text) : {};
-    if (!response.ok) throw new Error(found?.error ?? `The server answered ${response.status}.`);
+    if (!response.ok) {
+      const error = new Error(found?.error ?? `The server answered ${response.status}.`);
+      throw Object.assign(error, { status: response.status });
+    }
     return found;
   }
+}
+
+// Tell `presence.js` that the server may be gone.
+function sayAway() {
+  dispatchEvent(new Event("server-away"));
 }
 
 function parse(text) {

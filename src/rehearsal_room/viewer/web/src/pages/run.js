@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { count, decimal, dollars, listed, number, percent, seconds } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest, useLoad, useTitle } from "../base/hooks.js";
+import { presence } from "../base/presence.js";
 import { href, runHref } from "../base/route.js";
 import { api, events } from "../base/source.js";
 import { canDo } from "../base/state.js";
@@ -25,6 +26,7 @@ export function Run({ run, tab }) {
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
   const isLive = load.data?.line.status === "live";
+  const { times } = presence.value;
   const [isWatched, setWatched] = useState(false); // from the first sight of a live run to its last event
   if (isLive && !isWatched) setWatched(true);
   const isFinding = load.data?.reasons?.found < load.data?.reasons?.episodes;
@@ -70,7 +72,7 @@ export function Run({ run, tab }) {
       ends.forEach(clearTimeout);
       stop();
     };
-  }, [run, isWatched]);
+  }, [run, isWatched, times]);
   return html`
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
     ${load.error || !load.data ? html`<div class="head-space"><${Loaded} of=${load}>${() => null}<//></div>` : html`<${Head} summary=${load.data} live=${live} />`}
@@ -113,5 +115,6 @@ function Head({ summary, live }) {
     ]} />
     ${line.folded < 1 && html`<p class="dim" role="status">Reading the log: ${percent(line.folded, 0)} is indexed.</p>`}
     ${summary.reasons?.found < summary.reasons?.episodes && html`<p class="dim" role="status">What went wrong: the reasons of ${number(summary.reasons.found)} of ${number(summary.reasons.episodes)} episodes are found.</p>`}
+    ${line.status === "gone" && html`<p class="bad-text" role="status">The folder of this run was deleted or moved. The page shows what was read before.</p>`}
     ${line.status === "cut off" && html`<p class="dim">This run was cut off. <code>rehearse run --resume</code> goes on with it.</p>`}`;
 }

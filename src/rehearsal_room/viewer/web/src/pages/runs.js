@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { count, date, dollars, listed, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
+import { presence } from "../base/presence.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
 import { about } from "../base/state.js";
 import { Interval, Loaded, Notice, Tag } from "../parts/basics.js";
@@ -12,8 +13,12 @@ import { Word } from "../parts/texts.js";
 export function Runs() {
   useTitle("Runs");
   const load = useLoad("/api/runs");
+  const { runs } = presence.value; // another word whenever a run came, went, began or ended
   useEffect(() => {
-    if (!load.data?.runs.some((run) => run.status === "live")) return undefined;
+    if (load.data) load.reload();
+  }, [runs]);
+  useEffect(() => {
+    if (!load.data?.runs.some((run) => ["live", "reading"].includes(run.status))) return undefined;
     const timer = setTimeout(load.reload, 1000 * Math.max(1, about.value?.live_poll_s ?? 2));
     return () => clearTimeout(timer);
   }, [load.data]);
@@ -52,7 +57,7 @@ function columns(chosen, choose, isChoice) {
     { key: "time", title: "Took", width: 90, priority: 8, end: true, render: (run) => html`<span class="figure">${seconds(run.seconds)}</span>` },
     { key: "at", title: "Started", width: 130, priority: 4, render: (run) => html`<span class="dim">${date(run.started_at)}</span>` },
   ];
-  return all.filter(Boolean).map((one) => ({ ...one, render: (run) => (run.error && !["choose", "name"].includes(one.key) ? null : one.render(run)) }));
+  return all.filter(Boolean).map((one) => ({ ...one, render: (run) => (run.error && !["choose", "name", "status"].includes(one.key) ? null : one.render(run)) }));
 }
 
 function Name(run) {
@@ -63,8 +68,9 @@ function Name(run) {
 }
 
 export function Status(run) {
-  const tone = { live: "accent", finished: "", "cut off": "warn" }[run.status] ?? "";
-  return html`<${Tag} tone=${tone}>${run.status === "live" && html`<i class="pulse"></i>`}${words(run.status)}<//>`;
+  const tone = { live: "accent", reading: "accent", "cut off": "warn", gone: "bad" }[run.status] ?? "";
+  const text = run.status === "reading" ? `Reading, ${percent(run.folded, 0)}` : words(run.status);
+  return html`<${Tag} tone=${tone}>${run.status === "live" && html`<i class="pulse"></i>`}${text}<//>`;
 }
 
 function Progress(run) {

@@ -5,7 +5,8 @@
 HOW: `remembers` (it counts closed tickets in memory), `caches` (it lists what it listed before,
 until it writes), `restless` (each start adds a row), `wal`, `late` (it takes stock a fifth of a
 second after its answer), `bare` (it starts without a database), `reopens` (it closes its database
-after each call), `files DIR` (each ticket is a file as well), `noisy` (it greets on standard output), `forgetful` (it has no state on disk).
+after each call), `files DIR` (each ticket is a file as well), `noisy` (it greets on standard
+output), `forgetful` (it has no state on disk).
 """
 
 import json

@@ -7,6 +7,7 @@ import msgspec
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.harness.outcomes.failure_kinds import kind_of_ending
+from rehearsal_room.scenarios.checks import proved_wrong
 from rehearsal_room.viewer.index.facts import (
     NO_USAGE,
     Ended,
@@ -32,7 +33,7 @@ _KIND_OF_ENDING = {str(ending): kind_of_ending(ending, None) for ending in Endin
 
 class EpisodeFold(msgspec.Struct, gc=False):
     """One attempt at an episode: the columns of its row, in their order, but with the sets of
-    names themselves. `words` collects the text that is not in the index yet.
+    names themselves. `words` and `results` collect the text that is not in the index yet.
 
     A struct without garbage collection, since thousands are in memory and make no cycles.
     """
@@ -80,7 +81,9 @@ class EpisodeFold(msgspec.Struct, gc=False):
     position: int = 0
     mistake_turn: int = -1  # of the first mistake; there is none
     is_diagnosed: int = 1  # 0: it is over, and its mistakes are to be found in its steps
+    broken_guards: int = 0  # of the latest verdict
     words: list[str] = []
+    results: list[str] = []  # words of tools
 
     @classmethod
     def begin(
@@ -118,12 +121,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
         """The row to store."""
         values = msgspec.structs.astuple(self)
         sets = map(ids.__getitem__, values[_NAMES])
-        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -1])
+        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -2])
 
     def add_turns(self, steps: list[tuple[float, StepFact]], moments: Moments) -> None:
         """Add turns that follow each other, with their times. Nearly all of a log is turns, so sums
         are taken in variables: an attribute costs twice as much."""
-        words, arguments = self.words, []
+        words, said, arguments = self.words, self.results, []
         kept, turns, last_at, num_calls = self.kept, self.turns, self.last_at, self.calls
         policy_s, calls_s = self.policy_s, self.calls_s
         tools, changed, end_digest = self.tools, self.changed, self.end_digest
@@ -153,7 +156,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
                     words.append(call.name)
                 arguments.append(call.arguments)
             for result in results:
-                words.append(result.text)
+                said.append(result.text)
                 if result.digest:
                     end_digest = result.digest
                 if result.error is not None:
@@ -210,6 +213,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
             mistakes = judged.diagnosis.mistakes
             kinds = dict.fromkeys([one.kind for one in mistakes])
             self.add_diagnosis(tuple(kinds), min([one.turn for one in mistakes], default=-1))
+        self.broken_guards = sum(one.kind == "guard" for one in proved_wrong(findings))
         words = self.words
         words += (self.unjudged, judged.reasoning)
         for finding in findings:
@@ -224,13 +228,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
         """Add the kinds of its mistakes, and the turn of the first one (-1: there is none)."""
         self.kinds, self.mistake_turn, self.is_diagnosed = kinds, turn, 1
 
-    def take_text(self) -> str:
-        """The text that is not in the index yet; it counts as indexed from now on."""
-        text = "\n".join(filter(None, self.words))
-        self.words = []
-        if not text.isascii():
-            text = text.encode("utf-8", "replace").decode()  # without lone surrogates
-        return text
+    def take_texts(self) -> tuple[str, str]:
+        """The text that is not in the index yet, and that of tools' results; both count as indexed
+        from now on."""
+        texts = _joined(self.words), _joined(self.results)
+        self.words, self.results = [], []
+        return texts
 
     def _add_usage(self, usage: UsageFact) -> None:
         self.prompt_tokens += usage.prompt_tokens
@@ -243,3 +246,10 @@ class EpisodeFold(msgspec.Struct, gc=False):
             self.first_error_turn = turn
         if cause not in self.causes:
             self.causes += (cause,)
+
+
+def _joined(words: list[str]) -> str:
+    text = "\n".join(filter(None, words))
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # without lone surrogates
+    return text

@@ -19,7 +19,7 @@ _NO_DIFFERENCE = "no difference is shown"
 def comparison_lines(report: CompareReport) -> Iterator[str]:
     """What a comparison found, in lines of text."""
     for found in report.differences:
-        yield from _verdict_lines(found, report.level)
+        yield from verdict_lines(found, report.level)
     yield from warning_lines(report)
     for run in report.runs:
         yield _run_line(run)
@@ -66,7 +66,8 @@ def warning_lines(report: CompareReport) -> Iterator[str]:
         yield f"not in all runs ({name}: {plural(len(tasks), 'task')}): {_listed(tasks)}"
 
 
-def _verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
+def verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
+    """What a comparison of a run with A found: first the verdict, then what supports it."""
     one, name = found.comparison, found.name
     yield _verdict(found, level)
     yield (
@@ -109,7 +110,12 @@ def _verdict(found: RunDifference, level: float) -> str:
         head = one.verdict
         low, high = sorted((abs(low), abs(high)))
         bounds = f"{100 * low:.1f} to {100 * high:.1f}"
-    return f"{head} ({100 * level:g} % interval {bounds}, p = {one.p:.3g})"
+    return f"{head} ({100 * level:g} % interval {bounds}, {_p(one.p)})"
+
+
+def _p(p: float) -> str:
+    """Example: 0.0114 -> "p = 0.0114"; 5.1e-74 -> "p < 0.0001" """
+    return "p < 0.0001" if p < 0.0001 else f"p = {p:.3g}"
 
 
 def _run_line(run: ComparedRun) -> str:
@@ -173,7 +179,7 @@ def markdown_of(report: CompareReport) -> str:
 def _markdown(report: CompareReport) -> Iterator[str]:
     yield "# " + " and ".join(f"{run.name} `{run.run}`" for run in report.runs)
     for found in report.differences:
-        verdict, *others = _verdict_lines(found, report.level)
+        verdict, *others = verdict_lines(found, report.level)
         yield from ("", f"**{verdict}**", "")
         yield from (f"- {line}" for line in others)
     if warnings := list(warning_lines(report)):

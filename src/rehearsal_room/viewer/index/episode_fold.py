@@ -12,9 +12,11 @@ from rehearsal_room.viewer.index.facts import (
     NO_USAGE,
     Ended,
     JudgedFact,
+    ResultFact,
     Started,
     StepFact,
     SummaryFact,
+    ToolCallFact,
     UsageFact,
     findings_of,
 )
@@ -33,7 +35,8 @@ _KIND_OF_ENDING = {str(ending): kind_of_ending(ending, None) for ending in Endin
 
 class EpisodeFold(msgspec.Struct, gc=False):
     """One attempt at an episode: the columns of its row, in their order, but with the sets of
-    names themselves. `words` and `results` collect the text that is not in the index yet.
+    names themselves. `words` and `results` collect the text that is not in the index yet, and
+    `failed_calls` the calls that failed since then, as tool and error.
 
     A struct without garbage collection, since thousands are in memory and make no cycles.
     """
@@ -84,6 +87,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
     broken_guards: int = 0  # of the latest verdict
     words: list[str] = []
     results: list[str] = []  # words of tools
+    failed_calls: list[tuple[str, str]] = []
 
     @classmethod
     def begin(
@@ -121,12 +125,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
         """The row to store."""
         values = msgspec.structs.astuple(self)
         sets = map(ids.__getitem__, values[_NAMES])
-        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -2])
+        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : len(COLUMNS)])
 
     def add_turns(self, steps: list[tuple[float, StepFact]], moments: Moments) -> None:
         """Add turns that follow each other, with their times. Nearly all of a log is turns, so sums
         are taken in variables: an attribute costs twice as much."""
-        words, said, arguments = self.words, self.results, []
+        words, said, arguments, has_failed = self.words, self.results, [], False
         kept, turns, last_at, num_calls = self.kept, self.turns, self.last_at, self.calls
         policy_s, calls_s = self.policy_s, self.calls_s
         tools, changed, end_digest = self.tools, self.changed, self.end_digest
@@ -161,9 +165,13 @@ class EpisodeFold(msgspec.Struct, gc=False):
                     end_digest = result.digest
                 if result.error is not None:
                     self._fail(result.error, turns)
+                    has_failed = True
                 for change in result.changes:
                     if change.table not in changed:
                         changed += (change.table,)
+            if has_failed:
+                has_failed = False
+                self._add_failed_calls(calls, results)
             if reply.usage is not NO_USAGE:
                 self._add_usage(reply.usage)
             if reply.weights and not self.weights:
@@ -239,6 +247,13 @@ class EpisodeFold(msgspec.Struct, gc=False):
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
         self.completion_tokens += usage.completion_tokens
+
+    def _add_failed_calls(
+        self, calls: tuple[ToolCallFact, ...], results: tuple[ResultFact, ...]
+    ) -> None:
+        for call, result in zip(calls, results, strict=False):
+            if result.error is not None:
+                self.failed_calls.append((call.name, result.error))
 
     def _fail(self, cause: str, turn: int) -> None:
         self.errors += 1

@@ -5,7 +5,7 @@ inside the transaction.
 """
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from rehearsal_room.viewer.index.episode_fold import EpisodeFold
 from rehearsal_room.viewer.index.moments import Moments
 from rehearsal_room.viewer.index.name_sets import NameSets
 from rehearsal_room.viewer.index.tables import (
+    ADD_CALL_ERROR,
     ADD_MOMENT,
     INSERT_EPISODE,
     SELECT_EPISODE,
@@ -107,16 +108,22 @@ class Folding:
         """Write what was added since the last time; returns the number of faults in it."""
         page, self._page = self._page, _Page()
         run = self._database.executemany
-        run("DELETE FROM episodes WHERE number = ?", [(number,) for number in page.replaced])
-        texts = []
+        for table in ("episodes", "call_errors"):
+            sql = f"DELETE FROM {table} WHERE number = ?"  # nosec B608 # a constant
+            run(sql, [(number,) for number in page.replaced])
+        texts, errors = [], Counter[tuple[int, str, str]]()
         for fold in page.touched.values():
             if fold.words and fold.num_texts < TEXTS_PER_EPISODE:
                 texts.append((fold.number * TEXTS_PER_EPISODE + fold.num_texts, *fold.take_texts()))
                 fold.num_texts += 1
+            if fold.failed_calls:
+                errors.update((fold.number, *one) for one in fold.failed_calls)
+                fold.failed_calls = []
         rows = [fold.row(self._names) for fold in page.touched.values()]
         run("INSERT INTO names VALUES (?, ?)", self._names.added)
         self._names.added = []
         run(INSERT_EPISODE, rows)
+        run(ADD_CALL_ERROR, [(*key, number) for key, number in errors.items()])
         run(ADD_MOMENT, [(moment, *values) for moment, values in page.moments.items()])
         # The words come last: a statement with OR REPLACE makes FTS5 write what it has gathered.
         run("INSERT INTO texts (rowid, text, results) VALUES (?, ?, ?)", texts)

@@ -9,12 +9,12 @@ import gc
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.log_file import READ_ERRORS
@@ -36,6 +36,8 @@ _TEXT_OPTIONS = {"hashsize": 33_554_432, "automerge": 0, "crisismerge": 64}
 _MAX_COUNTS = 1_000
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
+T = TypeVar("T")
+
 
 class RunIndex:
     """Folds one log and answers queries about it. Threads may use it at the same time."""
@@ -49,6 +51,7 @@ class RunIndex:
         self.position, self._diagnosed = _progress(self._writer)
         self.was_at_end = False  # whether the last look at the log found nothing new
         self._counts: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._kept: dict[Any, Any] = {}
         self._counted_version = 0
         self._views = _connect(path)
         self._views.execute("PRAGMA query_only = ON")
@@ -146,9 +149,7 @@ class RunIndex:
     def num_episodes(self, where: str, bound: tuple[Any, ...]) -> int:
         """How many episodes fulfil a condition; pages of one table ask for it again and again.
         Raises LogError."""
-        ((version,),) = self.rows("PRAGMA data_version")  # another one after each fold
-        if version != self._counted_version:
-            self._counts, self._counted_version = {}, version
+        self._forget_what_changed()
         key = where, bound
         found = self._counts.get(key)
         if found is None:
@@ -156,6 +157,20 @@ class RunIndex:
             if len(self._counts) < _MAX_COUNTS:
                 self._counts[key] = int(found)
         return int(found)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` computes from this index; it is computed again after the next fold."""
+        self._forget_what_changed()
+        kept = self._kept
+        if key not in kept:
+            kept[key] = make()
+        found: T = kept[key]
+        return found
+
+    def _forget_what_changed(self) -> None:
+        ((version,),) = self.rows("PRAGMA data_version")  # another one after each fold
+        if version != self._counted_version:
+            self._counts, self._kept, self._counted_version = {}, {}, version
 
     def num_faults(self) -> int:
         """How many faults on purpose the log has so far."""

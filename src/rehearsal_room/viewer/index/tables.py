@@ -6,6 +6,7 @@ episodes  one row for the latest attempt at each episode
 names     sets of names (tools, tables, tags, causes of errors, kinds of failure); many episodes
           share one
 moments   what happened in each fifth of a second, for curves
+call_errors  how often each tool failed in an episode, with which error
 texts     the words of the episodes (FTS5 without content), those of tools' results in a column of
           their own; a row is one page's part of an episode, and its rowid has the episode's number
           in front (see TEXTS_PER_EPISODE)
@@ -80,6 +81,8 @@ SCHEMA = (
     "CREATE TABLE moments (moment INTEGER PRIMARY KEY, "
     + ", ".join(f"{name} NOT NULL" for name in MOMENT_COLUMNS)
     + ")",
+    "CREATE TABLE call_errors (number INTEGER, tool TEXT, error TEXT, calls INTEGER NOT NULL,"
+    " PRIMARY KEY (number, tool, error)) WITHOUT ROWID",
     "CREATE VIRTUAL TABLE texts USING fts5(text, results, content='', columnsize=0)",
 )
 # Another schema is another format; the number rises where the same columns get another meaning.
@@ -105,4 +108,8 @@ ADD_MOMENT = (
     f"INSERT INTO moments VALUES ({', '.join('?' * (1 + len(MOMENT_COLUMNS)))})"
     " ON CONFLICT (moment) DO UPDATE SET "
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in MOMENT_COLUMNS)
+)
+ADD_CALL_ERROR = (
+    "INSERT INTO call_errors VALUES (?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET calls = calls + excluded.calls"
 )

@@ -14,6 +14,8 @@ import { Judge } from "./judge.js";
 import { Overview } from "./overview.js";
 import { Status } from "./runs.js";
 import { TaskGrid } from "./task_grid.js";
+import { Tasks } from "./tasks.js";
+import { Throughput } from "./throughput.js";
 import { Training } from "./training.js";
 
 const REFRESH = 2000; // milliseconds between two readings of a live run's summary
@@ -21,7 +23,7 @@ const REFRESH = 2000; // milliseconds between two readings of a live run's summa
 export function Run({ run, tab }) {
   // The rows come first: the summary of a long run keeps the server busy for a moment.
   const [areRowsThere, setRowsThere] = useState(false);
-  const load = useLoad(tab === "episodes" && !areRowsThere ? null : api`/api/runs/${run}`);
+  const load = useLoad(["tasks", "episodes"].includes(tab) && !areRowsThere ? null : api`/api/runs/${run}`);
   const [live, setLive] = useState(null); // the last event of a live run
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
@@ -77,9 +79,11 @@ export function Run({ run, tab }) {
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
     ${load.error || !load.data ? html`<div class="head-space"><${Loaded} of=${load}>${() => null}<//></div>` : html`<${Head} summary=${load.data} live=${live} />`}
     <${Tabs} label="Views of the run" current=${tab} items=${[
-      ["episodes", "Episodes", runHref(run)],
-      ["overview", "Overview", runHref(run, "overview")],
+      ["tasks", "Tasks", runHref(run, "tasks")],
+      ["episodes", "Episodes", runHref(run, "episodes")],
       ["grid", "Task grid", runHref(run, "grid")],
+      ["overview", "Overview", runHref(run, "overview")],
+      ["throughput", "Throughput", runHref(run, "throughput")],
       load.data?.line.kind === "training" && ["training", "Training", runHref(run, "training")],
       canDo("label") && ["judge", "Judge", runHref(run, "judge")],
     ]} />
@@ -87,7 +91,9 @@ export function Run({ run, tab }) {
 }
 
 function views({ run, tab, summary, onRows, onFirst }) {
+  if (tab === "tasks") return html`<${Tasks} run=${run} summary=${summary} onFirst=${onFirst} />`;
   if (tab === "overview") return summary && html`<${Overview} run=${run} summary=${summary} />`;
+  if (tab === "throughput") return summary && html`<${Throughput} curves=${summary.curves} />`;
   if (tab === "grid") return html`<${TaskGrid} run=${run} />`;
   if (tab === "training") return html`<${Training} run=${run} />`;
   if (tab === "judge") return html`<${Judge} run=${run} />`;

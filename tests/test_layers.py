@@ -67,8 +67,8 @@ FOLDERS = {
         *("replay", "reports", "profile", "serving", "."),
     ),
     "judge": (
-        *("core", "statistics", "code", "suites", "llm", "playback", "verdicts", "gate/core"),
-        *("gate/checks", "gate", "testkit", "failures", "promotion", "experiments"),
+        *("core", "statistics", "code", "suites", "failures", "llm", "playback", "verdicts"),
+        *("gate/core", "gate/checks", "gate", "testkit", "promotion", "experiments"),
         "reliability",
     ),
     "learner": (

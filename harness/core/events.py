@@ -24,6 +24,7 @@ from rehearsal_room.harness.core.messages import (
     Reply,
     UserTurn,
 )
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.scenarios.checks import Finding
 
 
@@ -245,6 +246,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     judgements: tuple[ModelJudgement, ...] = ()  # one for each model
     rubric: str = ""  # the rubric's version, where models were asked
     verifier_run: VerifierRun | None = None  # None: no verifier ran, or the log is older
+    diagnosis: Diagnosis | None = None  # None: not found yet, as in logs of earlier versions
     mac: str = ""  # of a verdict that came over a broker (harness.following.signed_verdicts)
 
 

@@ -25,10 +25,23 @@ def comparison_lines(report: CompareReport) -> Iterator[str]:
         yield _run_line(run)
         if run.model is not None:
             yield from (f"  {line}" for line in model_use_lines(run.model, run.reply_times))
+    if kinds := _kinds(report):
+        yield "episodes by what went wrong, " + ", ".join(run.name for run in report.runs) + ":"
+        yield from (f"  {kind}: {', '.join(counts)}" for kind, counts in kinds.items())
     if len(report.groups) > 1:
         yield "by world and tag, " + ", ".join(run.name for run in report.runs) + ":"
         for group in report.groups[:_SHOWN_GROUPS]:
             yield f"  {_group_line(group)}"
+
+
+def _kinds(report: CompareReport) -> dict[str, list[str]]:
+    """Of each kind of failure how many episodes each run has, the most frequent first."""
+    total: dict[str, int] = {}
+    for run in report.runs:
+        for kind, count in run.failures.items():
+            total[kind] = total.get(kind, 0) + count
+    kinds = sorted(total, key=lambda kind: (-total[kind], kind))
+    return {kind: [f"{run.failures.get(kind, 0):,}" for run in report.runs] for kind in kinds}
 
 
 def warning_lines(report: CompareReport) -> Iterator[str]:
@@ -183,6 +196,10 @@ def _markdown(report: CompareReport) -> Iterator[str]:
             f"{run.completion_tokens:,.0f} | {_cost(run)} |"
         )
     names = " | ".join(run.name for run in report.runs)
+    if kinds := _kinds(report):
+        yield from ("", "## Episodes by what went wrong", "", f"| | {names} |")
+        yield "|---|" + "---:|" * len(report.runs)
+        yield from (f"| {kind} | {' | '.join(counts)} |" for kind, counts in kinds.items())
     yield from ("", "## By world and tag", "", f"| | tasks | {names} | points |")
     yield "|---|---:|" + "---:|" * len(report.runs) + "---:|"
     for group in report.groups:

@@ -51,6 +51,7 @@ class ComparedRun(msgspec.Struct, frozen=True):
     judging_usd: float | None  # of all verdicts; None: a price is unknown
     model: ModelUse | None = None  # of all episodes; None: no model played
     reply_times: ReplyTimes | None = None
+    failures: dict[str, int] = {}  # episodes by kind of failure, as `rehearse failures` counts them
 
 
 class SettingDifference(msgspec.Struct, frozen=True):
@@ -96,6 +97,7 @@ class CompareReport(Comparison, frozen=True, kw_only=True):
 
 
 PricesOf = Callable[[Path], Prices | None]
+KindsOf = Callable[[Path], Mapping[str, int]]  # episodes by kind of failure
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -107,17 +109,20 @@ class _Read(msgspec.Struct, frozen=True):
     outcomes: Sequence[Outcome]
     model: ModelUse | None  # None: there is no reply
     times: ReplyTimes | None
+    failures: Mapping[str, int]
 
     @property
     def keys(self) -> set[TaskKey]:
         return {(row.scenario, row.task) for row in self.rows}
 
 
-def compare_runs(folders: Sequence[Path], prices_of: PricesOf = lambda _: None) -> CompareReport:
+def compare_runs(
+    folders: Sequence[Path], prices_of: PricesOf = lambda _: None, *, kinds_of: KindsOf
+) -> CompareReport:
     """Compare runs with the first of them. `prices_of` gives the prices of the models of a run's
-    folder (None: they are not known). Raises LogError, and SettingsError where one shares no task
-    with a verdict with it."""
-    runs = [_read(folder, prices_of(folder)) for folder in folders]
+    folder (None: they are not known), `kinds_of` what went wrong in it. Raises
+    LogError, and SettingsError where one shares no task with a verdict with it."""
+    runs = [_read(folder, prices_of(folder), kinds_of(folder)) for folder in folders]
     level = level_of(len(runs))
     first, names = runs[0], [letter_of(index) for index in range(len(runs))]
     differences = tuple(
@@ -151,14 +156,16 @@ def letter_of(index: int) -> str:
     return ("" if index < 26 else letter_of(index // 26 - 1)) + chr(ord("A") + index % 26)
 
 
-def _read(folder: Path, prices: Prices | None) -> _Read:
+def _read(folder: Path, prices: Prices | None, failures: Mapping[str, int]) -> _Read:
     with open_reader(folder) as reader:
         rows = [row for row in reader.episodes() if row.ending is not None]
         if has_model(rows):
             model, times = priced_use(reader, rows, prices)
         else:  # replies of other policies may have tokens, too
             model, times = read_model_use(reader, rows) or (None, None)
-        return _Read(folder, run_settings(folder), rows, outcomes_of(reader), model, times)
+        return _Read(
+            folder, run_settings(folder), rows, outcomes_of(reader), model, times, failures
+        )
 
 
 def _figures(name: str, run: _Read) -> ComparedRun:
@@ -185,6 +192,7 @@ def _figures(name: str, run: _Read) -> ComparedRun:
         judging_usd=judging.cost_usd,
         model=use if has_model(run.rows) else None,
         reply_times=run.times if has_model(run.rows) else None,
+        failures=dict(run.failures),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.reader import StoredRecord
 from rehearsal_room.viewer.index import facts, moments
 from rehearsal_room.viewer.index.episode_fold import EpisodeFold
@@ -22,6 +23,7 @@ from rehearsal_room.viewer.index.tables import (
     ADD_MOMENT,
     INSERT_EPISODE,
     SELECT_EPISODE,
+    SET_DIAGNOSIS,
     TEXTS_PER_EPISODE,
 )
 
@@ -129,6 +131,22 @@ class Folding:
             self._known = {name: one for name, one in self._known.items() if one.ending is None}
             self._knows_all = False
         return page.num_faults
+
+    def add_diagnoses(self, found: Sequence[tuple[str, int, Diagnosis]]) -> int:
+        """Write the mistakes of episodes that are over, each with the position of its latest
+        record: one that has a later record by now is left as it is. Returns how many were
+        written."""
+        rows = []
+        for episode, position, diagnosis in found:
+            kinds = tuple(map(str, diagnosis.kinds))
+            turn = min([one.turn for one in diagnosis.mistakes], default=-1)
+            rows.append((self._names[kinds], turn, episode, position))
+            fold = self._known.get(episode)
+            if fold is not None and fold.position == position:
+                fold.add_diagnosis(kinds, turn)
+        self._database.executemany("INSERT INTO names VALUES (?, ?)", self._names.added)
+        self._names.added = []
+        return self._database.executemany(SET_DIAGNOSIS, rows).rowcount
 
     def _read(self, episodes: list[str]) -> None:
         """Read what the index has of these episodes."""

@@ -1,6 +1,7 @@
 """The tables of `view.sqlite`, which is derived from a run's log and may be deleted at any time.
 
-meta      the format of this file, which log it is made from, and how far it has got
+meta      the format of this file, which log it is made from, and how far it has got: records
+          that are folded, and batches of mistakes that were found in steps
 episodes  one row for the latest attempt at each episode
 names     sets of names (tools, tables, tags, causes of errors, kinds of failure); many episodes
           share one
@@ -61,6 +62,8 @@ COLUMNS = {
     "weights": "TEXT NOT NULL",
     "num_texts": "INTEGER NOT NULL",
     "position": "INTEGER NOT NULL",
+    "mistake_turn": "INTEGER",
+    "is_diagnosed": "INTEGER NOT NULL",
     "broken_guards": "INTEGER NOT NULL",
 }
 NAME_SETS = frozenset({"tags", "changed", "tools", "causes", "kinds"})  # ids of rows in `names`
@@ -91,11 +94,16 @@ _ABSENT = {
     "unjudged": "''",
     "first_error_turn": "-1",
     "cost_usd": "-1.0",
+    "mistake_turn": "-1",
 }
 _STORED = (f"nullif(?, {_ABSENT[name]})" if name in _ABSENT else "?" for name in COLUMNS)
 _READ = (f"ifnull({name}, {_ABSENT[name]})" if name in _ABSENT else name for name in COLUMNS)
 INSERT_EPISODE = f"INSERT OR REPLACE INTO episodes VALUES ({', '.join(_STORED)})"
 SELECT_EPISODE = f"SELECT {', '.join(_READ)} FROM episodes"
+SET_DIAGNOSIS = (
+    "UPDATE episodes SET kinds = ?, mistake_turn = nullif(?, -1), is_diagnosed = 1"
+    " WHERE episode = ? AND position = ?"
+)
 ADD_MOMENT = (
     f"INSERT INTO moments VALUES ({', '.join('?' * (1 + len(MOMENT_COLUMNS)))})"
     " ON CONFLICT (moment) DO UPDATE SET "

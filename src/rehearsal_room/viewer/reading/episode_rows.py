@@ -1,6 +1,6 @@
 """The table of a run's episodes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -88,7 +88,21 @@ def line_of(index: RunIndex, episode: str, labels: HandLabels = NO_LABELS) -> Ep
 def names_of(index: RunIndex) -> dict[int, list[str]]:
     """The sets of names of the index, by their ids."""
     rows = index.rows("SELECT id, names FROM names")
-    return {number: msgspec.json.decode(text) for number, text in rows}
+    return _NamesById(index, {number: msgspec.json.decode(text) for number, text in rows})
+
+
+class _NamesById(dict[int, list[str]]):
+    """Sets of names by their ids. One that was added since is looked up."""
+
+    def __init__(self, index: RunIndex, known: Mapping[int, list[str]]) -> None:
+        super().__init__(known)
+        self._index = index
+
+    def __missing__(self, number: int) -> list[str]:
+        ((text,),) = self._index.rows("SELECT names FROM names WHERE id = ?", number)
+        names: list[str] = msgspec.json.decode(text)
+        self[number] = names
+        return names
 
 
 def _last(query: Query, name: str, default: str) -> str:

@@ -111,4 +111,4 @@ class RunRoutes:
         """What went wrong in an episode, with the turns."""
         run = await self._viewer.run_of(request.path_params["run"])
         found = await diagnose_one(run.log_folder, request.path_params["episode"])
-        return {"failures": found}
+        return {"failures": found.mistakes}

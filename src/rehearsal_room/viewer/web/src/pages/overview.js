@@ -77,8 +77,7 @@ function Failures(run, failures) {
   if (entries.length === 0) return null;
   const most = Math.max(...entries.map(([, n]) => n));
   return html`<section class="card" aria-label="Failures"><h2>What went wrong</h2>
-    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row"><a href=${listHref(run, { failure: kind })}>${words(kind)}</a></th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table>
-    <p class="dim"><code>rehearse failures</code> names more, with the turn.</p></section>`;
+    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row"><a href=${listHref(run, { failure: kind })}>${words(kind)}</a></th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table></section>`;
 }
 
 function Faults(faults) {

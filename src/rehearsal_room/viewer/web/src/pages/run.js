@@ -31,12 +31,18 @@ export function Run({ run, tab }) {
   const { times } = presence.value;
   const [isWatched, setWatched] = useState(false); // from the first sight of a live run to its last event
   if (isLive && !isWatched) setWatched(true);
-  const isPartial = load.data?.line.folded < 1;
+  const isFinding = load.data?.reasons?.found < load.data?.reasons?.episodes;
+  const isPartial = load.data?.line.folded < 1 || isFinding;
   useEffect(() => {
     if (!isPartial) return undefined;
     const timer = setTimeout(() => reload.current(), 1000);
     return () => clearTimeout(timer);
   }, [load.data]);
+  const wasFinding = useRef(false);
+  useEffect(() => {
+    if (wasFinding.current && !isFinding) onRows.current?.({ rows: [], isOver: true }); // the rows have reasons now
+    wasFinding.current = isFinding;
+  }, [isFinding]);
   useTitle(load.data?.line.name ?? run);
   useEffect(() => {
     if (!isWatched) return undefined;
@@ -114,6 +120,7 @@ function Head({ summary, live }) {
       ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
     ]} />
     ${line.folded < 1 && html`<p class="dim" role="status">Reading the log: ${percent(line.folded, 0)} is indexed.</p>`}
+    ${summary.reasons?.found < summary.reasons?.episodes && html`<p class="dim" role="status">What went wrong: the reasons of ${number(summary.reasons.found)} of ${number(summary.reasons.episodes)} episodes are found.</p>`}
     ${line.status === "gone" && html`<p class="bad-text" role="status">The folder of this run was deleted or moved. The page shows what was read before.</p>`}
     ${line.status === "cut off" && html`<p class="dim">This run was cut off. <code>rehearse run --resume</code> goes on with it.</p>`}`;
 }

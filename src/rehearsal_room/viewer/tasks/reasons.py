@@ -49,7 +49,7 @@ class Example(msgspec.Struct, frozen=True):
 class Reasons(msgspec.Struct, frozen=True):
     """What failed most, which tools fail, and the dearest and slowest episodes."""
 
-    failed: int  # episodes with a kind of failure
+    failed: int  # episodes with a kind of failure that are not completed
     kinds: Sequence[KindReason]  # the most frequent first
     tool_errors: Sequence[ToolErrors]  # the most frequent first
     num_tool_errors: int  # pairs in all
@@ -68,7 +68,7 @@ def _reasons(index: RunIndex, price: Price | None) -> Reasons:
     errors = [ToolErrors(*row) for row in index.rows(_TOOL_ERRORS, _MAX_ERRORS)]
     pairs = "SELECT count(*) FROM (SELECT DISTINCT tool, error FROM call_errors)"
     return Reasons(
-        failed=sum(part.tries for part in parts if names[part.kinds]),
+        failed=sum(int(part.tries - part.completed) for part in parts if names[part.kinds]),
         kinds=_kinds(parts, names),
         tool_errors=errors,
         num_tool_errors=index.rows(pairs)[0][0],

@@ -52,11 +52,10 @@ class _CalledDecision(msgspec.Struct, gc=False):
 
 
 class _Called(msgspec.Struct, gc=False):
-    """What `called_tools` reads of a step."""
+    """What `called_tools` reads of a step. Only a turn of the agent's own calls has calls."""
 
     decision: _CalledDecision
     results: tuple[msgspec.Raw, ...] = ()
-    user: msgspec.Raw | None = None
 
 
 _decode_called = msgspec.msgpack.Decoder(_Called).decode
@@ -181,8 +180,6 @@ class LogReader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as exc:
             what = f"the log is damaged: record {position} cannot be read"
             raise log_error(self.path, what, exc) from exc
-        if step.user is not None:
-            return {}
         return dict.fromkeys([call.name for call in step.decision.calls[: len(step.results)]])
 
     def counts(self) -> dict[str, int]:

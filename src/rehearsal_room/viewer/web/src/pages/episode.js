@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, decimal, labelName, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
-import { useLoad, useTitle } from "../base/hooks.js";
+import { useBarHeight, useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
 import { firstError, firstWrongWrite } from "../base/marks.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
@@ -16,7 +16,7 @@ import { Icon } from "../parts/icon.js";
 import { Prose } from "../parts/markdown.js";
 import { Sent } from "../parts/sent.js";
 import { HandLabel } from "../parts/hand_label.js";
-import { ListBar } from "../parts/list_bar.js";
+import { Copies, ListBar } from "../parts/list_bar.js";
 import { Passage, Word } from "../parts/texts.js";
 import { Timeline } from "../parts/timeline.js";
 import { Turn } from "../parts/turn.js";
@@ -52,6 +52,7 @@ export function Crumbs({ run, data, children }) {
 function Conversation({ run, data }) {
   const { line, turns } = data;
   const list = useRef(null);
+  const bar = useBarHeight();
   const wanted = route.value.query.get("turn");
   const current = wanted === null ? null : Math.max(0, Math.min(Math.trunc(Number(wanted)) || 1, turns.length) - 1);
   const found = useLoad(data.ended ? api`/api/runs/${run}/episodes/${line.episode}/failures` : null);
@@ -107,15 +108,17 @@ function Conversation({ run, data }) {
       <a class="button" href=${href(["run", run, "episode", line.episode, "world"], { turn: worldTurn })}><${Icon} name="table" />World</a>
       <a class="button" href=${href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length })}><${Icon} name="fork" />Fork</a>
     </div>
-    <p class="lead dim"><${Facts} data=${data} /></p>
-    <${ListBar} run=${run} data=${data} list=${list} />
-    <div class="jumps" role="toolbar" aria-label="Jump to">
-      ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
-      ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
-      ${canReplay && html`<button class="button" disabled=${replay.isBusy || (replay.found && !divergence)} onClick=${repeat}>${divergence ? "Divergence" : "Replay"} <kbd>d</kbd></button>`}
-      <span class="spring"></span>
-      <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
-      <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
+    <div class="lead facts"><p class="dim"><${Facts} data=${data} /></p><${Copies} data=${data} /></div>
+    <div class="episode-bar" ref=${bar}>
+      <${ListBar} run=${run} data=${data} list=${list} />
+      <div class="jumps" role="toolbar" aria-label="Jump to">
+        ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
+        ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
+        ${canReplay && html`<button class="button" disabled=${replay.isBusy || (replay.found && !divergence)} onClick=${repeat}>${divergence ? "Divergence" : "Replay"} <kbd>d</kbd></button>`}
+        <span class="spring"></span>
+        <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
+        <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
+      </div>
     </div>
     <${Replay} of=${replay} />
     <div class="episode">
@@ -160,7 +163,8 @@ function focusOn(item, call) {
   if (!element) return;
   element.focus({ preventScroll: true });
   const { top } = element.getBoundingClientRect();
-  if (call !== undefined && (top < 80 || top > innerHeight * 0.6)) scrollBy({ top: top - 150, behavior: "instant" });
+  const bar = document.querySelector(".episode-bar")?.getBoundingClientRect().bottom ?? 0;
+  if (call !== undefined && (top < bar || top > innerHeight * 0.6)) scrollBy({ top: top - bar - 24, behavior: "instant" });
 }
 
 function Facts({ data }) {

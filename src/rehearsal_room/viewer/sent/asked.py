@@ -20,8 +20,8 @@ _FORM = {
 
 
 def asked_for(asked: Sequence[ModelAsked], turn: int) -> SentAtTurn:
-    """The requests that an agent sent right before a turn (from 0); where there are none, as after a
-    reply with several calls, the latest before it."""
+    """The requests that an agent sent right before a turn (from 0); where there are none, as
+    after a reply with several calls, the latest before it."""
     earlier = [one for one in asked if one.turn <= turn]
     if not earlier:
         return SentAtTurn(missing=_NONE)

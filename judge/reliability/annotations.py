@@ -196,4 +196,4 @@ class LabelBook:
         try:
             yield
         except OSError as exc:
-            raise JudgeError(f"{self.path}: the label cannot be written: {exc}") from exc
+            raise JudgeError(f"{self.path}: the label cannot be written: {exc.strerror or exc}") from exc

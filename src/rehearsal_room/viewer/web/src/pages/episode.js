@@ -6,6 +6,7 @@ import { html } from "../base/html.js";
 import { useBarHeight, useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
 import { firstError, firstWrongWrite } from "../base/marks.js";
+import { presence } from "../base/presence.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
 import { api, events, post } from "../base/source.js";
 import { about, canDo } from "../base/state.js";
@@ -41,12 +42,19 @@ export function Episode({ run, episode }) {
 
 export function Crumbs({ run, data, children }) {
   const summary = useLoad(api`/api/runs/${run}`);
+  const { runs } = presence.value;
+  const before = useRef(runs);
+  useEffect(() => {
+    if (before.current && before.current !== runs) summary.reload();
+    before.current = runs;
+  }, [runs]);
   const line = data?.line;
   return html`<nav class="crumbs" aria-label="Path">
     <a href=${href(["runs"])}>Runs</a><${Icon} name="right" /><a href=${runHref(run)}><${Word} value=${summary.data?.line.name ?? run} /></a>
     ${line && html`<${Icon} name="right" /><a href=${href(["run", run, "group", line.group])}><${Word} value=${line.task} /></a>`}
     ${children}
-  </nav>`;
+  </nav>
+  ${summary.data?.line.status === "gone" && html`<p class="bad-text" role="status">The folder of this run was deleted or moved. The page shows what was read before.</p>`}`;
 }
 
 function Conversation({ run, data }) {

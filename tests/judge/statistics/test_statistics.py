@@ -3,12 +3,20 @@
 import math
 
 import pytest
+from scipy import stats
 
 from rehearsal_room.judge.statistics.comparison import compare, paired_t
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome
 from rehearsal_room.judge.statistics.planning import noise_of, plan, power_of
-from tests.judge.statistics.designs import DESIGNS, Design, samples
+from tests.judge.statistics.designs import (
+    DESIGNS,
+    HARD,
+    OF_WORLDS,
+    Design,
+    WorldDesign,
+    samples,
+)
 
 
 def outcome(task: str, seed: int, score: float | None) -> Outcome:
@@ -24,15 +32,24 @@ def test_tries_that_are_all_alike_count_as_one() -> None:
     assert twice.upper - twice.lower == pytest.approx(once.upper - once.lower, rel=0.01)
 
 
-def test_an_interval_of_independent_tries_is_wilson_s() -> None:
-    """8 of 10 tries at ten tasks: Wilson's interval with Student's t for nine degrees of
-    freedom."""
+def test_an_interval_of_single_tries_is_jeffreys() -> None:
+    """8 of 10 tasks, each tried once: Jeffreys' interval, as SciPy's beta distribution has it."""
     found = share_interval({task: [float(task < 8)] for task in range(10)})
     assert found is not None
-    # t = 2.2622; effective tries = 0.16 / (0.16 / 9) = 9
-    square = 2.2622**2 / 9
+    expected = stats.beta.ppf((0.025, 0.975), 8.5, 2.5)
+    assert (found.lower, found.upper) == pytest.approx(tuple(expected), abs=1e-3)
+
+
+def test_an_interval_of_partial_scores_is_wilson_s() -> None:
+    """Ten tasks with a mean of 0.8 and Wilson's interval with Student's t for nine degrees of
+    freedom."""
+    scores = [0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    found = share_interval({task: [score] for task, score in enumerate(scores)})
+    assert found is not None
+    # t = 2.2622; variance of the mean = 0.6 / 10 / 9; effective tries = 0.16 / 0.00667, at most 10
+    square = 2.2622**2 / 10
     middle = (0.8 + square / 2) / (1 + square)
-    half = 2.2622 / (1 + square) * math.sqrt(0.16 / 9 + square / 9 / 4)
+    half = 2.2622 / (1 + square) * math.sqrt(0.16 / 10 + square / 10 / 4)
     assert (found.lower, found.upper) == pytest.approx((middle - half, middle + half), abs=1e-4)
 
 
@@ -46,8 +63,8 @@ def test_a_share_of_nothing_or_all_still_has_an_interval() -> None:
     assert share_interval({}) is None
 
 
-@pytest.mark.parametrize("design", [DESIGNS[2], DESIGNS[6]], ids=str)
-def test_intervals_hold_what_they_promise(design: Design) -> None:
+@pytest.mark.parametrize("design", [DESIGNS[2], DESIGNS[6], HARD[18], OF_WORLDS[3]], ids=str)
+def test_intervals_hold_what_they_promise(design: Design | WorldDesign) -> None:
     """About 95 of 100 intervals contain the true share, where tries resemble each other and tasks
     have different numbers of them (all designs: just statistics)."""
     found = [share_interval(sample) for sample in samples(design, 400)]

@@ -65,6 +65,7 @@ class Awm:
         """The system prompt with the two functions, and the task."""
         return (
             Message("system", self._system(briefing)),
+            *briefing.earlier,
             Message("user", briefing.instruction),
         )
 

@@ -53,6 +53,7 @@ class Hermes:
         """The system prompt with the tool list, and the task."""
         return (
             Message("system", self._system(briefing)),
+            *briefing.earlier,
             Message("user", briefing.instruction),
         )
 

@@ -60,6 +60,7 @@ from rehearsal_room.harness.core.messages import (
     Briefing,
     Decision,
     FormatError,
+    Message,
     Reply,
     UserTurn,
     Window,
@@ -84,7 +85,7 @@ from rehearsal_room.harness.users.base import EpisodeUser, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.harness.users.server_answers import AnsweringModel, AnsweringUser
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserScript
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -127,7 +128,14 @@ def briefing_of(
         user_of(scenario),
         scenario.clock,
         user is not None,
+        earlier_of(scenario),
     )
+
+
+def earlier_of(scenario: Scenario) -> tuple[Message, ...]:
+    """The talk before the instruction, as messages."""
+    said = () if scenario.suite is None else scenario.suite.earlier
+    return tuple([Message(one.role, one.text) for one in said])
 
 
 _log = structlog.get_logger(__name__)
@@ -235,7 +243,7 @@ class Episode:
         self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user)
         # Names of the tools that the agent has; None: all that the world has.
         self.available: list[str] | None = None
-        if self.user is not None and self.user.hidden:
+        if self.user is not None and self.user.hidden and not _executes_withheld(plan.task):
             self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
         self.max_steps = context.limits.steps_for(plan.task)
@@ -344,6 +352,7 @@ class Episode:
             hidden=() if self.user is None else self.user.hidden,
             tags=plan.task.tags,
             given=int(bool(self.opening)),
+            earlier=self.briefing.earlier,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
@@ -709,6 +718,10 @@ class Episode:
         )
         context.recorder.stamp(plan.episode, plan.attempt, ended)
         return ending
+
+
+def _executes_withheld(task: Task) -> bool:
+    return isinstance(task.user, UserScript) and task.user.executes_withheld
 
 
 class _ActingUser:

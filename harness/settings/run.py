@@ -174,8 +174,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "full"
     dialect: Annotated[
-        Literal["native", "hermes", "awm", "awm-tool"],
-        Meta(description="Format in which the model is shown tools and calls them."),
+        Literal["native", "hermes", "awm", "awm-tool", "upstream"],
+        Meta(
+            description="Format in which the model is shown tools and calls them. upstream: as a "
+            "benchmark's own runner does it; `rehearse eval` chooses it."
+        ),
     ] = "native"
     policy: Annotated[
         PolicySettings,

@@ -33,6 +33,8 @@ class UserScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="s
     turns: tuple[ScriptedTurn, ...] = ()
     # Tools of the world that the agent does not have at the start and may get by a turn.
     withheld: tuple[str, ...] = ()
+    # Whether a call of such a tool is executed, although the agent was not shown it.
+    executes_withheld: bool = False
 
 
 class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="model"):

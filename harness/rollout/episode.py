@@ -433,7 +433,7 @@ class Episode:
             if (over := self._outcome_after(step, fault)) is not None:
                 return over
             if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
-                return Ending.STEP_LIMIT, f"{limits.turn_steps} replies in one turn of the user"
+                return self._outcome_at_turn_limit(limits.turn_steps)
         return Ending.STEP_LIMIT, None
 
     async def _open_talk(self) -> StepTaken:
@@ -444,6 +444,16 @@ class Episode:
         step = StepTaken(reply, Answer(self.opening), user=user, user_s=user_s)
         await self.record_step(step)
         return step
+
+    def _outcome_at_turn_limit(self, most: int) -> EpisodeOutcome:
+        """How the episode ends where the agent has made this number of replies to one text."""
+        user = self.plan.task.user
+        if isinstance(user, UserScript) and user.ends_at_limit:
+            said = sum(step.user is not None for step in self.steps)
+            if said == len(user.turns):
+                self.answer = answer_of_steps(self.steps)
+                return Ending.ANSWERED, None
+        return Ending.STEP_LIMIT, f"{most} replies in one turn of the user"
 
     def _replies_in_turn(self) -> int:
         """How many steps there were since the user spoke last; 0 outside of dialogues."""

@@ -174,10 +174,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "full"
     dialect: Annotated[
-        Literal["native", "hermes", "awm", "awm-tool", "upstream"],
+        Literal["native", "hermes", "awm", "awm-tool", "bfcl"],
         Meta(
-            description="Format in which the model is shown tools and calls them. upstream: as a "
-            "benchmark's own runner does it; `rehearse eval` chooses it."
+            description="Format in which the model is shown tools and calls them; bfcl is what the "
+            "BFCL's own runner sends."
         ),
     ] = "native"
     policy: Annotated[

@@ -92,7 +92,7 @@ def _no_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float
     return {}
 
 
-def _bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+def bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
     """The three columns of the leaderboard's third version, and two values beside them.
 
     Multi-turn and non-live are means of categories (the three languages count as one, and
@@ -150,7 +150,7 @@ def _mean_of_all(
 
 
 _GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]] = {
-    bfcl.NAME: _bfcl_groups
+    bfcl.NAME: bfcl_groups
 }
 _OVERALL: dict[str, Callable[[_Categories, Mapping[str, float], Iterable[str]], float | None]] = {
     bfcl.NAME: _bfcl_overall

@@ -55,20 +55,19 @@ _DOCS = {
 _MORE_TOOLS = "I have updated some more functions you can choose from. What about now?"
 
 
-# Data and checks that the scores belong to, by digest: the release of bfcl-eval that has them.
-RELEASES = {"4f58f1a2101da8603f1b24c0066b5839": "2026.3.23"}
+RELEASE = "2026.3.23"  # of bfcl-eval
+RELEASES = {"4f58f1a2101da8603f1b24c0066b5839": RELEASE}  # by the digest of data and checks
 
 
 def release_of(package: Path, version: str) -> str:
     """The release of bfcl-eval in a folder. Raises PackageError for another release, and where the
     data or the checks were changed: their scores would not compare."""
-    (known,) = {name for name in RELEASES.values() if name[:1] == "2"}
     found = RELEASES.get(digest_of(package))
     if found is None:
-        what = "has changed data or checks" if version in (known, "unknown") else f"is {version}"
+        what = "has changed data or checks" if version in (RELEASE, "unknown") else f"is {version}"
         raise PackageError(
             f"{package}: this bfcl-eval {what}, and its scores would not compare with those of "
-            f"{known}: pip install --no-deps bfcl-eval=={known}"
+            f"{RELEASE}: pip install --no-deps bfcl-eval=={RELEASE}"
         )
     return found
 
@@ -150,7 +149,10 @@ class BfclData:
         missed = {
             int(turn): tuple(names) for turn, names in entry.get("missed_function", {}).items()
         }
-        tools = [tool_of(doc) for doc in named.values()]
+        late = {name for names in missed.values() for name in names}
+        tools = [
+            tool_of(doc, language="" if name in late else "python") for name, doc in named.items()
+        ]
         texts = [opening_of(messages)[2] for messages in entry["question"]]
         later = [
             ScriptedTurn(text or _MORE_TOOLS, missed.get(turn, ()))
@@ -167,7 +169,8 @@ class BfclData:
             user=UserScript(
                 tuple(later),
                 tuple(name for names in missed.values() for name in names),
-                executes_withheld=True,
+                executes_withheld=bool(missed),
+                ends_at_limit=True,
             ),
             utterances=tuple(
                 Utterance(sum(map(len, calls[: turn + 1])), ANSWER)

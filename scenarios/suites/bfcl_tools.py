@@ -12,6 +12,7 @@ from typing import Any
 
 _LANGUAGES = {"java": "Java", "javascript": "JavaScript"}
 _HINTS = {
+    "": "",  # of functions that come with a later turn
     "python": " Note that the provided function is in Python 3 syntax.",
     "java": " Note that the provided function is in Java 8 SDK syntax.",
     "javascript": " Note that the provided function is in JavaScript syntax.",
@@ -32,7 +33,8 @@ def tool_name(name: str) -> str:
 
 
 def tool_of(doc: Mapping[str, Any], *, language: str = "python") -> dict[str, Any]:
-    """A function's description as a tool: name, description, JSON schema, and other fields."""
+    """A function's description as a tool: name, description, JSON schema, and other fields. Upstream
+    adds no hint of the language (empty) to a function that comes with a later turn."""
     schema = copy.deepcopy(doc["parameters"])
     if language in _LANGUAGES:
         for described in schema["properties"].values():

@@ -32,8 +32,9 @@ class SuiteSource(Protocol):
 
 
 class UpstreamPrompts(msgspec.Struct, frozen=True):
-    """How a benchmark's own runner asks a model, beside its messages (dialect `upstream`)."""
+    """How a benchmark's own runner asks a model."""
 
+    dialect: str  # of its messages
     temperature: float | None = None  # None: it sends none
     fields: dict[str, Any] = {}  # more fields of each request
 
@@ -160,7 +161,7 @@ SUITES: dict[str, Suite] = {
         "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
         _open_bfcl,
         turn_steps=21,  # upstream stops a model that goes on calling after 20
-        upstream=UpstreamPrompts(0.001, {"store": False}),
+        upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
     ),
     agentdojo.NAME: Suite(
         agentdojo.NAME,

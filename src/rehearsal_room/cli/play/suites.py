@@ -307,15 +307,17 @@ def _asked_like_upstream(
     if not model.extra_body and upstream.fields and settings.policy.name == "openai":
         fields = msgspec.json.encode(upstream.fields).decode()
         model = msgspec.structs.replace(model, extra_body=fields)
+    if "without:seed" not in model.adapt:
+        model = msgspec.structs.replace(model, adapt=(*model.adapt, "without:seed"))
     if flags.get("max_calls") is None:
         limits = msgspec.structs.replace(limits, max_calls=_UNLIMITED)
-    return msgspec.structs.replace(settings, model=model, limits=limits, dialect="upstream")
+    return msgspec.structs.replace(settings, model=model, limits=limits, dialect=upstream.dialect)
 
 
 def _score_name(found: Suite, settings: Settings) -> str:
     """The suite as scores name it. Where a model could be asked as upstream asks it, and was not,
     that is a part of the name."""
-    is_ours = found.upstream is not None and settings.dialect != "upstream"
+    is_ours = found.upstream is not None and settings.dialect != found.upstream.dialect
     return f"{found.name} (prompts: ours)" if is_ours else found.name
 
 

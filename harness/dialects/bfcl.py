@@ -1,28 +1,36 @@
-"""What a benchmark's own runner sends and reads: no word of ours is in the talk.
+"""What the BFCL's own runner sends and reads: no word of ours is in the talk.
 
-The head is the benchmark's own messages, and results are shown as they are. A reply whose calls
+The head is the entry's own messages, and results are shown as they are. A reply whose calls
 cannot be read is said to the user: none of its calls is made, and the talk goes on with the user's
 next turn. Its calls stay in the history without results.
 """
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.harness.core.events import StepTaken
-from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Message, Reply
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
 from rehearsal_room.harness.dialects.base import answer_of, call_id, user_messages
 from rehearsal_room.harness.dialects.native import with_usable_ids
 from rehearsal_room.harness.dialects.verbatim import Verbatim
 
 
-class Upstream(Verbatim):
-    """The chat API's own tool calling, as the BFCL's handlers use it."""
+class Bfcl(Verbatim):
+    """The chat API's own tool calling, as the BFCL's handler for chat completions uses it."""
 
-    name = "upstream"
+    name = "bfcl"
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
         """The reply's calls, where the arguments of all of them are objects; its text otherwise."""
         calls = [
             AgentCall(call.name, call.arguments, call_id(turn, index))
             for index, call in enumerate(reply.calls)
-            if isinstance(call.arguments, dict)
+            if isinstance(call.arguments, dict) and argument_fault(call.arguments) is None
         ]
         if calls and len(calls) == len(reply.calls):
             return Act(tuple(calls))
@@ -30,10 +38,13 @@ class Upstream(Verbatim):
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
         """The assistant's message with its calls, their results, and what the user says."""
-        calls = step.reply.calls
-        if not isinstance(step.decision, Act):
+        calls, decision = step.reply.calls, step.decision
+        if isinstance(decision, FormatError):  # a limit of ours was reached
+            said = Message("assistant", step.reply.text)
+            return (said, Message("user", decision.reason))
+        if not isinstance(decision, Act):
             return (Message("assistant", step.reply.text, calls), *user_messages(step))
-        calls = with_usable_ids(calls, step.decision.calls)
+        calls = with_usable_ids(calls, decision.calls)
         results = [
             Message("tool", result.text, call_id=call.id)
             for call, result in zip(calls, step.results, strict=False)

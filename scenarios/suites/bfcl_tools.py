@@ -33,8 +33,10 @@ def tool_name(name: str) -> str:
 
 
 def tool_of(doc: Mapping[str, Any], *, language: str = "python") -> dict[str, Any]:
-    """A function's description as a tool: name, description, JSON schema, and other fields. Upstream
-    adds no hint of the language (empty) to a function that comes with a later turn."""
+    """A function's description as a tool: name, description, JSON schema, and other fields.
+
+    Upstream adds no hint of the language (empty) to a function that comes with a later turn.
+    """
     schema = copy.deepcopy(doc["parameters"])
     if language in _LANGUAGES:
         for described in schema["properties"].values():

@@ -234,24 +234,48 @@ BEHAVIOURS: dict[str, Callable[[Entry, Random], Plan]] = {
     "recites another entry": lambda entry, rng: [
         [message(calls)] if calls else [] for calls in entry.others
     ],
+}
+# Behaviours with which the two sides differ: the rows of the table in docs/suites.md. Nothing but
+# these is known to differ.
+KNOWN: dict[str, Callable[[Entry, Random], Plan]] = {
     "crashes": _crashes,
+    "repeats its ids": _each(lambda calls: [message([call]) for call in calls]),
+    "is cut off at its limit": lambda entry, rng: [
+        [{**message(calls), "finish_reason": "length"}] if calls else [] for calls in entry.turns
+    ],
+    "sends no text of arguments": lambda entry, rng: _first(entry, [(_look(entry).name, "")]),
+    "sends what JSON does not have": _malformed('{"a": NaN}'),
+    "sends a number of thirty digits": _malformed('{"a": 123456789012345678901234567890}'),
+    "calls a function of Python": lambda entry, rng: _first(entry, [Call("sum", {"start": 1})]),
+    "writes a call into an argument": lambda entry, rng: _first(
+        entry, [Call(_look(entry).name, {"text": f"{_look(entry).name}()"})]
+    ),
+    "makes up a name with a space": lambda entry, rng: _first(entry, [Call("look up", {})]),
 }
 
 
 def behaviour_of(entry: str, seed: int) -> str:
     """The behaviour of a model with an entry under a seed; as many seeds as there are behaviours
     draw each of them once."""
-    names = list(BEHAVIOURS)
+    return _drawn(list(BEHAVIOURS), entry, seed)
+
+
+def known_of(entry: str, seed: int) -> str:
+    """The same of the behaviours with which the two sides differ."""
+    return _drawn(list(KNOWN), entry, seed)
+
+
+def _drawn(names: list[str], entry: str, seed: int) -> str:
     Random(entry).shuffle(names)
     return names[seed % len(names)]
 
 
 def reply_of(entry: Entry, turn: int, step: int, name: str, seed: int) -> Message:
     """The reply to a request, `CRASH` for an error."""
-    plan = BEHAVIOURS[name](entry, Random(f"{seed} {entry.id}"))
+    plan = (BEHAVIOURS | KNOWN)[name](entry, Random(f"{seed} {entry.id}"))
     replies = list(plan[turn]) if turn < len(plan) else []
     said = replies[step] if step < len(replies) else WORDS
-    if not (calls := said.get("tool_calls")):
+    if not (calls := said.get("tool_calls")) or name == "repeats its ids":
         return said
     sent = [{**call, "id": f"call_{turn}_{step}_{n}"} for n, call in enumerate(calls)]
     return {**said, "tool_calls": sent}

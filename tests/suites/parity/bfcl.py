@@ -21,7 +21,7 @@ from rehearsal_room.scenarios.suites.bfcl_tools import tool_name
 from rehearsal_room.scenarios.suites.catalogue import suite
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
-from tests.suites.parity.behaviours import Entry, Message, behaviour_of, reply_of
+from tests.suites.parity.behaviours import KNOWN, Entry, Message, behaviour_of, known_of, reply_of
 from tests.suites.parity.fake_model import FakeModel
 
 _ADAPTER = Path(__file__).parents[3] / "envpool" / "objects" / "adapters" / "bfcl.py"
@@ -58,6 +58,8 @@ class Chosen:
     """The entries of a comparison, and the replies that they get."""
 
     def __init__(self, data: BfclData, share: float, seed: int, behaviour: str) -> None:
+        """`behaviour`: that of all entries; `known`: one of `KNOWN` for each; empty: one is drawn
+        for each."""
         self._seed, self._behaviour = seed, behaviour
         self.ids: dict[str, list[str]] = {}
         self.entries: dict[str, Entry] = {}
@@ -79,6 +81,8 @@ class Chosen:
 
     def behaviour(self, entry: str) -> str:
         """What the model does with an entry."""
+        if self._behaviour == "known":
+            return known_of(entry, self._seed)
         return self._behaviour or behaviour_of(entry, self._seed)
 
     def answer(self, category: str, body: dict[str, Any]) -> tuple[str, Message] | None:
@@ -148,15 +152,10 @@ def compare(python: str, runner: str, *, share: float, seed: int, behaviour: str
         asked = sides.submit(_upstream, runner, model.url, chosen.ids)
         ours = _ours(python, model.url, chosen.ids)
         upstream = asked.result()
-    found = [one for one in _differences(chosen, model, upstream, ours) if not _is_known(one)]
+    found = list(_differences(chosen, model, upstream, ours))
     _print(chosen, model, upstream, ours, found)
-    return len({one.entry for one in found}) + len(model.strange)
-
-
-def _is_known(one: Difference) -> bool:
-    """Whether a difference is a row of the table in docs/suites.md: where the model's server fails,
-    upstream takes the error's text for the reply, which is right where no call is."""
-    return one.behaviour == "crashes" and "irrelevance" in one.entry and one.what == "verdict"
+    different = {one.entry for one in found if one.behaviour not in KNOWN}
+    return len(different) + len(model.strange)
 
 
 def _upstream(python: str, url: str, entries: Mapping[str, list[str]]) -> Side:
@@ -305,11 +304,11 @@ def _print(
 
 
 def _print_scores(chosen: Chosen, upstream: Side, ours: Side) -> None:
-    """The scores by category, where no model failed: upstream counts such an entry, we do not."""
+    """The scores by category, where no behaviour is known to differ."""
     for category, share in upstream.scores.items():
-        failed = any(chosen.behaviour(id) == "crashes" for id in chosen.ids[category])
+        is_known = any(chosen.behaviour(id) in KNOWN for id in chosen.ids[category])
         own = ours.scores.get(category)
-        if not failed and own != share:
+        if not is_known and own != share:
             _say(f"score of {category}: upstream {share}, ours {own}")
     if upstream.overall is not None:
         sizes = {category: len(ids) for category, ids in chosen.ids.items()}

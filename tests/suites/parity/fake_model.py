@@ -86,7 +86,8 @@ class FakeModel:
                 self.texts[digest] = zlib.compress(text.encode(), 1)
         if said is CRASH:
             return 400, {"error": {"message": "the model failed", "type": "invalid_request"}}
-        finish = "tool_calls" if said.get("tool_calls") else "stop"
+        said = dict(said)
+        finish = said.pop("finish_reason", "tool_calls" if said.get("tool_calls") else "stop")
         choice = {"index": 0, "message": {"role": "assistant", **said}, "finish_reason": finish}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "parity"}

@@ -39,6 +39,7 @@ from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
 from rehearsal_room.scenarios.errors import ScenarioError
@@ -235,7 +236,8 @@ def eval_command(
         "group_size": tries,
     }
     settings = with_defaults(settings_of(config, output, resume, flags), found, flags)
-    if prompts != "ours":
+    has_begun = resume and output is not None and (output / RUN_FILE).is_file()
+    if prompts != "ours" and not has_begun:
         settings = _asked_like_upstream(settings, found, flags, is_demanded=prompts is not None)
     if dry_run:
         print_settings(settings)
@@ -296,7 +298,8 @@ def _asked_like_upstream(
     """The settings with which a model is asked as the suite's own runner asks it. Raises
     SettingsError where that is demanded and cannot be done."""
     upstream = found.upstream
-    if upstream is None or settings.agent.target or flags.get("dialect") is not None:
+    has_dialect = flags.get("dialect") is not None or settings.dialect != "native"
+    if upstream is None or settings.agent.target or has_dialect:
         if is_demanded:
             who = f"suite {found.name!r}" if upstream is None else "an agent, or another dialect,"
             raise SettingsError(f"--prompts: {who} cannot be asked as upstream asks a model")

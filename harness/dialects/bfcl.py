@@ -24,6 +24,7 @@ class Bfcl(Verbatim):
     """The chat API's own tool calling, as the BFCL's handler for chat completions uses it."""
 
     name = "bfcl"
+    reads_cut_replies = True
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
         """The reply's calls, where the arguments of all of them are objects; its text otherwise."""

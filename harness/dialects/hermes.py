@@ -45,6 +45,7 @@ class Hermes:
     """
 
     name = "hermes"
+    reads_cut_replies = False
 
     def __init__(self) -> None:
         self._system = ScenarioText(_system_prompt)

@@ -36,6 +36,7 @@ class Native:
     """The chat API's own tool calling."""
 
     name = "native"
+    reads_cut_replies = False
 
     def __init__(self) -> None:
         self._system = ScenarioText(preamble)

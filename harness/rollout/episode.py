@@ -628,7 +628,7 @@ class Episode:
         is not an answer, and none of its calls is made.
         """
         first_turn, recalled = window.first_turn, window.recalled
-        if reply.was_cut:
+        if reply.was_cut and not self.context.dialect.reads_cut_replies:
             cut = FormatError(cut_message(reply))
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         reply, too_long = cut_reply(reply)

@@ -231,6 +231,9 @@ BEHAVIOURS: dict[str, Callable[[Entry, Random], Plan]] = {
     "stops early": lambda entry, rng: [
         [message(calls)] if calls and not turn else [] for turn, calls in enumerate(entry.turns)
     ],
+    "is cut off at its limit": lambda entry, rng: [
+        [{**message(calls), "finish_reason": "length"}] if calls else [] for calls in entry.turns
+    ],
     "recites another entry": lambda entry, rng: [
         [message(calls)] if calls else [] for calls in entry.others
     ],
@@ -240,9 +243,6 @@ BEHAVIOURS: dict[str, Callable[[Entry, Random], Plan]] = {
 KNOWN: dict[str, Callable[[Entry, Random], Plan]] = {
     "crashes": _crashes,
     "repeats its ids": _each(lambda calls: [message([call]) for call in calls]),
-    "is cut off at its limit": lambda entry, rng: [
-        [{**message(calls), "finish_reason": "length"}] if calls else [] for calls in entry.turns
-    ],
     "sends no text of arguments": lambda entry, rng: _first(entry, [(_look(entry).name, "")]),
     "sends what JSON does not have": _malformed('{"a": NaN}'),
     "sends a number of thirty digits": _malformed('{"a": 123456789012345678901234567890}'),

@@ -1,4 +1,4 @@
-"""What the BFCL's own runner sends and reads: no word of ours is in the talk.
+"""What the BFCL's own runner sends and reads: our dialects add words, this one adds none.
 
 The head is the entry's own messages, and results are shown as they are. A reply whose calls
 cannot be read is said to the user: none of its calls is made, and the talk goes on with the user's
@@ -40,7 +40,7 @@ class Bfcl(Verbatim):
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
         """The assistant's message with its calls, their results, and what the user says."""
         calls, decision = step.reply.calls, step.decision
-        if isinstance(decision, FormatError):  # a limit of ours was reached
+        if isinstance(decision, FormatError):  # the reply reached one of our limits
             said = Message("assistant", step.reply.text)
             return (said, Message("user", decision.reason))
         if not isinstance(decision, Act):

@@ -19,7 +19,7 @@ BFCL = dialect_of("bfcl")
 SAID = Message("assistant", "Which?")
 
 
-def test_the_head_has_no_word_of_ours() -> None:
+def test_nothing_is_added_to_the_head() -> None:
     """The entry's system prompt, where there is one, its earlier talk, and its text."""
     briefing = Briefing("Do it.", "", (), "Ada", "2026-01-01T00:00:00Z", True, (SAID,))
     assert BFCL.opening_messages(briefing) == (SAID, Message("user", "Do it."))
@@ -46,7 +46,7 @@ def test_a_reply_without_calls_is_an_answer(text: str) -> None:
 
 
 def test_results_are_shown_as_they_are() -> None:
-    """A failure has no word of ours before it; results answer the ids that the server sent."""
+    """No word is put before a failure; results answer the ids that the server sent."""
     reply = Reply("", (AgentCall("cd", {"folder": "a"}, "call_0"),))
     decision = BFCL.read(reply, turn=3)
     assert decision == Act((AgentCall("cd", {"folder": "a"}, "c3-0"),))

@@ -136,7 +136,7 @@ def _merged(entry: Entry, rng: Random) -> Plan:
 
 
 def _malformed(arguments: str) -> Callable[[Entry, Random], Plan]:
-    """In one turn a call's arguments are no object: beside the others, which are right."""
+    """In one turn one of the calls cannot be read; those beside it are right."""
 
     def plan(entry: Entry, rng: Random) -> Plan:
         chosen = rng.randrange(len(entry.turns))

@@ -199,8 +199,8 @@ def _ours(python: str, url: str, entries: Mapping[str, list[str]]) -> Side:
 
 
 def _group(category: str) -> str:
-    """The entries that one run of ours plays. In one group, entries that begin alike and have the
-    same functions get the same reply."""
+    """The run of `rehearse eval` that plays a category. In one run, entries that begin alike and
+    have the same functions get the same reply."""
     return category if category in MULTI_TURN else "single_turn"
 
 

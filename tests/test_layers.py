@@ -132,6 +132,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.store.guarded_vfs",
         "envpool.store.legacy_arithmetic",
         "envpool.store.overlay",
+        "envpool.store.states",
         "envpool.store.template",
         "envpool.store.tracking",
         "harness.history.retrieval",

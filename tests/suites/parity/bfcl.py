@@ -106,7 +106,8 @@ class Chosen:
 
 def _key(group: str, messages: list[dict[str, Any]], names: Iterable[str]) -> str:
     """By what an entry is known. Functions of several turns come with their turn."""
-    return json.dumps([group, messages, [] if group in MULTI_TURN else sorted(names)])
+    found = [group, messages, [] if group in MULTI_TURN else sorted(names)]
+    return json.dumps(found, sort_keys=True)
 
 
 def _drawn(numbers: Sequence[int], share: float, rng: Random) -> list[int]:

@@ -53,7 +53,7 @@ def outcome_of(
 ) -> EpisodeOutcome | None:
     """How an episode ends with a step that breaks this format rule (None: none), limits on the
     whole episode aside; None: it goes on."""
-    if step.reply.was_cut:
+    if step.reply.was_cut and isinstance(step.decision, FormatError):
         return Ending.TOKEN_LIMIT, cut_message(step.reply)
     if fault is not None and format.stop:
         return Ending.FORMAT_ERROR, fault

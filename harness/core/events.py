@@ -110,6 +110,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
     tags: tuple[str, ...] = ()  # of the task: its difficulty, its kind (see Task.tags)
     given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
+    earlier: tuple[Message, ...] = ()  # the talk before the instruction
     edit: ForkEdit | None = None  # of a fork; None: nobody changed anything
 
 

@@ -50,6 +50,7 @@ class Briefing(msgspec.Struct, frozen=True):
     user: str  # the person on whose behalf the agent acts: name and role
     now: str  # the scenario's clock
     is_dialogue: bool = False  # a reply without a call is said to a user, who answers
+    earlier: tuple[Message, ...] = ()  # the talk before the instruction
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -27,6 +27,11 @@ class Dialect(Protocol):
     def name(self) -> str:
         """The name in settings and logs: native, hermes, awm or awm-tool."""
 
+    @property
+    def reads_cut_replies(self) -> bool:
+        """Whether a reply that was cut at its limit of tokens is read like another; otherwise it
+        ends the episode."""
+
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
         """The pinned head of every window: the system prompt and the task."""
 

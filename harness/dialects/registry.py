@@ -3,6 +3,7 @@
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.dialects.awm import Awm
 from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.dialects.verbatim import Verbatim
@@ -22,6 +23,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Hermes()
     if name in ("awm", "awm-tool"):
         return Awm(results="tool" if name == "awm-tool" else "user", lenient=lenient)
+    if name == "bfcl":  # it keeps the promises of its benchmark, not those of our dialects
+        return Bfcl()
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

@@ -60,6 +60,7 @@ from rehearsal_room.harness.core.messages import (
     Briefing,
     Decision,
     FormatError,
+    Message,
     Reply,
     UserTurn,
     Window,
@@ -84,7 +85,7 @@ from rehearsal_room.harness.users.base import EpisodeUser, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.harness.users.server_answers import AnsweringModel, AnsweringUser
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserScript
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -127,7 +128,14 @@ def briefing_of(
         user_of(scenario),
         scenario.clock,
         user is not None,
+        earlier_of(scenario),
     )
+
+
+def earlier_of(scenario: Scenario) -> tuple[Message, ...]:
+    """The talk before the instruction, as messages."""
+    said = () if scenario.suite is None else scenario.suite.earlier
+    return tuple([Message(one.role, one.text) for one in said])
 
 
 _log = structlog.get_logger(__name__)
@@ -236,7 +244,7 @@ class Episode:
         self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user)
         # Names of the tools that the agent has; None: all that the world has.
         self.available: list[str] | None = None
-        if self.user is not None and self.user.hidden:
+        if self.user is not None and self.user.hidden and not _executes_withheld(plan.task):
             self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
         self.max_steps = context.limits.steps_for(plan.task)
@@ -351,6 +359,7 @@ class Episode:
             hidden=() if self.user is None else self.user.hidden,
             tags=plan.task.tags,
             given=int(bool(self.opening)),
+            earlier=self.briefing.earlier,
             edit=None if beginning is None else beginning.edit,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
@@ -433,7 +442,7 @@ class Episode:
             if (over := self._outcome_after(step, fault)) is not None:
                 return over
             if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
-                return Ending.STEP_LIMIT, f"{limits.turn_steps} replies in one turn of the user"
+                return self._outcome_at_turn_limit(limits.turn_steps)
         return Ending.STEP_LIMIT, None
 
     async def _open_talk(self) -> StepTaken:
@@ -444,6 +453,16 @@ class Episode:
         step = StepTaken(reply, Answer(self.opening), user=user, user_s=user_s)
         await self.record_step(step)
         return step
+
+    def _outcome_at_turn_limit(self, most: int) -> EpisodeOutcome:
+        """How the episode ends where the agent has made this number of replies to one text."""
+        user = self.plan.task.user
+        if isinstance(user, UserScript) and user.ends_at_limit:
+            said = sum(step.user is not None for step in self.steps)
+            if said == len(user.turns):
+                self.answer = answer_of_steps(self.steps)
+                return Ending.ANSWERED, None
+        return Ending.STEP_LIMIT, f"{most} replies in one turn of the user"
 
     def _replies_in_turn(self) -> int:
         """How many steps there were since the user spoke last; 0 outside of dialogues."""
@@ -630,7 +649,7 @@ class Episode:
         is not an answer, and none of its calls is made.
         """
         first_turn, recalled = window.first_turn, window.recalled
-        if reply.was_cut:
+        if reply.was_cut and not self.context.dialect.reads_cut_replies:
             cut = FormatError(cut_message(reply))
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         reply, too_long = cut_reply(reply)
@@ -732,6 +751,10 @@ class Episode:
         )
         context.recorder.stamp(plan.episode, plan.attempt, ended)
         return ending
+
+
+def _executes_withheld(task: Task) -> bool:
+    return isinstance(task.user, UserScript) and task.user.executes_withheld
 
 
 class _ActingUser:

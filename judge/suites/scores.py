@@ -92,22 +92,21 @@ def _no_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float
     return {}
 
 
-def _bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
-    """The three columns of the leaderboard's third version, and hallucination beside them.
+def bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The three columns of the leaderboard's third version, and two values beside them.
 
-    Multi-turn and non-live are means of categories (the three languages count as one); live is the
-    mean of its tasks.
+    Multi-turn and non-live are means of categories (the three languages count as one, and
+    irrelevance as one); live is the mean of its tasks, those about relevance included.
     """
     groups: dict[str, float] = {}
     simple = ("simple_python", "simple_java", "simple_javascript")
-    calls = ("multiple", "parallel", "parallel_multiple")
-    if all(name in scores for name in (*simple, *calls)):
-        values = [_mean([scores[name] for name in simple]), *(scores[name] for name in calls)]
+    others = ("multiple", "parallel", "parallel_multiple", "irrelevance")
+    if all(name in scores for name in (*simple, *others)):
+        values = [_mean([scores[name] for name in simple]), *(scores[name] for name in others)]
         groups["non_live"] = _mean(values)
-    live = [name for name in bfcl.LIVE if not name.endswith("relevance")]
-    if all(name in scores for name in live):
-        total = sum(sizes[name] for name in live)
-        groups["live"] = sum(scores[name] * sizes[name] for name in live) / total
+    if all(name in scores for name in bfcl.LIVE):
+        total = sum(sizes[name] for name in bfcl.LIVE)
+        groups["live"] = sum(scores[name] * sizes[name] for name in bfcl.LIVE) / total
     if all(name in scores for name in bfcl.MULTI_TURN):
         groups["multi_turn"] = _mean([scores[name] for name in bfcl.MULTI_TURN])
     irrelevance = ("irrelevance", "live_irrelevance")
@@ -151,7 +150,7 @@ def _mean_of_all(
 
 
 _GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]] = {
-    bfcl.NAME: _bfcl_groups
+    bfcl.NAME: bfcl_groups
 }
 _OVERALL: dict[str, Callable[[_Categories, Mapping[str, float], Iterable[str]], float | None]] = {
     bfcl.NAME: _bfcl_overall

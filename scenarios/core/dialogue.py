@@ -33,6 +33,10 @@ class UserScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="s
     turns: tuple[ScriptedTurn, ...] = ()
     # Tools of the world that the agent does not have at the start and may get by a turn.
     withheld: tuple[str, ...] = ()
+    # Whether a call of such a tool is executed, although the agent was not shown it.
+    executes_withheld: bool = False
+    # Whether an agent that reaches the limit of replies to the last text has ended the talk.
+    ends_at_limit: bool = False
 
 
 class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="model"):

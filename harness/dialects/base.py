@@ -25,7 +25,7 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in settings and logs: native, hermes, awm or awm-tool."""
+        """The name in settings and logs: native, hermes, awm, awm-tool or tau2."""
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
         """The pinned head of every window: the system prompt and the task."""
@@ -88,7 +88,9 @@ def user_messages(
 
 def result_text(result: ToolResult) -> str:
     """The text of a result as the agent reads it; a failure begins with `Error: `."""
-    return result.text if result.error is None else f"Error: {result.text}"
+    if result.error is None or result.text.startswith("Error: "):
+        return result.text
+    return f"Error: {result.text}"
 
 
 _ALONE = (

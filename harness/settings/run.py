@@ -174,8 +174,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "full"
     dialect: Annotated[
-        Literal["native", "hermes", "awm", "awm-tool"],
-        Meta(description="Format in which the model is shown tools and calls them."),
+        Literal["native", "hermes", "awm", "awm-tool", "tau2"],
+        Meta(
+            description="Format in which the model is shown tools and calls them; tau2 is what "
+            "τ²-bench sends."
+        ),
     ] = "native"
     policy: Annotated[
         PolicySettings,

@@ -43,6 +43,11 @@ class Suite(msgspec.Struct, frozen=True):
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
+    max_messages: int | None = None  # of a talk; None: no limit
+    max_errors: int | None = None  # failed calls that end an episode; None: no limit
+    dialect: str = "native"  # in which a model is asked as upstream asks it
+    temperature: float | None = None  # that upstream sends to all models; None: it sends none
+    tool_choice: str = ""  # that upstream sends to the agent's model; empty: it sends none
 
 
 def suite(name: str) -> Suite:
@@ -140,6 +145,11 @@ def _tau2(domain: str) -> Suite:
         "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
         "a model that plays the customer (--user-model)",
         lambda flags: tau2.Tau2Data(flags.folder, domain),
+        max_messages=200,
+        max_errors=10,
+        dialect="tau2",
+        temperature=0.0,
+        tool_choice="auto",
     )
 
 

@@ -220,8 +220,8 @@ def _body_differences(models: Models, number: int) -> list[tuple[str, str]]:
 
 
 def _plain(body: JsonObject) -> JsonObject:
-    """A body without what the table in docs/suites.md names: seed, name of the judge's model, and
-    the second `name` of a call."""
+    """A body without what the table in docs/suites.md names: seed, name of the judge's model, the
+    second `name` of a call, and a content that is null."""
     body = {name: value for name, value in body.items() if name != "seed"}
     if body["model"] not in ("agent", "customer"):
         body["model"] = "judge"
@@ -230,6 +230,8 @@ def _plain(body: JsonObject) -> JsonObject:
         if calls := message.get("tool_calls"):
             calls = [{k: v for k, v in call.items() if k != "name"} for call in calls]
             message = {**message, "tool_calls": calls}
+            if message.get("content") is None:
+                message.pop("content", None)
         messages.append(message)
     return {**body, "messages": messages}
 

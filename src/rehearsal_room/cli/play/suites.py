@@ -269,7 +269,25 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
         limits = msgspec.structs.replace(limits, max_steps=found.max_steps)
     if flags.get("turn_steps") is None and settings.policy.name not in _FIXED:
         limits = msgspec.structs.replace(limits, turn_steps=found.turn_steps)
-    return msgspec.structs.replace(settings, limits=limits)
+    for name in ("max_messages", "max_errors"):
+        if flags.get(name) is None:
+            limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
+    settings = msgspec.structs.replace(settings, limits=limits)
+    return settings if settings.agent.target else _asked_as_upstream(settings, found)
+
+
+def _asked_as_upstream(settings: Settings, found: Suite) -> Settings:
+    """The settings with what upstream sends to models, where the user gave nothing else."""
+    model, user = settings.model, settings.user
+    if found.tool_choice and not model.extra_body:
+        body = msgspec.json.encode({"tool_choice": found.tool_choice}).decode()
+        model = msgspec.structs.replace(model, extra_body=body)
+    if model.temperature is None:
+        model = msgspec.structs.replace(model, temperature=found.temperature)
+    if user.temperature is None:
+        user = msgspec.structs.replace(user, temperature=found.temperature)
+    dialect = found.dialect if settings.dialect == "native" else settings.dialect
+    return msgspec.structs.replace(settings, model=model, user=user, dialect=dialect)
 
 
 def _player(settings: Settings) -> str:

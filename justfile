@@ -306,3 +306,7 @@ lock-hashes:
 # Remove what was built.
 clean:
     rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+# Play a benchmark by its own runner and by ours, with the same deterministic models, and compare: `just parity tau2 --tau2 DIR --python FILE`.
+parity SUITE *ARGS: sync
+    {{bin}}/python -m tests.suites.parity.{{SUITE}} {{ARGS}}

@@ -291,9 +291,7 @@ class ObjectPool(AsyncContextManagerMixin):
             f"scenario {scenario.name!r} is scored by its suite, from the whole episode"
         )
 
-    async def questions(
-        self, scenario: Scenario, task: Task, talk: TalkMessages
-    ) -> list[Question]:
+    async def questions(self, scenario: Scenario, task: Task, talk: TalkMessages) -> list[Question]:
         """What the suite's own scoring of an episode asks a model. Raises PoolError."""
         assert scenario.suite is not None
         process = await self._running()
@@ -317,9 +315,7 @@ class ObjectPool(AsyncContextManagerMixin):
         scoring = scenario.suite.scoring.get(task.id, {})
         if answers is not None:
             scoring = {**scoring, "answers": list(answers)}
-        answer = await process.request(
-            "score", spec=spec_of(scenario), scoring=scoring, talk=talk
-        )
+        answer = await process.request("score", spec=spec_of(scenario), scoring=scoring, talk=talk)
         return msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
 
     def statistics(self) -> dict[str, int]:

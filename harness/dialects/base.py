@@ -4,6 +4,7 @@ A dialect has no state of an episode. `read` returns a Decision for any text tha
 tests/contracts/test_dialect.py states what every dialect promises.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -148,6 +149,9 @@ class ScenarioText:
 
 
 _OPEN, _CLOSE = "<think>", "</think>"
+_FIRST_THOUGHT = re.compile(
+    r"<(?:think|thinking|budget:thinking)>.*?</(?:think|thinking|budget:thinking)>", re.DOTALL
+)
 
 
 def without_thoughts(text: str) -> str:
@@ -173,6 +177,16 @@ def without_thoughts(text: str) -> str:
         if not found:
             break
     return "".join(parts).strip()
+
+
+def after_thought(text: str) -> str:
+    """The text after the thought with which it begins, as LiteLLM takes a reply apart: what follows
+    keeps its blanks.
+
+    Example: "<think>hm</think> Done. " -> " Done. "
+    """
+    thought = _FIRST_THOUGHT.match(text)
+    return text if thought is None else text[thought.end() :]
 
 
 def first_thought(text: str) -> str:

@@ -1,10 +1,11 @@
 """What τ²-bench 1.0.1 sends a model: tool calling of the chat API, with its agent's instructions.
 
-The texts are those of its `LLMAgent`. The history has what the model wrote, whole, and arguments of
-calls as Python writes JSON.
+The texts are those of its `LLMAgent`. The history has what the model wrote after its thought, and
+arguments of calls as Python writes JSON.
 """
 
 import json
+from collections.abc import Sequence
 
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -17,8 +18,9 @@ from rehearsal_room.harness.core.messages import (
     Message,
     Reply,
 )
-from rehearsal_room.harness.dialects.base import result_text, user_messages
+from rehearsal_room.harness.dialects.base import after_thought, result_text, user_messages
 from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.scenarios.format import Call
 
 _SYSTEM = """<instructions>
 You are a customer service agent that helps the user according to the <policy> provided below.
@@ -44,16 +46,14 @@ class Tau2(Native):
         return (Message("system", _SYSTEM.format(policy=briefing.rules)),)
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """As in the chat API; a text is said as it is, its thoughts included, unless they came in a
-        field of their own. An empty reply is malformed."""
-        if reply.calls:
-            return super().read(reply, turn=turn)
-        text = said_in(reply)
-        return Answer(text) if text.strip() else FormatError("The reply is empty.")
+        """As in the chat API; a text is said as it is, but for the thought with which it begins."""
+        return super().read(reply, turn=turn) if reply.calls else Answer(after_thought(reply.text))
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
         """The reply as the model wrote it, and what followed."""
-        text = said_in(step.reply)
+        if isinstance(step.decision, FormatError):
+            return super().turn_messages(step)
+        text = after_thought(step.reply.text)
         if not isinstance(step.decision, Act):
             return (Message("assistant", text), *user_messages(step))
         pairs = zip(step.reply.calls, step.decision.calls, strict=False)
@@ -63,9 +63,6 @@ class Tau2(Native):
             messages.append(Message("tool", result_text(result), call_id=call.id))
         return tuple(messages)
 
-
-def said_in(reply: Reply) -> str:
-    """The text of a reply without the thought that its server sent in a field of its own."""
-    if not reply.thought:
-        return reply.text
-    return reply.text.partition("</think>")[2].lstrip("\n")
+    def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
+        """As in the chat API, without blanks around the text."""
+        return super().write(calls, text.strip(), turn=turn)

@@ -757,7 +757,6 @@ class _ActingUser:
         self.results.append(result)
         return result
 
-
     def is_over(self, acts: Sequence[UserAct]) -> bool:
         """See UserWorld."""
         if self._length is None:

@@ -23,7 +23,7 @@ from rehearsal_room.harness.core.messages import (
     UserTurn,
     Window,
 )
-from rehearsal_room.harness.dialects.base import result_text
+from rehearsal_room.harness.dialects.base import after_thought, result_text
 from rehearsal_room.harness.policies.openai import OpenAIPolicy
 from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
 from rehearsal_room.harness.users.reworded import RewordedUser, Wordings
@@ -31,7 +31,7 @@ from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
 from rehearsal_room.scenarios.format import Scenario, Task
 
-MAX_ACTS = 100  # messages of the user with calls, before it speaks
+MAX_CALLS = 100  # messages of the user with calls, before it speaks
 _SEEDS = 2**31
 
 
@@ -92,23 +92,27 @@ class SimulatedUser:
             self._messages.append(Message("assistant", turn.text))
 
     async def reply(self, text: str, world: UserWorld) -> UserTurn:
-        """Ask the model what the user does and says. Raises WorldError where it cannot answer."""
+        """Ask the model what the user does and says. Raises WorldError where it cannot answer, and
+        PolicyError for an empty text, to which nobody can answer."""
+        if not text.strip():
+            raise PolicyError("the agent's reply is empty")
         self._hear(text)
         acts: list[UserAct] = []
-        for _ in range(MAX_ACTS):
+        for _ in range(MAX_CALLS):
             reply = await self._asked()
+            said = after_thought(reply.text)
             if not reply.calls:
-                if not reply.text.strip():
+                if not said.strip():
                     raise WorldError("the user's model answered with an empty text")
-                self._messages.append(Message("assistant", reply.text))
-                ended = any(stop in reply.text for stop in self._user.stops)
-                return UserTurn(reply.text, ended=ended, acts=tuple(acts))
-            act = UserAct(tuple([call.id for call in reply.calls]), reply.text)
+                self._messages.append(Message("assistant", said))
+                ended = any(stop in said for stop in self._user.stops)
+                return UserTurn(said, ended=ended, acts=tuple(acts))
+            act = UserAct(tuple([call.id for call in reply.calls]), said)
             self._remember(act, reply.calls, [await self._act(one, world) for one in reply.calls])
             acts.append(act)
             if world.is_over(acts):
                 return UserTurn("", ended=True, acts=tuple(acts))
-        raise WorldError(f"the user made calls in {MAX_ACTS} messages without saying a word")
+        raise WorldError(f"the user made calls in {MAX_CALLS} messages without saying a word")
 
     async def _act(self, call: AgentCall, world: UserWorld) -> ToolResult:
         if not isinstance(call.arguments, dict):

@@ -167,7 +167,8 @@ class _SuiteQuestion:
 
     def request(self, features: ServerFeatures) -> ModelRequest:
         """See Question."""
-        fields = features.apply(request_fields(self._settings, self._endpoint.base_url), None)
+        features = msgspec.structs.replace(features, format="text")
+        fields = features.apply(request_fields(self._settings, self._endpoint.base_url))
         return ModelRequest(RequestWriter(fields).body(self._window), self._max_tokens)
 
     def read(self, reply: Reply) -> str | AttemptFailure:

@@ -31,9 +31,7 @@ class SuiteRunner:
     kind: VerifierSource = "suite"
     suspends = True
 
-    def __init__(
-        self, scenario: Scenario, pool: ScoringPool, asks: AskModel | None = None
-    ) -> None:
+    def __init__(self, scenario: Scenario, pool: ScoringPool, asks: AskModel | None = None) -> None:
         """`asks` is the model on which a part of the score may depend; None: nobody is asked."""
         self._scenario = scenario
         self._pool = pool

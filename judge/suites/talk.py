@@ -6,6 +6,7 @@ from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import after_thought
 
 
 def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -25,7 +26,7 @@ def _turn(step: StepTaken) -> dict[str, Any]:
     return {
         "calls": [] if user is not None else _calls(step),
         "text": text,
-        "beside": step.reply.text if isinstance(step.decision, Act) else "",
+        "beside": after_thought(step.reply.text) if isinstance(step.decision, Act) else "",
         "user": None
         if user is None
         else {

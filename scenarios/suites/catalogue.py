@@ -31,6 +31,14 @@ class SuiteSource(Protocol):
         """What the suite's adapter in envpool.objects needs."""
 
 
+class UpstreamPrompts(msgspec.Struct, frozen=True):
+    """How a benchmark's own runner asks a model."""
+
+    dialect: str  # of its messages
+    temperature: float | None = None  # None: it sends none
+    fields: dict[str, Any] = {}  # more fields of each request
+
+
 class Suite(msgspec.Struct, frozen=True):
     """A suite: what it is, and how its data is read."""
 
@@ -45,9 +53,7 @@ class Suite(msgspec.Struct, frozen=True):
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
     max_messages: int | None = None  # of a talk; None: no limit
     max_errors: int | None = None  # failed calls that end an episode; None: no limit
-    dialect: str = "native"  # in which a model is asked as upstream asks it
-    temperature: float | None = None  # that upstream sends to all models; None: it sends none
-    tool_choice: str = ""  # that upstream sends to the agent's model; empty: it sends none
+    upstream: "UpstreamPrompts | None" = None  # how upstream asks a model; None: we do not
 
 
 def suite(name: str) -> Suite:
@@ -147,9 +153,7 @@ def _tau2(domain: str) -> Suite:
         lambda flags: tau2.Tau2Data(flags.folder, domain),
         max_messages=200,
         max_errors=10,
-        dialect="tau2",
-        temperature=0.0,
-        tool_choice="auto",
+        upstream=UpstreamPrompts("tau2", 0.0, {"tool_choice": "auto"}),
     )
 
 

@@ -375,9 +375,7 @@ class Tau:
             user = turn["user"]
             if user is not None:
                 for at, (text, calls) in enumerate(_acts_of(user)):
-                    made += self._acted(
-                        messages.UserMessage, "user", text, calls, f"{number}-{at}"
-                    )
+                    made += self._acted(messages.UserMessage, "user", text, calls, f"{number}-{at}")
                 if user["text"]:
                     made.append(messages.UserMessage(role="user", content=user["text"]))
         return made

@@ -12,9 +12,11 @@ there is one that the table in docs/suites.md does not name.
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tasks", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--behaviour", choices=BEHAVIOURS, action="append")
+    parser.add_argument(
+        "--kill", type=int, default=0, help="kill ours after N requests, and resume"
+    )
     parser.add_argument("--keep", type=Path, help="folder for bodies and results")
     given = parser.parse_args(arguments)
     differing = 0
@@ -57,7 +62,9 @@ class _Domain:
         source = given.tau2 / "data" / "tau2" / "domains" / domain
         splits = json.loads((source / "split_tasks.json").read_text())
         base = set(splits["base"])
-        tasks = [one for one in json.loads((source / "tasks.json").read_text()) if one["id"] in base]
+        tasks = [
+            one for one in json.loads((source / "tasks.json").read_text()) if one["id"] in base
+        ]
         chosen = Random(given.seed).sample(tasks, min(given.tasks, len(tasks)))
         names = given.behaviour or list(BEHAVIOURS)
         self._cases = [
@@ -88,7 +95,7 @@ class _Domain:
         models = Models(self._cases)
         with serving(models) as address:
             theirs = self._played_upstream(address)
-            ours = self._played_here(address)
+            ours = self._played_here(address, models)
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for case in self._cases:
             task = case.task["id"]
@@ -110,7 +117,9 @@ class _Domain:
             _say(f"{self._domain} {name}: {rest}")
         total = sum(count["differ"] for count in counts.values())
         rewards = sum(count["  reward"] for count in counts.values())
-        _say(f"{self._domain}: {len(self._cases)} cases, rewards that differ {rewards}, any {total}")
+        _say(
+            f"{self._domain}: {len(self._cases)} cases, rewards that differ {rewards}, any {total}"
+        )
         if self._given.keep:
             self._keep(models, theirs, ours)
         return total
@@ -124,7 +133,13 @@ class _Domain:
 
     def _played_upstream(self, address: str) -> dict[str, JsonObject]:
         url = f"{address}/upstream/v1"
-        command = [self._given.python, "-P", str(_RUNNER), str(self._checkout / "data"), self._domain]
+        command = [
+            self._given.python,
+            "-P",
+            str(_RUNNER),
+            str(self._checkout / "data"),
+            self._domain,
+        ]
         done = subprocess.run(
             [*command, url, url],
             input="".join(f"{case.task['id']}\n" for case in self._cases),
@@ -138,7 +153,7 @@ class _Domain:
             raise SystemExit(f"upstream's runner failed: {done.stderr[-2000:]}")
         return {one["task"]: one for one in map(json.loads, done.stdout.splitlines())}
 
-    def _played_here(self, address: str) -> dict[str, JsonObject]:
+    def _played_here(self, address: str, models: Models) -> dict[str, JsonObject]:
         run = self._folder / "run"
         url = f"{address}/ours/v1"
         command = [sys.executable, "-m", "rehearsal_room", "eval", f"tau2_{self._domain}"]
@@ -146,6 +161,8 @@ class _Domain:
         command += ["-m", "agent", "--base-url", url, "--user-model", "customer"]
         command += ["--user-base-url", url, "--no-preflight", "-o", str(run), "-c", "2"]
         command += ["--judge", "hybrid", "--judge-model", "judge", "--judge-base-url", url]
+        if self._given.kill:
+            command = self._killed(command, models)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"rehearse eval failed: {done.stderr[-2000:]}")
@@ -160,6 +177,16 @@ class _Domain:
                 for trajectory in reader.trajectories()
                 for found in [self._found_here(trajectory, verdicts[trajectory.episode])]
             }
+
+    def _killed(self, command: list[str], models: Models) -> list[str]:
+        """Kill the command after some requests; returns the one that goes on."""
+        begun = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while begun.poll() is None and models.num_asked("ours") < self._given.kill:
+            time.sleep(0.01)
+        begun.kill()
+        begun.wait()
+        _say(f"{self._domain}: killed after {models.num_asked('ours')} requests")
+        return [*command, "--resume"]
 
     def _found_here(self, trajectory: Trajectory, verdict: Judged) -> JsonObject:
         number = self._number_of(trajectory)
@@ -183,8 +210,7 @@ class _Domain:
         }
 
     def _number_of(self, trajectory: Trajectory) -> int:
-        name = trajectory.started.task.rsplit("case_", 1)[1]
-        return int(name)
+        return int(re.findall(r"\d+$", trajectory.started.task)[0])
 
 
 def _numbered(task: JsonObject, number: int, behaviour: str) -> JsonObject:
@@ -213,10 +239,16 @@ def _differences(theirs: JsonObject, ours: JsonObject) -> list[tuple[str, str]]:
 def _body_differences(models: Models, number: int) -> list[tuple[str, str]]:
     found = []
     for who in ("agent", "customer", "judge"):
-        theirs, ours = ([_plain(one) for one in models.bodies.get((side, number, who), [])] for side in _SIDES)
+        theirs, ours = (_once(models.bodies.get((side, number, who), [])) for side in _SIDES)
         if theirs != ours:
             found.append((f"requests of {who}", _first(theirs, ours)))
     return found
+
+
+def _once(bodies: Sequence[JsonObject]) -> list[JsonObject]:
+    """The bodies, each once: a request is sent again after an interruption, and by a retry."""
+    plain = [_plain(body) for body in bodies]
+    return [one for at, one in enumerate(plain) if one not in plain[:at]]
 
 
 def _plain(body: JsonObject) -> JsonObject:
@@ -248,7 +280,8 @@ def _first(theirs: Any, ours: Any, path: str = "") -> str:
             if one != other:
                 return _first(one, other, f"{path}[{at}]")
     if isinstance(theirs, str) and isinstance(ours, str) and len(theirs) > 80:
-        at = next((n for n, (a, b) in enumerate(zip(theirs, ours)) if a != b), min(len(theirs), len(ours)))
+        pairs = enumerate(zip(theirs, ours, strict=False))
+        at = next((n for n, (one, two) in pairs if one != two), min(len(theirs), len(ours)))
         theirs, ours = theirs[max(0, at - 30) : at + 60], ours[max(0, at - 30) : at + 60]
     return f"at {path}: {theirs!r:.200}, here {ours!r:.200}"
 

@@ -197,7 +197,9 @@ def _acting(case: Case, actions: Sequence[JsonObject]) -> list[Reply]:
     if case.behaviour == "wrong_side":  # also where the domain gives the customer no tools
         plan.append((None, [("toggle_airplane_mode", "{}"), ("check_status_bar", "{}")]))
     if case.behaviour == "text_beside_calls" and not any(calls for _, calls in plan):
-        plan.append((f"Let me see: {', '.join(case.infos)}", [("calculate", '{"expression": "1"}')]))
+        plan.append(
+            (f"Let me see: {', '.join(case.infos)}", [("calculate", '{"expression": "1"}')])
+        )
     return plan
 
 
@@ -279,7 +281,8 @@ class Models:
         messages, who = body["messages"], body["model"]
         if who not in ("agent", "customer"):
             prompt = messages[-1]["content"]
-            self._keep((side, case_in(messages), "judge"), body)
+            if _CASE.search(prompt):  # not in the talks of the floor and the ceiling
+                self._keep((side, case_in(messages), "judge"), body)
             return judgement(prompt), []
         number = case_in(messages)
         case = self.cases[number]
@@ -289,6 +292,11 @@ class Models:
         plan = agent_plan(case)
         done = sum(message["role"] == "assistant" for message in messages) - 1  # the greeting
         return plan[min(done, len(plan) - 1)]
+
+    def num_asked(self, side: str) -> int:
+        """How many requests of a side have come."""
+        with self._lock:
+            return sum(len(one) for key, one in self.bodies.items() if key[0] == side)
 
     def _keep(self, key: tuple[str, int, str], body: JsonObject) -> None:
         with self._lock:
@@ -307,7 +315,10 @@ def serving(models: Models) -> Iterator[str]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             try:
-                content, status = _completion(body, models.answer(self.path.split("/")[1], body)), 200
+                content, status = (
+                    _completion(body, models.answer(self.path.split("/")[1], body)),
+                    200,
+                )
             except (KeyError, ValueError) as exc:
                 content, status = {"error": {"message": repr(exc)}}, 400
             data = json.dumps(content).encode()

@@ -273,21 +273,23 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
         if flags.get(name) is None:
             limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
     settings = msgspec.structs.replace(settings, limits=limits)
-    return settings if settings.agent.target else _asked_as_upstream(settings, found)
+    return _asked_like_upstream(settings, found, flags)
 
 
-def _asked_as_upstream(settings: Settings, found: Suite) -> Settings:
-    """The settings with what upstream sends to models, where the user gave nothing else."""
-    model, user = settings.model, settings.user
-    if found.tool_choice and not model.extra_body:
-        body = msgspec.json.encode({"tool_choice": found.tool_choice}).decode()
-        model = msgspec.structs.replace(model, extra_body=body)
+def _asked_like_upstream(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:
+    """The settings with which models are asked as the suite's own runner asks them, where the user
+    gave nothing else."""
+    upstream, model, user = found.upstream, settings.model, settings.user
+    if upstream is None or settings.agent.target or flags.get("dialect") is not None:
+        return settings
     if model.temperature is None:
-        model = msgspec.structs.replace(model, temperature=found.temperature)
+        model = msgspec.structs.replace(model, temperature=upstream.temperature)
     if user.temperature is None:
-        user = msgspec.structs.replace(user, temperature=found.temperature)
-    dialect = found.dialect if settings.dialect == "native" else settings.dialect
-    return msgspec.structs.replace(settings, model=model, user=user, dialect=dialect)
+        user = msgspec.structs.replace(user, temperature=upstream.temperature)
+    if not model.extra_body and upstream.fields and settings.policy.name == "openai":
+        fields = msgspec.json.encode(upstream.fields).decode()
+        model = msgspec.structs.replace(model, extra_body=fields)
+    return msgspec.structs.replace(settings, model=model, user=user, dialect=upstream.dialect)
 
 
 def _player(settings: Settings) -> str:

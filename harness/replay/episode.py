@@ -1,7 +1,6 @@
 """One logged episode, executed again on a fresh world: its windows, results, row changes, digests
 and final state are compared with those of the log."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path

@@ -76,8 +76,8 @@ def scores_of(
 
 
 def _is_left_out(suite: str, row: EpisodeRow) -> bool:
-    """Whether an episode counts in no score. τ²-bench leaves out, as errors of infrastructure, those
-    whose agent sends nothing, or arguments that are not an object."""
+    """Whether an episode counts in no score. τ²-bench leaves those out, too, whose agent sends
+    arguments that are not an object: for it they are errors of infrastructure."""
     if suite in _TAU2 and row.ending is Ending.FORMAT_ERROR:
         return True
     return row.label in (None, Label.ENVIRONMENT_ERROR)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
@@ -135,6 +135,40 @@ def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
     assert "Your phone has no signal." in customers[0]["messages"][0]["content"]
     _, out, _ = rehearse("show", run, "e000000")
     assert "user: It works, thank you. ###STOP###" in out
+
+
+class WrongSide(Pair):
+    """The same, where the agent makes the customer's call again and again."""
+
+    def _agent(self, messages: list[dict[str, Any]]) -> Completes:
+        return Completes("I do it.", ((f"c{len(messages)}", "toggle_airplane_mode", "{}"),))
+
+
+@pytest.mark.slow
+def test_the_customers_tools_are_not_the_agents(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Calls of the customer's tools are refused in upstream's words, do nothing, are not done again
+    when the episode is scored and replayed, and the tenth ends the episode."""
+    both, run = WrongSide(), tmp_path / "run"
+    with served(both) as server:
+        models = ("-m", "agent", "--base-url", server.url, "--no-preflight")
+        models += ("--user-model", "customer", "--user-base-url", server.url)
+        report = json_of(rehearse, *asked("tau2_telecom", *models, "-o", run))
+    assert report["scores"] == {"telecom": 0.0}
+    texts = [one for body in both.bodies for one in body["messages"] if one["role"] == "tool"]
+    assert {one["content"] for one in texts} == {"Error: Tool 'toggle_airplane_mode' not found."}
+    with open_reader(run) as reader:
+        ended = [one.ended for one in reader.trajectories()]
+        changes = [
+            result.changes
+            for one in reader.trajectories()
+            for step in one.steps
+            for result in step.executed_results
+        ]
+    assert {(one.ending, one.error) for one in ended if one} == {
+        (Ending.STEP_LIMIT, "10 tool calls failed")
+    }
+    assert changes == [()] * 10 * report["tasks"]
+    assert json_of(rehearse, "replay", run)["divergences"] == []
 
 
 @pytest.mark.slow

@@ -1,13 +1,14 @@
-"""python -m tests.suites.parity.tau2 --tau2 DIR --python FILE [--domain NAME] [--tasks N] [--seed N]:
-τ²-bench's own runner and `rehearse eval`, with the same models.
+"""python -m tests.suites.parity.tau2 --tau2 DIR [--domain NAME] [--tasks N] [--seed N]
+
+τ²-bench's own runner and `rehearse eval` play the same tasks with the same models.
 
 Deterministic models on loopback (tau2_models) play the agent, the customer and the judge of
 assertions in words, once asked by upstream's orchestrator and evaluator (tau2_runner), once by
 `rehearse eval`. For each case these are compared: reward, request bodies of all three, texts of
 tools, and the final state. No real model takes part: what is compared is the two harnesses.
 
-Prints a line for each domain and kind of behaviour, and every difference; the exit status is 1 where
-there is one that the table in docs/suites.md does not name.
+Prints a line for each domain and kind of behaviour, and the first differences of each; the exit
+status is 1 where there is one that the table in docs/reference/suites.md does not name.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """Compare; returns the exit status."""
     parser = argparse.ArgumentParser(prog="tau2")
     parser.add_argument("--tau2", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--python", required=True, metavar="FILE")
+    parser.add_argument("--python", metavar="FILE", help="default: DIR/.venv/bin/python")
     parser.add_argument("--domain", choices=DOMAINS, action="append")
     parser.add_argument("--tasks", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--keep", type=Path, help="folder for bodies and results")
     given = parser.parse_args(arguments)
+    given.python = given.python or str(given.tau2 / ".venv" / "bin" / "python")
     differing = 0
     for domain in given.domain or DOMAINS:
         with tempfile.TemporaryDirectory(prefix="rehearse-parity-") as name:
@@ -143,8 +145,7 @@ class _Domain:
         done = subprocess.run(
             [*command, url, url],
             input="".join(f"{case.task['id']}\n" for case in self._cases),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=False,
             env={"PYTHONPATH": str(self._given.tau2 / "src"), "PATH": "/usr/bin:/bin"},
@@ -252,8 +253,8 @@ def _once(bodies: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def _plain(body: JsonObject) -> JsonObject:
-    """A body without what the table in docs/suites.md names: seed, name of the judge's model, the
-    second `name` of a call, and a content that is null."""
+    """A body without what the table in docs/reference/suites.md names: seed, name of the judge's
+    model, the second `name` of a call, and a content that is null."""
     body = {name: value for name, value in body.items() if name != "seed"}
     if body["model"] not in ("agent", "customer"):
         body["model"] = "judge"

@@ -1,5 +1,5 @@
-"""Deterministic models for τ²-bench's parity: an HTTP server on loopback that speaks the chat API and
-plays the agent, the customer and the model that judges assertions in words.
+"""Deterministic models for τ²-bench's parity: an HTTP server on loopback that speaks the chat API
+and plays the agent, the customer and the model that judges assertions in words.
 
 A case is a task and a kind of behaviour. Its number stands in the customer's scenario ("case number
 17"); the customer says it first, so both sides' agents know it. An answer depends on the case, the

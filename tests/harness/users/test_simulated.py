@@ -135,7 +135,7 @@ async def test_what_it_says_beside_its_calls_is_kept() -> None:
 
 
 async def test_it_does_not_answer_to_nothing() -> None:
-    """An empty reply of the agent is no reply of its model."""
+    """An empty reply of the agent counts as one that its model did not give."""
     with pytest.raises(PolicyError, match="the agent's reply is empty"):
         await user_of(Model()).reply(" ", World())
 

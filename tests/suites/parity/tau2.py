@@ -32,6 +32,7 @@ from tests.suites.parity.tau2_models import BEHAVIOURS, Case, JsonObject, Models
 DOMAINS = ("retail", "airline", "telecom")
 _RUNNER = Path(__file__).with_name("tau2_runner.py")
 _SIDES = ("upstream", "ours")
+_NAMED = ("blank_arguments",)  # the table in docs/reference/suites.md names it
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,7 +110,7 @@ class _Domain:
             count["solved upstream"] += theirs[task]["reward"] == 1.0
             count["solved here"] += here["reward"] == 1.0
             count["left out upstream"] += theirs[task]["reward"] is None
-            count["differ"] += bool(found)
+            count["differ"] += bool(found) and case.behaviour not in _NAMED
             for what, why in found:
                 count[f"  {what}"] += 1
                 if count[f"  {what}"] <= 2:

@@ -7,6 +7,7 @@
                       [, row_rules: rules that the gate checks by SQL]
                       [, never_touch: records that no call may write]
                       [, irreversible: tables whose writes no call can take back]
+                      [, act_logs: tables whose rows only say what was done]
       schema.sql      tables, indexes, triggers
       data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
@@ -34,7 +35,7 @@ has the tools and makes the rows:
 
     <name>/
       scenario.toml   format, name, title, version, description, clock, [user], [server], [state],
-                      [start][, never_touch, irreversible]
+                      [start][, never_touch, irreversible, act_logs]
       policy.md, tasks.toml, verify.py, near_misses.toml   as above
       seed/           the files with which the server starts, if [start] names the folder
 
@@ -255,6 +256,7 @@ class Scenario(msgspec.Struct, frozen=True):
     row_rules: tuple[RowRule, ...] = ()  # see PackageHead
     never_touch: tuple[NeverTouch, ...] = ()  # see PackageHead
     irreversible: tuple[str, ...] = ()  # see PackageHead
+    act_logs: tuple[str, ...] | None = None  # see PackageHead
 
     @property
     def has_code(self) -> bool:
@@ -310,6 +312,9 @@ class PackageHead(_Head, forbid_unknown_fields=True):
     # Tables that stand for something outside of the rows: messages that were sent, payments. The
     # code judge fails an episode that wrote such a row and wrote it back.
     irreversible: tuple[str, ...] = ()
+    # Tables in which tools write what was done, such as an audit log: what a pair of writes leaves
+    # there that cancel out does no harm. None: tables with such names (see judge.core.put_right).
+    act_logs: tuple[str, ...] | None = None
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -328,6 +333,7 @@ class ServerHead(_Head, forbid_unknown_fields=True, kw_only=True):
     format: Literal["mcp"] = "mcp"
     never_touch: tuple[NeverTouch, ...] = ()  # see PackageHead
     irreversible: tuple[str, ...] = ()  # see PackageHead
+    act_logs: tuple[str, ...] | None = None  # see PackageHead
 
 
 class PackageTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -406,6 +412,7 @@ def _scenario(
         row_rules=head.row_rules,
         never_touch=head.never_touch,
         irreversible=head.irreversible,
+        act_logs=head.act_logs,
     )
 
 
@@ -440,6 +447,7 @@ def _read_server(folder: Path, toml: dict[str, Any]) -> Scenario:
         server=record,
         never_touch=head.never_touch,
         irreversible=head.irreversible,
+        act_logs=head.act_logs,
     )
 
 

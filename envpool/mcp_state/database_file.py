@@ -70,6 +70,7 @@ class DatabaseFile:
         self._folder = os.path.realpath(path.parent)
         self._max_bytes = max_bytes
         self._seen: Seen | None = None
+        self._is_removed = False
 
     def capture(self, old: Image) -> Captured | None:
         """The pages now, and where they differ from `old`, the pages of the last reading. None: all
@@ -78,6 +79,9 @@ class DatabaseFile:
             for number in range(_TRIES):
                 with self._opened("") as fd:
                     if fd is None:
+                        if self._is_removed:
+                            self._is_removed, self._seen = False, None
+                            return Captured(Image(), None)
                         if old.num_pages or self._seen:
                             raise WorldError(f"the server's database {self.path} is gone")
                         return None
@@ -93,6 +97,12 @@ class DatabaseFile:
             f"the server's database {self.path} was written during each of {_TRIES} readings; "
             "a server must be idle when it has answered"
         )
+
+    def remove(self) -> None:
+        """Remove the database, which the next reading expects. Raises OSError."""
+        for end in ("", "-wal", "-shm", "-journal"):
+            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
+        self._is_removed = True
 
     def forget(self) -> None:
         """Compare the whole file at the next reading."""

@@ -88,6 +88,10 @@ class SqliteReader:
                 self.snapshot = self._snapshot(EMPTY, captured.image, None, is_same=False)
             self._before, self._after = self._after, self._before
 
+    def remove(self) -> None:
+        """Remove the database: its rows are gone at the next reading. Raises OSError."""
+        self._file.remove()
+
     def read(self) -> Reading:
         """The net changes since the last reading."""
         old = self.snapshot

@@ -133,7 +133,10 @@ class ServerState:
             return False
         try:
             for reader, snapshot in zip(self._databases, start.databases, strict=True):
-                _overwrite(reader.path, snapshot.image)
+                if snapshot.image.num_pages:
+                    _overwrite(reader.path, snapshot.image)
+                else:  # the server made it later; one that keeps it open is found by the proof
+                    reader.remove()
             if self._folder is not None and start.folder is not None:
                 _rewrite(self._folder.path, self._folder.snapshot, start.folder)
         except (apsw.Error, OSError):
@@ -178,8 +181,6 @@ def _rewrite(folder: Path, now: Entries, start: Entries) -> None:
 def _overwrite(path: Path, image: Image) -> None:
     """Write an image over a database that others have open, as one transaction of SQLite's backup,
     which makes them read everything again. Raises apsw.Error."""
-    if not image.num_pages:
-        raise apsw.CantOpenError("there was no database at the start")
     with (
         closing(apsw.Connection(":memory:")) as source,
         closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as target,

@@ -4,7 +4,10 @@ Nothing here runs a tool, so every pool uses it, whether its tools run in this p
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
+
+import apsw
 
 from rehearsal_room.envpool.core.errors import StateError
 from rehearsal_room.envpool.core.remote_states import Loaded, Snapshot
@@ -113,6 +116,26 @@ class States:
         else:
             after.changes = tuple(changes)
         return before, after
+
+    def reverted(self, stored: StoredState, changes: Iterable[RowChange]) -> StoredState:
+        """A stored state in which these rows are as they were before their changes. Triggers do not
+        run. Raises StateError for a state of another template, or where a row cannot be written."""
+        overlay = self.restored(stored)
+        file = OverlayFile(self.template.pages, overlay)
+        with closing(self._vfs.connect(file)) as connection:
+            for trait in (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, apsw.SQLITE_DBCONFIG_ENABLE_FKEY):
+                connection.config(trait, 0)
+            changed = self._has_changed_schema(overlay)
+            tables = tables_of(connection, self.scenario.path) if changed else self.template.tables
+            try:
+                with connection:
+                    for change in changes:
+                        connection.execute(*tables[change.table].reverting(change))
+                overlay.total = sum_of(connection, tables)
+            except (apsw.Error, KeyError) as exc:
+                why = f"a row of table {change.table!r} cannot be put back: {exc}"
+                raise StateError(why) from exc
+        return self.stored(overlay)
 
     def diff(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
         """The rows that differ between any two states of this scenario."""

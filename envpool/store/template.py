@@ -72,6 +72,22 @@ class TableSchema(msgspec.Struct, frozen=True):
         """The change of the row with this key."""
         return RowChange(self.name, key, self.as_dict(before), self.as_dict(after))
 
+    def reverting(self, change: RowChange) -> tuple[str, tuple[Any, ...]]:
+        """The statement that puts a changed row of this table back, and its parameters."""
+        before, after, table = change.before, change.after, _quoted(self.name)
+        names = ["rowid"] if self.keyed_by_rowid else [_quoted(self.columns[n]) for n in self.key]
+        where = " AND ".join(f"{name} IS ?" for name in names)
+        key = change.key[: len(names)]
+        if before is None:
+            return f"DELETE FROM {table} WHERE {where}", key
+        if after is None:
+            columns = ", ".join(map(_quoted, before))
+            marks = ", ".join("?" * len(before))
+            return f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(before.values())
+        other = {name: value for name, value in before.items() if value != after[name]}
+        settings = ", ".join(f"{_quoted(name)} = ?" for name in other)
+        return f"UPDATE {table} SET {settings} WHERE {where}", (*other.values(), *key)
+
     def as_dict(self, values: RowValues | None) -> Row | None:
         """A row as column name -> value; None (the row does not exist) stays None."""
         return None if values is None else dict(zip(self.columns, values, strict=True))

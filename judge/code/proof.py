@@ -11,6 +11,7 @@ has observed counts as proof:
     the user's own program failed                            agent_error
     a guard failed                                           agent_error
     a goal is not met, or a limit cut the episode off        anything but completed
+    no call was refused, and no check's own call failed      nothing of the world's fault
 
 How much a finding proves depends on the kind of its verifier:
 - An AWM verifier is certain of `complete` alone ("only if 100 % sure", arXiv:2602.10090). Its
@@ -65,11 +66,11 @@ def _on_success(case: Case) -> CodeVerdict:
     findings = case.evidence.findings
     label = case.code.label
     if any(finding.name.endswith(OPEN) for finding in findings):
-        return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
+        return _unfailed(label)
     if case.verifier == "suite":  # its score is what its checks say, also where silence is right
         return _proved(Label.COMPLETED, f"the benchmark's checks all passed: {_names(findings)}")
     if case.verifier == "tool_calls" or not met_goals(findings) - Counter(case.idle):
-        return CodeVerdict(label, _ALL, "")
+        return _unproved(label, case.evidence)
     if case.verifier == "awm":
         why = "the verifier is certain that it is complete, and doing nothing is not complete"
         return _proved(Label.COMPLETED, why)
@@ -86,15 +87,33 @@ def _on_failure(case: Case) -> CodeVerdict:
     if guards:
         return _proved(Label.AGENT_ERROR, _failures(guards))
     if proved:
-        return CodeVerdict(label, _NOT_COMPLETED, _failures(proved))
+        return CodeVerdict(label, _NOT_COMPLETED & _open(evidence), _failures(proved))
     if any(finding.is_open for finding in evidence.findings):
-        return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
+        return _unfailed(label)
     if evidence.ending.is_truncation:
         limit = evidence.ending.replace("_", " ")
-        return CodeVerdict(
-            label, _NOT_COMPLETED, f"the {limit} cut the episode off before an answer"
-        )
-    return CodeVerdict(label, _ALL, "")
+        why = f"the {limit} cut the episode off before an answer"
+        return CodeVerdict(label, _NOT_COMPLETED & _open(evidence), why)
+    return _unproved(label, evidence)
+
+
+def _open(evidence: Evidence) -> frozenset[Label]:
+    """The labels that a model may give where code proves nothing. That the world failed it may say
+    only where a tool refused a call or a check's own call failed, or it could take any failure out
+    of the rate."""
+    refused = any(call.error == "refused" for turn in evidence.turns for call in turn.calls)
+    if refused or any(map(call_failed, evidence.findings)):
+        return _ALL
+    return _ALL - {Label.ENVIRONMENT_ERROR}
+
+
+def _unproved(label: Label | None, evidence: Evidence) -> CodeVerdict:
+    """Code proves nothing of the agent's work."""
+    return _unfailed(label) if _open(evidence) != _ALL else CodeVerdict(label, _ALL, "")
+
+
+def _unfailed(label: Label | None) -> CodeVerdict:
+    return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
 
 
 def _proved(label: Label, proof: str) -> CodeVerdict:

@@ -11,7 +11,7 @@ Promises:
 """
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
@@ -31,10 +31,11 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.answer_bounds import doubts
 from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.errors import VerifierError
-from rehearsal_room.judge.core.evidence import Verification, ended_of
+from rehearsal_room.judge.core.evidence import Verification, calls_of, ended_of
+from rehearsal_room.judge.core.put_right import left_behind, logs_of
 from rehearsal_room.judge.core.verifier import Verifier
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.checks import Finding, failed
 from rehearsal_room.scenarios.format import Scenario, Task
 
 T = TypeVar("T")
@@ -115,6 +116,63 @@ class InProcessRunner:
         except (StateError, VerifierError) as exc:
             return Verification((), str(exc), run=_IN_PROCESS)
         return Verification(findings, run=_IN_PROCESS)
+
+
+class ForgivingRunner:
+    """A VerifierRunner that does not count a wrong write that was put right: where a check failed,
+    the state is judged again without what such writes left behind (see judge.core.put_right). The
+    second findings count where each check that passed before passes again.
+    """
+
+    def __init__(self, runner: VerifierRunner, world: States) -> None:
+        self._runner = runner
+        self._world = world
+        self._logs = logs_of(world.scenario)
+        self.kind: VerifierSource = runner.kind
+
+    @property
+    def suspends(self) -> bool:
+        """See VerifierRunner."""
+        return self._runner.suspends
+
+    async def verify(
+        self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
+    ) -> Verification:
+        """See VerifierRunner."""
+        found = await self._runner.verify(task, trajectory, changes, observe=observe)
+        ended = trajectory.ended
+        if ended is None or ended.state is None or not failed(found.findings):
+            return found
+        left = left_behind(calls_of(trajectory), self._logs)
+        if not left:
+            return found
+        try:
+            state = self._world.reverted(ended.state, left)
+        except StateError:  # what cannot be put back counts
+            return found
+        without = msgspec.structs.replace(
+            trajectory, ended=msgspec.structs.replace(ended, state=state)
+        )
+        kept = tuple(one for one in changes if one not in left)
+        second = await self._runner.verify(task, without, kept, observe=False)
+        if second.unverified is not None or _passed(found) - _passed(second):
+            return found
+        # A log tells of a correction with the wrong value that it corrects.
+        logs = {one.table for one in left if one.before is None}
+        told = (one for one in kept if one.before is None and one.table in logs)
+        return msgspec.structs.replace(found, findings=second.findings, left_out=(*left, *told))
+
+    async def verify_idle(self, task: Task) -> Verification:
+        """See VerifierRunner."""
+        return await self._runner.verify_idle(task)
+
+    async def play_oracle(self, task: Task) -> OraclePlay | None:
+        """See VerifierRunner."""
+        return await self._runner.play_oracle(task)
+
+
+def _passed(verification: Verification) -> Counter[str]:
+    return Counter(one.name for one in verification.findings if one.passed)
 
 
 @runtime_checkable

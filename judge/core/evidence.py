@@ -59,6 +59,7 @@ class Verification(msgspec.Struct, frozen=True):
     unverified: str | None = None  # why there are no findings; None: the verifier ran
     observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, not a verdict
     run: VerifierRun | None = None  # where it ran; None: it did not run
+    left_out: tuple[RowChange, ...] = ()  # rows whose texts no check reads
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -155,15 +156,20 @@ def ended_of(trajectory: Trajectory) -> EpisodeEnded:
 
 
 def changes_of(trajectory: Trajectory) -> tuple[RowChange, ...]:
-    """The world's rows, end against start. Failed calls count: where tools commit by themselves, a
-    call may change rows and then fail."""
-    moves = [
+    """The world's rows, end against start."""
+    moves = calls_of(trajectory)
+    return net_changes(moves) if moves else ()
+
+
+def calls_of(trajectory: Trajectory) -> list[tuple[RowChange, ...]]:
+    """The rows that each call changed, in order, without calls that changed none. Failed calls
+    count: where tools commit by themselves, a call may change rows and then fail."""
+    return [
         result.changes
         for step in trajectory.steps
         for result in step.executed_results
         if result.changes
     ]
-    return net_changes(moves) if moves else ()
 
 
 def episode_digest(trajectory: Trajectory) -> str:

@@ -65,7 +65,7 @@ from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.judge.code.code_judge import CodeJudge
-from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.code.runners import ForgivingRunner, InProcessRunner
 from rehearsal_room.judge.core.verifier import Verifier
 from rehearsal_room.judge.gate.checks.code import code_faults, sources_of, unknown_names
 from rehearsal_room.judge.gate.checks.interface import (
@@ -178,7 +178,8 @@ def inspect_server(
     except (PackageError, OSError) as exc:
         return CheckResult(failed_report(scenario.name, "verifier", str(exc)))
     log, of_tools = GateLog(scenario.name), GateLog(scenario.name)
-    runner = TaskRunner(world, CodeJudge(scenario, InProcessRunner(world, verifier)), log)
+    judge = CodeJudge(scenario, ForgivingRunner(InProcessRunner(world, verifier), world))
+    runner = TaskRunner(world, judge, log)
     oracles = {task.id: runner.play_oracle(task) for task in scenario.tasks}
     check_missing_tools(log, scenario.tasks, oracles, [tool.name for tool in world.tools])
     rows = world.dump(world.template.overlay())
@@ -222,7 +223,8 @@ def _inspect(
     """Make every check of one scenario, which is hosted twice."""
     scenario, tasks = world.scenario, world.scenario.tasks
     log, record = GateLog(scenario.name), record_of(scenario.path)
-    runner = TaskRunner(world, CodeJudge(scenario, InProcessRunner(world, verifier)), log)
+    judge = CodeJudge(scenario, ForgivingRunner(InProcessRunner(world, verifier), world))
+    runner = TaskRunner(world, judge, log)
     oracles = {task.id: runner.play_oracle(task) for task in tasks}
     missing = check_missing_tools(log, tasks, oracles, [tool.name for tool in world.tools])
     _check_texts(log, world, oracles, missing)

@@ -4,10 +4,12 @@
      "labeller": "ann", "note": "", "saw_findings": false, "at": 1790000000.0}
 
 `episode` and `label` are required. Of two lines by one labeller on one episode the later counts,
-and a `label` of null withdraws an earlier one. A last line that was cut off, as by a crash, is
-ignored and removed before the file is appended to. One program writes a file at a time.
+and a `label` of null withdraws an earlier one; with a note it is a note alone. A last line that was
+cut off, as by a crash, is ignored and removed before the file is appended to. Programs that append
+at the same time wait for each other.
 """
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +19,9 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.scenarios.files import own_fault
 
+NAME = "labels.jsonl"  # of the file in a run's folder
 _LABELS = ", ".join(Label)
 
 
@@ -25,7 +29,7 @@ class HumanLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One person's label of one episode."""
 
     episode: str
-    label: Label | None  # None: an earlier one is withdrawn
+    label: Label | None  # None: an earlier one is withdrawn, or there is a note alone
     digest: str = ""  # of the episode (see evidence.episode_digest); empty: unknown
     labeller: str = ""
     note: str = ""
@@ -40,11 +44,16 @@ class LabelFile(msgspec.Struct, frozen=True):
     # By line number, those that count: the latest of each labeller on each episode that was not
     # withdrawn.
     labels: dict[int, HumanLabel]
+    notes: tuple[HumanLabel, ...] = ()  # without a label, in the same sense
     cut: bytes = b""  # the last line, where it was cut off
 
     def by(self, labeller: str) -> dict[str, HumanLabel]:
         """One person's labels, by episode."""
         return {one.episode: one for one in self.labels.values() if one.labeller == labeller}
+
+    def said(self) -> list[HumanLabel]:
+        """The labels, and the notes without one."""
+        return [*self.labels.values(), *self.notes]
 
 
 _decode = msgspec.json.Decoder(HumanLabel).decode
@@ -71,7 +80,17 @@ def read_labels(path: Path) -> LabelFile:
             raise JudgeError(f"{path}: line {number}: {_reason(exc)}") from exc
         latest[label.episode, label.labeller] = (number, label)
     counting = sorted(latest.values(), key=lambda one: one[0])
-    return LabelFile(path, {n: one for n, one in counting if one.label is not None}, cut)
+    labels = {n: one for n, one in counting if one.label is not None}
+    notes = tuple(one for _, one in counting if one.label is None and one.note)
+    return LabelFile(path, labels, notes, cut)
+
+
+def own_labels(folder: Path) -> LabelFile:
+    """The labels in a run's folder, none where there is no file. Raises JudgeError."""
+    path = folder / NAME
+    if fault := own_fault(path):
+        raise JudgeError(f"{path}: {fault}")
+    return read_labels(path) if path.exists() else LabelFile(path, {})
 
 
 def _reason(exc: Exception) -> str:
@@ -113,8 +132,9 @@ class LabelBook:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found = read_labels(path) if path.exists() else LabelFile(path, {})
-        self._repair()
+        with self._alone():
+            self._found = read_labels(path) if path.exists() else LabelFile(path, {})
+            self._repair()
 
     @property
     def removed(self) -> str:
@@ -127,7 +147,35 @@ class LabelBook:
 
     def add(self, label: HumanLabel) -> None:
         """Append a label durably. Raises JudgeError where that fails."""
-        self._write(_encode(label) + b"\n")
+        with self._alone():
+            self._write(_encode(label) + b"\n")
+
+    def add_after(self, label: HumanLabel, seen: float | None) -> bool:
+        """Append a label, unless its labeller has said something else on the episode since the time
+        `seen` (None: since nothing was said); whether it was appended. Raises JudgeError."""
+        with self._alone():
+            found = read_labels(self.path).said() if self.path.exists() else []
+            key = label.episode, label.labeller
+            latest = next((one.at for one in found if (one.episode, one.labeller) == key), None)
+            if latest != seen:
+                return False
+            self._write(_encode(label) + b"\n")
+            return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other program change the file until the block is left. The folder is locked: the
+        file may not be there yet."""
+        try:
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:  # writing says what is wrong
+            yield
+            return
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _repair(self) -> None:
         """Make the file end with a complete line."""

@@ -25,7 +25,7 @@ from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.code_judge import CodeJudge
-from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.code.runners import ForgivingRunner, InProcessRunner
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.testkit.endings import (
     KINDS,
@@ -111,7 +111,7 @@ def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[VerifierCa
         )
     world = HostedScenario(scenario)
     try:
-        judge = CodeJudge(scenario, InProcessRunner(world))
+        judge = CodeJudge(scenario, ForgivingRunner(InProcessRunner(world), world))
         return [
             VerifierCase(scenario.name, task.id, one, judge)
             for task, one in stage_episodes(scenario, world, seed=seed)

@@ -10,6 +10,7 @@ from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.code_judge import NAME, CodeJudge
 from rehearsal_room.judge.code.runners import (
+    ForgivingRunner,
     LeasingPool,
     LoggedRunner,
     VerifierPool,
@@ -102,8 +103,12 @@ def runner_of(
     world = pool.hosted(scenario)
     if pool.isolates(scenario):
         assert isinstance(pool, VerifierPool)
-        return WorkerRunner(scenario, world.start, pool)
-    if scenario.server is not None:
+        runner: VerifierRunner = WorkerRunner(scenario, world.start, pool)
+        if scenario.awm is not None:  # its verifiers see all that their authors meant them to see
+            return runner
+    elif scenario.server is not None:
         assert isinstance(pool, LeasingPool)
-        return TimedRunner(world, pool=pool)
-    return TimedRunner(world)
+        runner = TimedRunner(world, pool=pool)
+    else:
+        runner = TimedRunner(world)
+    return ForgivingRunner(runner, world)

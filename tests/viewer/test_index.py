@@ -1,5 +1,6 @@
 """The index: what it says of a log, and that it is never wrong after whatever happened to it."""
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import Label, Record
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
@@ -16,9 +17,9 @@ from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.viewer.index import run_index
 from rehearsal_room.viewer.index.episode_fold import EpisodeFold
 from rehearsal_room.viewer.index.run_index import RunIndex, index_path, open_index
+from rehearsal_room.viewer.index.search import clauses_of
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.episode_rows import episode_table
-from rehearsal_room.viewer.reading.filters import terms_of
 from tests.support.episode_logs import WORLD, judged, started, step, story, whole
 
 
@@ -68,7 +69,7 @@ async def test_any_size_of_page_gives_the_same_index(tmp_path: Path) -> None:
 
 def test_the_columns_are_those_of_an_episode() -> None:
     """Rows are written and read by place, so the order of the table is that of the struct."""
-    assert EpisodeFold.__struct_fields__ == (*COLUMNS, "words")
+    assert EpisodeFold.__struct_fields__ == (*COLUMNS, "words", "results")
 
 
 async def test_what_is_absent_is_null(tmp_path: Path) -> None:
@@ -228,7 +229,17 @@ FILTERS: list[tuple[dict[str, list[str]], list[str]]] = [
     ({"text": ["void order"]}, ["a", "b", "c"]),
     ({"text": ['"order void"']}, []),
     ({"text": ['"void order 7"'], "label": ["completed"]}, ["a"]),
-    ({"text": ['" * OR NEAR( -']}, []),
+    ({"text": ["NEAR( ^void col:x"]}, []),
+    ({"text": ["voi ord"]}, ["a", "b", "c"]),
+    ({"text": ['"voi"']}, []),
+    ({"text": ["-void"]}, []),
+    ({"text": ["nothing OR voi*"]}, ["a", "b", "c"]),
+    ({"text": ["tool:void"]}, []),
+    ({"label": ["-completed"]}, ["b", "c"]),
+    ({"label": ["completed", "agent_error", "-completed"]}, ["b"]),
+    ({"ending": ["-live"]}, ["a", "b"]),
+    ({"tool": ["-void_order"]}, []),
+    ({"task": ["+void-7"]}, ["a", "b", "c"]),
     ({"sort": ["-reward"]}, ["a", "b", "c"]),
     ({"sort": ["-episode"], "limit": ["2"]}, ["c", "b"]),
 ]
@@ -247,13 +258,36 @@ async def test_filters(tmp_path: Path, query: dict[str, list[str]], expected: li
 
 
 def test_searches_are_words_and_phrases() -> None:
-    """No character of a search is an operator of FTS5."""
-    assert terms_of('refund "order 1042" - a*b (NEAR') == [
-        '"refund"',
-        '"order 1042"',
-        '"a*b"',
-        '"(NEAR"',
+    """No character of a search is an operator of FTS5 but those that the syntax has."""
+    found = clauses_of('refund OR "order 1042" -tool:late* (NEAR')
+
+    assert [(clause.fts, clause.is_not) for clause in found] == [
+        ('"refund" * OR "order 1042"', False),
+        ('results : "late" *', True),
+        ('"(NEAR" *', False),
     ]
+
+
+UNREADABLE = {
+    'a "unbalanced': "the quote at character 3 is not closed",
+    "a*b": "the * in 'a*b' at character 1 is not at the end of the word",
+    "\U0001f389": "nothing to search for at character 1 in '\U0001f389'",
+    "a -": "nothing to search for at character 3 in '-'",
+    "* a": "nothing to search for at character 1",
+    '""': "nothing to search for at character 1",
+    "OR a": "OR at character 1 needs a word before it",
+    "a OR": "OR at character 3 needs a word after it",
+    "a OR -b": "OR at character 3 cannot be followed by a minus",
+    "x" * 10_000: "at most 1,000 characters, and this one 10,000",
+    "a " * 40: "at most 32 words, and this one 40",
+}
+
+
+@pytest.mark.parametrize(("text", "why"), UNREADABLE.items())
+def test_a_search_that_cannot_be_read_is_an_error(text: str, why: str) -> None:
+    """The error says what cannot be read, and where."""
+    with pytest.raises(SettingsError, match=re.escape(why)):
+        clauses_of(text)
 
 
 async def test_a_count_is_that_of_the_index_as_it_is(tmp_path: Path) -> None:

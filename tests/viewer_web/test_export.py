@@ -38,7 +38,7 @@ def test_an_exported_file_needs_no_server(browser: Browser, served: Served, expo
     expect(page.locator(".grid-row").first).to_contain_text("Agent error")
 
     row = page.locator(".grid-row").first
-    episode = row.locator("a").inner_text()
+    episode = row.locator("a.mono").inner_text()
     row.click()
     expect(page.locator(".turn").first).to_be_visible()
     page.get_by_role("link", name="World", exact=True).click()

@@ -1,14 +1,17 @@
 """Whatever an agent, a world or a judge writes stays text."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.viewer_web.hostile import TEXTS, write_hostile
 from tests.viewer_web.logs import in_thread
+from tests.viewer_web.samples import rehearse
 from tests.viewer_web.served import Served, serving
 
 # Characters that hide or move text (src/rehearsal_room/viewer/web/src/base/text.js shows them).
@@ -123,3 +126,48 @@ def test_a_dangerous_address_is_only_text(browser: Browser, hostile: Served) -> 
         assert page.evaluate(_STATE)["foreign"] == []
     assert dialogs == []
     page.context.close()
+
+
+def test_hostile_notes_hits_and_addresses_are_inert(
+    browser: Browser, hostile: Served, runs: Path, tmp_path: Path
+) -> None:
+    """Notes and names of labellers that other programs wrote, the snippets of a search, and filters
+    of an address stay texts: in the table, on the episode, in the queue, in an exported file."""
+    folder = tmp_path / "noted"
+    in_thread(write_hostile, folder, runs / "judged" / "run.toml")
+    lines = [
+        {"episode": f"e{number:06d}", "label": "completed", "labeller": text[:200], "note": text}
+        for number, text in enumerate(TEXTS)
+    ]
+    (folder / "labels.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    exported = tmp_path / "noted.html"
+    rehearse("view", folder, "--export", exported, "--filter", "text=BEGIN1 OR BEGIN2")
+    with serving(folder, cwd=tmp_path) as served:
+        page, asked, dialogs = watched(browser)
+        run = served.run_id("noted")
+        odd = quote(TEXTS[1])
+        pages = [served.at(f"#/run/{run}?text=BEGIN{number}") for number in range(1, len(TEXTS), 7)]
+        pages += [served.at(f"#/run/{run}/episode/e{number:06d}") for number in range(len(TEXTS))]
+        pages += [
+            served.at(f"#/run/{run}?text=evil+OR+script+OR+word"),
+            served.at(f"#/run/{run}?failure={odd}&{odd}={odd}&tool=-{odd}&sort={odd}"),
+            served.at(f"#/run/{run}/judge?by_hand=others"),
+            served.at(f"#/run/{run}/episode/e000002?in={quote(f'task={odd}')}&find={odd}&turn=x"),
+            f"file://{exported}#/run/{run}?text=BEGIN1",
+            f"file://{exported}#/run/{run}/episode/e000001?find={odd}",
+        ]
+        failed = []
+        for address in pages:
+            page.goto("about:blank")
+            page.goto(address)
+            page.wait_for_selector(".hit mark, .said-by, .chip.on, .label-choice, .list-bar")
+            page.wait_for_timeout(150)
+            state = page.evaluate(_STATE)  # an exported file has its own script in the page
+            state["foreign"] = [one for one in state["foreign"] if "Rehearsal (Apache" not in one]
+            failed += problems(state, address)
+        page.context.close()
+
+    assert not failed, "\n".join(failed)
+    assert dialogs == []
+    allowed = ("http://127.0.0.1:", "data:", "file:", "about:")
+    assert [url for url in asked if not url.startswith(allowed)] == []

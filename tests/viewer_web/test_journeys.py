@@ -259,10 +259,14 @@ def test_a_view_is_saved_as_its_address(open_page: OpenPage, served: Served) -> 
     expect(page.get_by_role("columnheader", name="Turns")).to_have_attribute(
         "aria-sort", "descending"
     )
-    page.wait_for_function("() => !document.querySelector('.ghost')")
+    page.wait_for_function(_HAS_HITS)
     rows = page.locator(".grid-row").all_inner_texts()[:5]
 
     other = open_page(page.url)
     expect(other.locator(".chip.on")).to_have_count(3)
-    other.wait_for_function("() => document.querySelectorAll('.grid-row').length > 0")
+    other.wait_for_function(_HAS_HITS)
     assert other.locator(".grid-row").all_inner_texts()[:5] == rows
+
+
+_HAS_HITS = """() => [...document.querySelectorAll('.grid-row')].slice(0, 5)
+  .every((row) => row.querySelector('.hit mark')) && !document.querySelector('.ghost')"""

@@ -46,8 +46,11 @@ def broken_rules(
 
 
 def _unknown_names(world: BlockingWorld) -> Iterator[str]:
-    """Tables and columns of `never_touch` and `irreversible` that the world has not."""
+    """Tables and columns of `never_touch`, `irreversible` and `act_logs` that the world has not."""
     tables = world.template.tables
+    for table in world.scenario.act_logs or ():
+        if table not in tables:
+            yield f"act_logs names the table {table!r}, which does not exist"
     for table in world.scenario.irreversible:
         if table not in tables:
             yield f"irreversible names the table {table!r}, which does not exist"

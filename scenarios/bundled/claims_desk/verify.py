@@ -72,7 +72,7 @@ def settle_collision(before: State, after: State, answer: str) -> list[Finding]:
 def close_duplicate(before: State, after: State, answer: str) -> list[Finding]:
     """The later report of Storm Fiadh, its reserve released."""
     check = Check(before, after, answer)
-    _reserve_moved(check, 1107, 460000, 0)
+    _reserve_moved(check, 1107, 0)
     check.updated(
         "claims",
         70411,
@@ -98,7 +98,7 @@ def loss_before_cover(before: State, after: State, answer: str) -> list[Finding]
 def loss_after_lapse(before: State, after: State, answer: str) -> list[Finding]:
     """Declined, because the premium never came; reserve released."""
     check = Check(before, after, answer)
-    _reserve_moved(check, 1108, 160000, 0)
+    _reserve_moved(check, 1108, 0)
     _claim_declined(check, 70415, "after_cover")
     check.answer_has("declined", "decline", "have declined")
     return _finish(check, 70415, "reserve.set", "claim.declined")
@@ -123,7 +123,7 @@ def refer_chimney_fire(before: State, after: State, answer: str) -> list[Finding
 def adjust_reserve(before: State, after: State, answer: str) -> list[Finding]:
     """By the assessment of 15 April; the expense reserve stays."""
     check = Check(before, after, answer)
-    _reserve_moved(check, 1111, 500000, 588000)
+    _reserve_moved(check, 1111, 588000)
     check.untouched("reserves", 1112)
     return _finish(check, 70421, "reserve.set")
 
@@ -588,7 +588,7 @@ def arrears_of_two_policies(before: State, after: State, answer: str) -> list[Fi
     """Paid, declined, referred."""
     check = Check(before, after, answer)
     _settled(check, claim_id=70380, payee_id=436, bank_account_id=744, amount_cents=231000)
-    _reserve_moved(check, 1151, 140000, 0)
+    _reserve_moved(check, 1151, 0)
     _claim_declined(check, 70382, "after_cover")
     _referred(check, 70384, "senior_handler", 565000)
     check.answer_has("2310.00")
@@ -625,7 +625,7 @@ def part_of_her_wishes(before: State, after: State, answer: str) -> list[Finding
     check.created(
         "diary_entries", claim_id=70386, due_on="2026-05-26", status="open", created_by=ME
     )
-    _reserve_moved(check, 1153, 300000, 258000)
+    _reserve_moved(check, 1153, 258000)
     check.answer_has("Quayside Motor Works", "Motor Works")
     check.answer_has("advance", "advances", "800.00", "up front", "upfront", "in advance")
     check.answer_has("signed letter", "letter", "signed")
@@ -636,9 +636,9 @@ def part_of_her_wishes(before: State, after: State, answer: str) -> list[Finding
 def storm_duplicates(before: State, after: State, answer: str) -> list[Finding]:
     """Three closed, each as the duplicate of its first report."""
     check = Check(before, after, answer)
-    _reserve_moved(check, 1155, 380000, 0)
-    _reserve_moved(check, 1160, 70000, 0)
-    _reserve_moved(check, 1161, 15000, 0)
+    _reserve_moved(check, 1155, 0)
+    _reserve_moved(check, 1160, 0)
+    _reserve_moved(check, 1161, 0)
     for claim_id, first in ((70390, 70391), (70394, 70395), (70396, 70395)):
         check.updated(
             "claims",
@@ -734,11 +734,17 @@ def _claim_declined(check: Check, claim_id: int, reason: str) -> None:
     )
 
 
-def _reserve_moved(check: Check, reserve_id: int, before_cents: int, after_cents: int) -> None:
-    """Goals: the reserve has the new amount and its change is on record."""
-    check.updated("reserves", reserve_id, amount_cents=after_cents)
-    change: dict[str, Any] = {"before_cents": before_cents, "after_cents": after_cents}
-    check.created("reserve_changes", reserve_id=reserve_id, changed_by=ME, changed_at=NOW, **change)
+def _reserve_moved(check: Check, reserve_id: int, cents: int) -> None:
+    """Goals: the reserve has the new amount and its change is on record, from whichever amount: a
+    wrong one may have stood there for a moment."""
+    check.updated("reserves", reserve_id, amount_cents=cents)
+    check.created(
+        "reserve_changes",
+        reserve_id=reserve_id,
+        after_cents=cents,
+        changed_by=ME,
+        changed_at=NOW,
+    )
 
 
 def _finish(check: Check, claim_id: int | None = None, *actions: str) -> list[Finding]:

@@ -1,5 +1,7 @@
 """Runs as one HTML file that needs no server and no network: `rehearse view RUN --export FILE`.
 
+Where the file has a part of a run's episodes, it says so, and all that it counts is of that part.
+
     the page's script and style      inline, allowed by their hashes alone
     the answers of the API           a map of path -> JSON, deflated, as base64 in a script element
                                      of a type that no browser executes
@@ -14,6 +16,7 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -22,8 +25,12 @@ from rehearsal_room.harness.log.outputs import writing
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.judge.failures.reading import read_failures
 from rehearsal_room.scenarios import distribution
-from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
-from rehearsal_room.viewer.reading.lines import EpisodeTableLine, run_line
+from rehearsal_room.viewer.index.hand_labels import HandLabels
+from rehearsal_room.viewer.listing.labels import labels_in
+from rehearsal_room.viewer.listing.part import PartOfRun
+from rehearsal_room.viewer.reading.episode_rows import episode_table, episodes_of, grid
+from rehearsal_room.viewer.reading.filters import Query
+from rehearsal_room.viewer.reading.lines import EpisodeTableLine, Part, RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.page_files import page_file
@@ -41,9 +48,11 @@ _MAGIC = b"SQLite format 3\0"
 Answers = dict[str, Any]  # of the API, by path
 
 
-async def answers_of(runs: Iterable[ShownRun], *, episodes: int) -> Answers:
-    """The answers that the file contains, with at most so many episodes of each run. Raises
-    HarnessError."""
+async def answers_of(
+    runs: Iterable[ShownRun], *, episodes: int, query: Query | None = None
+) -> Answers:
+    """The answers that the file contains, with at most so many episodes of each run: the first of
+    those that `query` asks for. Raises HarnessError."""
     can = {"label": False, "play": False, "scratch": False, "sql": False}
     found: Answers = {
         "/api/about": {
@@ -55,8 +64,14 @@ async def answers_of(runs: Iterable[ShownRun], *, episodes: int) -> Answers:
         "/api/runs": {"runs": []},
     }
     for run in runs:
-        await _add_run(found, run, episodes)
+        await _add_run(found, run, episodes, query or {})
     return found
+
+
+def parts_in(answers: Answers) -> list[tuple[str, Part]]:
+    """The runs of which the file has a part, by name."""
+    lines: list[RunLine] = answers["/api/runs"]["runs"]
+    return [(line.name, line.part) for line in lines if line.part is not None]
 
 
 def html_of(answers: Answers) -> bytes:
@@ -94,7 +109,7 @@ def write_export(path: Path, answers: Answers) -> int:
     return len(data)
 
 
-async def _add_run(found: Answers, run: ShownRun, episodes: int) -> None:
+async def _add_run(found: Answers, run: ShownRun, episodes: int, query: Query) -> None:
     base = f"/api/runs/{run.id}"
     if run.kind == "training":
         found[f"{base}/training"] = training(run, lambda folder: None)
@@ -105,21 +120,44 @@ async def _add_run(found: Answers, run: ShownRun, episodes: int) -> None:
         return
     while index.fold():
         pass
-    found["/api/runs"]["runs"].append(run_line(run))
-    found[base] = run_page(run)
-    table = episode_table(index, {"limit": [str(episodes)]})
+    labels = labels_in(run.log_folder)
+    total, chosen = episodes_of(index, query, labels, limit=episodes)
+    of = index.num_episodes("1", ())
+    if not chosen and of:
+        raise SettingsError(f"{run.folder}: no episode matches the filter {_words_of(query)!r}")
+    if len(chosen) == of:
+        await _add_episodes(found, run, run_line(run), labels)
+        return
+    part = Part(len(chosen), of, _words_of(query), total - len(chosen))
+    with closing(PartOfRun(run, chosen, part)) as one:
+        await _add_episodes(found, one, one.line(), labels)
+
+
+async def _add_episodes(found: Answers, run: ShownRun, line: RunLine, labels: HandLabels) -> None:
+    """Add a run with all of its episodes."""
+    base, index = f"/api/runs/{run.id}", run.index()
+    found["/api/runs"]["runs"].append(line)
+    found[base] = msgspec.structs.replace(run_page(run), line=line)
+    table = episode_table(index, {"limit": [str(index.num_episodes("1", ()))]}, labels)
     found[f"{base}/episodes"] = table
     found[f"{base}/grid"] = grid(index)
     wrong = await _failures(run)
-    for line in table.rows:
-        _add_episode(found, run, line)
-        mistakes = {"failures": wrong.get(line.episode, [])}
-        found[f"{base}/episodes/{line.episode}/failures"] = mistakes
-    for group in dict.fromkeys(line.group for line in table.rows):
-        lines = [line for line in table.rows if line.group == group]
+    for one in table.rows:
+        _add_episode(found, run, one, labels)
+        mistakes = {"failures": wrong.get(one.episode, [])}
+        found[f"{base}/episodes/{one.episode}/failures"] = mistakes
+    for group in dict.fromkeys(one.group for one in table.rows):
+        members = [one for one in table.rows if one.group == group]
+        lines = [msgspec.structs.replace(one, by_hand=()) for one in members]
         with run.reading() as reader:
-            trajectories = [reader.trajectory(line.episode) for line in lines]
+            trajectories = [reader.trajectory(one.episode) for one in lines]
         found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
+
+
+def _words_of(query: Query) -> str:
+    """The filters of a query as in an address, without the order."""
+    pairs = [(name, value) for name, values in query.items() for value in values]
+    return urlencode([pair for pair in pairs if pair[0] not in ("sort", "offset", "limit")])
 
 
 async def _failures(run: ShownRun) -> Mapping[str, Any]:
@@ -131,8 +169,8 @@ async def _failures(run: ShownRun) -> Mapping[str, Any]:
         return {}
 
 
-def _add_episode(found: Answers, run: ShownRun, line: EpisodeTableLine) -> None:
-    found[f"/api/runs/{run.id}/episodes/{line.episode}"] = read_episode(run, line.episode)
+def _add_episode(found: Answers, run: ShownRun, line: EpisodeTableLine, labels: HandLabels) -> None:
+    found[f"/api/runs/{run.id}/episodes/{line.episode}"] = read_episode(run, line.episode, labels)
     start = f"/embedded/start/{line.start_digest}"
     if not line.start_digest or start in found:
         return

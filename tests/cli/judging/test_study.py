@@ -145,7 +145,7 @@ def test_labels_that_a_person_types_are_used_by_a_study(
     rehearse: Rehearse, mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`label` writes each label at once and continues with the remaining episodes when it is called
-    again; `study --labels` reads the file."""
+    again; `study` reads the file in the run's folder."""
 
     def sitting(*keys: str) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{key}\n" for key in keys)))
@@ -157,7 +157,7 @@ def test_labels_that_a_person_types_are_used_by_a_study(
     last = [sitting("c", "n", "half of it", "p", "q"), sitting(*"c" * 10)]
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     with served(Speaks(good(truth_about(questions_of(mixed, "hybrid"))))) as server:
-        flags = ("--sample", 12, "--repeats", 1, "--no-rewordings", "--labels", path)
+        flags = ("--sample", 12, "--repeats", 1, "--no-rewordings")
         human = study(rehearse, mixed, server.url, *flags)["human"]
 
     assert last == [

@@ -147,6 +147,27 @@ async def test_quick_episodes_share_a_process(tmp_path: Path) -> None:
         assert (pool.statistics()["starts"], world.renewal.why_not) == (2, "")  # one for proofs
 
 
+@pytest.mark.parametrize(("how", "is_kept"), [("reopens", True), ("wal", False)])
+async def test_a_database_that_came_later_is_removed(
+    tmp_path: Path, how: str, is_kept: bool
+) -> None:
+    """Where a server made its database in an episode, the next one starts without it. A server that
+    opens it for each call goes on; one that keeps it open would write into the removed file, which
+    is noticed, and its episodes get a process each."""
+    async with ServerWorldPool() as pool:
+        scenario = desk(tmp_path, f"bare {how}")
+        states = await pool.host(scenario)
+        for _ in range(5):
+            async with pool.lease(scenario, None) as env:
+                assert env.digest == states.start_digest
+                result = await env.call("take", {"sku": "pen", "qty": 2}, "")
+                rows = [change.after for change in result.changes if change.table == "stock"]
+                assert {"sku": "pen", "qty": 38} in rows
+        (world,) = pool._worlds.values()
+        assert (not world.renewal.why_not) == is_kept
+        assert (pool.statistics()["starts"] == 2) == is_kept
+
+
 async def test_a_server_that_remembers_gets_a_process_for_each_episode(tmp_path: Path) -> None:
     """A server with a counter in memory answers differently once its database is put back; that is
     noticed the first time, and no later episode sees the counter of another."""

@@ -26,7 +26,9 @@ from tests.support.cases import code_judge
 from tests.support.mini_world import episode, library, oracle, variant
 
 ALL = frozenset(Label)
-NOT_COMPLETED = ALL - {Label.COMPLETED}
+NOT_FAILED = ALL - {Label.ENVIRONMENT_ERROR}  # of the world
+NOT_COMPLETED = NOT_FAILED - {Label.COMPLETED}
+UNFAILED = "the world did not fail"
 NOTHING_KNOWN = ScenarioInfo("", "", "")
 
 
@@ -90,7 +92,9 @@ def test_success_that_doing_nothing_also_has_is_not_proof(goal: str, tmp_path: P
     old = '    check.updated("loans", 303, due_on="2026-04-01")\n'
     world = HostedScenario(read(variant(tmp_path, verify=(old, goal))))
     played = episode(world, "renew-emma")
-    assert code_verdict_of(case_of(world, played)) == CodeVerdict(Label.COMPLETED, ALL, "")
+    assert code_verdict_of(case_of(world, played)) == CodeVerdict(
+        Label.COMPLETED, NOT_FAILED, UNFAILED
+    )
 
 
 def test_one_goal_that_doing_nothing_misses_is_proof(tmp_path: Path) -> None:
@@ -207,9 +211,9 @@ def test_an_awm_verifier_proves_completion_only(world: HostedScenario) -> None:
         "the verifier is certain that it is complete, and doing nothing is not complete",
     )
     idle = foreign_case(world, "awm", awm_findings("complete"), idle=("verify_task_completion",))
-    assert code_verdict_of(idle) == CodeVerdict(Label.COMPLETED, ALL, "")
+    assert code_verdict_of(idle) == CodeVerdict(Label.COMPLETED, NOT_FAILED, UNFAILED)
     assert code_verdict_of(foreign_case(world, "awm", awm_findings("others"))) == CodeVerdict(
-        Label.AGENT_ERROR, ALL, ""
+        Label.AGENT_ERROR, NOT_FAILED, UNFAILED
     )
 
 
@@ -227,7 +231,7 @@ def test_an_awm_episode_that_a_limit_cut_off(world: HostedScenario) -> None:
 def test_a_verifier_that_did_not_run_proves_nothing(verifier: str, world: HostedScenario) -> None:
     """It failed, or there is only one of kind `sql`: code has no label."""
     case = foreign_case(world, verifier, (), unverified="it has no verifier of kind code")
-    assert code_verdict_of(case) == CodeVerdict(None, ALL, "")
+    assert code_verdict_of(case) == CodeVerdict(None, NOT_FAILED, UNFAILED)
 
 
 def check(passed: bool, found: str, kind: str = "goal") -> Finding:
@@ -240,7 +244,7 @@ def test_checks_by_tool_calls_prove_failure_but_not_success(world: HostedScenari
     good = check(True, "milk")
     wrong = "get_note: contains 'milk'' failed: expected contains 'milk', found tea"
     expected = [
-        ((good,), CodeVerdict(Label.COMPLETED, ALL, "")),
+        ((good,), CodeVerdict(Label.COMPLETED, NOT_FAILED, UNFAILED)),
         (
             (good, check(False, "tea")),
             CodeVerdict(Label.PARTIALLY_COMPLETED, NOT_COMPLETED, f"goal '{wrong}"),
@@ -320,3 +324,20 @@ def test_a_verdict_that_could_not_be_made_has_no_label(world: HostedScenario) ->
 
 
 PLAYED = oracle(library(), "pay-fine")
+
+
+@pytest.mark.parametrize(
+    ("call", "is_open"),
+    [
+        (("set_status", {"member_id": 99, "status": "left"}), True),  # the world refuses it
+        (("set_status", {"member_id": "x"}), False),  # its arguments are wrong
+        (("no_such_tool", {}), False),
+        (("get_member", {"member_id": 1}), False),
+    ],
+)
+def test_a_model_may_blame_the_world_only_where_it_refused_a_call(
+    world: HostedScenario, call: tuple[str, dict[str, Any]], is_open: bool
+) -> None:
+    """A judge that always answers `environment_error` takes no other failure out of the rate."""
+    found = code_verdict_of(case_of(world, episode(world, "pay-fine", [call], "Done.")))
+    assert (Label.ENVIRONMENT_ERROR in found.allowed) == is_open

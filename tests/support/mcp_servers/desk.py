@@ -4,8 +4,9 @@
 
 HOW: `remembers` (it counts closed tickets in memory), `caches` (it lists what it listed before,
 until it writes), `restless` (each start adds a row), `wal`, `late` (it takes stock a fifth of a
-second after its answer), `bare` (it starts without a database), `files DIR` (each ticket is a file
-as well), `noisy` (it greets on standard output), `forgetful` (it has no state on disk).
+second after its answer), `bare` (it starts without a database), `reopens` (it closes its database
+after each call), `files DIR` (each ticket is a file as well), `noisy` (it greets on standard
+output), `forgetful` (it has no state on disk).
 """
 
 import json
@@ -133,6 +134,9 @@ class Desk:
             case "crash":
                 sys.exit("the desk is on fire")
         db.commit()
+        if "reopens" in self.how:
+            db.close()
+            self.db = None
         return found
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import parse_qsl
 
 import click
 import msgspec
@@ -18,7 +19,7 @@ from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.core.user_state import state_folder
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.setup.trusted_folders import trusts_run_folders
-from rehearsal_room.viewer.export import answers_of, write_export
+from rehearsal_room.viewer.export import answers_of, parts_in, write_export
 from rehearsal_room.viewer.reading.open_runs import (
     ShownRun,
     ShownRuns,
@@ -67,6 +68,14 @@ _BASE = Path("runs")
     show_default=True,
     help="Number of episodes of each run in the exported file.",
 )
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Which episodes the exported file has, as the page's address names its filters, such as "
+    "failure=wrong_record, label=-completed or text=refund; may be repeated (default: all).",
+)
 @TRUST_RUN
 def view_command(
     folders: Sequence[Path],
@@ -75,6 +84,7 @@ def view_command(
     bus: str | None,
     exported: Path | None,
     episodes: int,
+    filters: Sequence[str],
 ) -> None:
     """Show runs in the browser: episodes, the rows that every call changed, the world at any turn.
 
@@ -87,7 +97,10 @@ def view_command(
         rehearse view runs/x runs/y
         rehearse view runs/x#e000003                      (opens at this episode)
         rehearse view runs/x --export x.html              (one file, to send to somebody)
+        rehearse view runs/x --export x.html --filter label=agent_error
     """
+    if filters and exported is None:
+        raise SettingsError("--filter: is for --export; the page has filters of its own")
     if bus is not None:
         _view_published(bus, folders, port, no_open=no_open, exported=exported)
         return
@@ -97,7 +110,7 @@ def view_command(
     inside = [folder for base in bases for folder in found_in(base)]
     check_readable([ShownRun(folder) for folder in (*found, *inside)])
     if exported is not None:
-        _export([*found, *inside], exported, episodes)
+        _export([*found, *inside], exported, episodes, _query_of(filters))
         return
     settings = ViewerSettings(found, bases if folders else (_BASE.absolute(),), worlds=worlds)
     if port is None and not trusts_run_folders() and (running := _handed_over(settings)):
@@ -203,15 +216,35 @@ def _written(file: Path, url: str) -> Path:
     return file
 
 
-def _export(folders: Sequence[Path], path: Path, episodes: int) -> None:
+def _query_of(filters: Sequence[str]) -> dict[str, list[str]]:
+    """The filters of an address. Raises SettingsError.
+
+    Example: ["label=agent_error&text=refund"] -> {"label": ["agent_error"], "text": ["refund"]}
+    """
+    query: dict[str, list[str]] = {}
+    for one in filters:
+        try:
+            pairs = parse_qsl(one, keep_blank_values=True, strict_parsing=True)
+        except ValueError:
+            raise SettingsError(f"--filter: {one!r} is not NAME=VALUE") from None
+        for name, value in pairs:
+            query.setdefault(name, []).append(value)
+    return query
+
+
+def _export(
+    folders: Sequence[Path], path: Path, episodes: int, query: dict[str, list[str]]
+) -> None:
     if not folders:
         raise SettingsError("--export: name the run to write into the file")
     if not path.absolute().parent.is_dir():
         raise SettingsError(f"--export: {path}: its folder does not exist")
     with closing(ShownRuns(folders)) as runs:
         try:
-            answers = run(partial(answers_of, runs.all(), episodes=episodes))
+            answers = run(partial(answers_of, runs.all(), episodes=episodes, query=query))
         except sqlite3.DatabaseError as exc:
             raise LogError(f"the log is damaged: the database of a world: {exc}") from exc
         size = write_export(path, answers)
     click.echo(f"{path}: {size / 1e6:.1f} MB")
+    for name, part in parts_in(answers):
+        click.echo(f"{name}: part: {part.episodes:,} of {part.of:,} episodes")

@@ -11,7 +11,7 @@ from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.reliability.annotate import LabellingSession, shuffled_episodes
-from rehearsal_room.judge.reliability.annotations import LabelBook
+from rehearsal_room.judge.reliability.annotations import NAME, LabelBook
 from rehearsal_room.judge.reliability.sampling import sample_of
 from rehearsal_room.judge.verdicts.disagreements import queue
 
@@ -69,7 +69,7 @@ def label_command(
             contested = {entry.episode for entry in queue(reader.trajectories())}
             rows = [row for row in rows if row.episode in contested]
         names = sample_of(rows, sample or len(rows), seed=seed)
-        book = LabelBook(output or own_path(folder / "labels.jsonl"))
+        book = LabelBook(output or own_path(folder / NAME))
         session = LabellingSession(
             shuffled_episodes(names, book.by(who), seed=seed),
             book,

@@ -19,7 +19,7 @@ from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.evidence import episode_digest
 from rehearsal_room.judge.reliability import report as study_report
-from rehearsal_room.judge.reliability.annotations import labels_of, read_labels
+from rehearsal_room.judge.reliability.annotations import labels_of, own_labels, read_labels
 from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from rehearsal_room.judge.reliability.sampling import sample_of
 from rehearsal_room.judge.reliability.study import study
@@ -48,7 +48,8 @@ from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
     "--labels",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File of labels by people, as `rehearse judge label` writes it, to compare with.",
+    help="File of labels by people, as `rehearse judge label` and the viewer write it, to compare "
+    "with (default: labels.jsonl in the run's folder, if it is there).",
 )
 @click.option(
     "--rewordings/--no-rewordings",
@@ -92,7 +93,7 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
     seed = settings.seed or 0
     async with AsyncExitStack() as stack:
         reader = stack.enter_context(open_reader(folder))
-        humans = None if request.labels is None else _human_labels(reader, request.labels)
+        humans = _human_labels(reader, request.labels)
         names = sample_of(reader.episodes(), request.sample, seed=seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
@@ -121,11 +122,14 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
         )
 
 
-def _human_labels(reader: LogReader, path: Path) -> dict[str, dict[str, Label]]:
-    """The labels that people gave the run's episodes. Raises JudgeError."""
+def _human_labels(reader: LogReader, path: Path | None) -> dict[str, dict[str, Label]] | None:
+    """The labels that people gave the run's episodes; None: there are none. Raises JudgeError."""
+    found = own_labels(reader.path.parent) if path is None else read_labels(path)
+    if path is None and not found.labels:
+        return None
     known = {row.episode for row in reader.episodes()}
 
     def digest_of(episode: str) -> str | None:
         return episode_digest(reader.trajectory(episode)) if episode in known else None
 
-    return labels_of(read_labels(path), digest_of)
+    return labels_of(found, digest_of)

@@ -1,6 +1,6 @@
 """The fields of an exported episode."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from rehearsal_room.harness.core.events import Ending, ForkedFrom, Judged, Label
 from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, UserTurn
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.judge.reliability.annotations import HumanLabel
 from rehearsal_room.scenarios.api import Row, RowChange
 
 
@@ -57,6 +58,15 @@ class SummaryLine(msgspec.Struct, frozen=True):
     text: str  # the text of the agent's reply
 
 
+class HandLabelLine(msgspec.Struct, frozen=True):
+    """What a person said about an episode."""
+
+    labeller: str
+    label: Label | None  # None: a note alone
+    note: str
+    at: float  # Unix seconds
+
+
 class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """An exported episode. `state_diff` is the net change of all its calls."""
 
@@ -85,10 +95,13 @@ class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     end_digest: str | None
     summaries: list[SummaryLine]  # requested by the history window
     forked_from: ForkedFrom | None  # a fork's first turns are another episode's; None: it is none
+    by_hand: tuple[HandLabelLine, ...]  # labels and notes by people
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
 
-def episode_line(row: EpisodeRow, trajectory: Trajectory) -> EpisodeLine:
+def episode_line(
+    row: EpisodeRow, trajectory: Trajectory, by_hand: Iterable[HumanLabel] = ()
+) -> EpisodeLine:
     """The exported form of an episode, without its final tables."""
     started, ended = trajectory.started, trajectory.ended
     verdict = _latest_verdict(row, trajectory)
@@ -119,6 +132,7 @@ def episode_line(row: EpisodeRow, trajectory: Trajectory) -> EpisodeLine:
         end_digest=ended.state.digest if ended and ended.state else None,
         summaries=[SummaryLine(one.turn, one.reply.text) for one in trajectory.summaries],
         forked_from=started.forked_from,
+        by_hand=tuple(HandLabelLine(one.labeller, one.label, one.note, one.at) for one in by_hand),
     )
 
 

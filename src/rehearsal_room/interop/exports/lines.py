@@ -48,7 +48,8 @@ def write_parquet(source: ExportSource, path: Path) -> None:
 
 def _episode_lines(source: ExportSource) -> Iterator[EpisodeLine]:
     for episode in source.episodes():
-        line = episode_line(episode.row, episode.trajectory)
+        by_hand = source.by_hand(episode.row.episode)
+        line = episode_line(episode.row, episode.trajectory, by_hand)
         if source.dumps:
             final = final_tables(episode)
             line = msgspec.structs.replace(line, final=final)

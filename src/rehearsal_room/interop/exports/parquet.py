@@ -35,6 +35,9 @@ _STEP = pa.struct(
 _SUMMARY = pa.struct([("step", pa.int64()), ("text", pa.string())])
 _FORKED_FROM = pa.struct([("run", pa.string()), ("episode", pa.string()), ("turn", pa.int64())])
 _CHANGE = pa.struct([("table", pa.string()), ("key", _JSON), ("before", _JSON), ("after", _JSON)])
+_BY_HAND = pa.struct(
+    [("labeller", pa.string()), ("label", pa.string()), ("note", pa.string()), ("at", pa.float64())]
+)
 SCHEMA = pa.schema(
     [
         ("episode", pa.string()),
@@ -63,6 +66,7 @@ SCHEMA = pa.schema(
         ("summaries", pa.list_(_SUMMARY)),
         ("forked_from", _FORKED_FROM),
         ("final", _JSON),
+        ("by_hand", pa.list_(_BY_HAND)),
     ]
 )
 

@@ -19,6 +19,8 @@ from rehearsal_room.harness.core.trajectory import Trajectory, assemble
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow, ScenarioSnapshot, log_error
 from rehearsal_room.harness.settings.run import Settings, log_id_of, resolve
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.reliability.annotations import HumanLabel, own_labels
 
 _WITHOUT_MODEL = frozenset(("oracle", "mutant", "random", "noop", "scripted"))
 
@@ -70,6 +72,7 @@ class ExportSource:
         self.license = license  # of a dataset, as the user named it; empty: not named
         self._reader = reader
         self._worlds: dict[str, ScenarioSnapshot] | None = None
+        self._by_hand: dict[str, list[HumanLabel]] | None = None
 
     def __repr__(self) -> str:
         return f"<ExportSource {self.path} [{len(self.rows)} episodes]>"
@@ -97,6 +100,18 @@ class ExportSource:
         if self._worlds is None:
             self._worlds = self._reader.scenarios()
         return self._worlds
+
+    def by_hand(self, episode: str) -> list[HumanLabel]:
+        """The labels and notes of people on an episode. Raises LogError."""
+        if self._by_hand is None:
+            self._by_hand = {}
+            try:
+                said = own_labels(self.path.parent).said()
+            except JudgeError as exc:
+                raise LogError(str(exc)) from exc
+            for one in said:
+                self._by_hand.setdefault(one.episode, []).append(one)
+        return self._by_hand.get(episode, [])
 
     def episodes(self) -> Iterator[LoggedEpisode]:
         """The episodes, in the order in which they began; one is in memory at a time."""

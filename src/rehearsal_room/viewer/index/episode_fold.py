@@ -6,6 +6,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
+from rehearsal_room.scenarios.checks import proved_wrong
 from rehearsal_room.viewer.index.facts import (
     NO_USAGE,
     Ended,
@@ -27,7 +28,7 @@ _NAMES = slice(_FIRST_SET, _FIRST_SET + len(NAME_SETS))  # the columns with sets
 
 class EpisodeFold(msgspec.Struct, gc=False):
     """One attempt at an episode: the columns of its row, in their order, but with the sets of
-    names themselves. `words` collects the text that is not in the index yet.
+    names themselves. `words` and `results` collect the text that is not in the index yet.
 
     A struct without garbage collection, since thousands are in memory and make no cycles.
     """
@@ -73,7 +74,9 @@ class EpisodeFold(msgspec.Struct, gc=False):
     weights: str = ""  # of the first reply; empty: not known
     num_texts: int = 0
     position: int = 0
+    broken_guards: int = 0  # of the latest verdict
     words: list[str] = []
+    results: list[str] = []  # words of tools
 
     @classmethod
     def begin(
@@ -111,12 +114,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
         """The row to store."""
         values = msgspec.structs.astuple(self)
         sets = map(ids.__getitem__, values[_NAMES])
-        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -1])
+        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -2])
 
     def add_turns(self, steps: list[tuple[float, StepFact]], moments: Moments) -> None:
         """Add turns that follow each other, with their times. Nearly all of a log is turns, so sums
         are taken in variables: an attribute costs twice as much."""
-        words, arguments = self.words, []
+        words, said, arguments = self.words, self.results, []
         kept, turns, last_at, num_calls = self.kept, self.turns, self.last_at, self.calls
         policy_s, calls_s = self.policy_s, self.calls_s
         tools, changed, end_digest = self.tools, self.changed, self.end_digest
@@ -146,7 +149,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
                     words.append(call.name)
                 arguments.append(call.arguments)
             for result in results:
-                words.append(result.text)
+                said.append(result.text)
                 if result.digest:
                     end_digest = result.digest
                 if result.error is not None:
@@ -197,6 +200,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
             self.kinds = kinds_of_verdict(Ending(self.ending), label, findings)
         else:
             self.kinds = ()
+        self.broken_guards = sum(one.kind == "guard" for one in proved_wrong(findings))
         words = self.words
         words += (self.unjudged, judged.reasoning)
         for finding in findings:
@@ -207,13 +211,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
             self.requests += one.requests
             self.cost_usd = -1.0 if one.cost_usd is None else max(self.cost_usd, 0.0) + one.cost_usd
 
-    def take_text(self) -> str:
-        """The text that is not in the index yet; it counts as indexed from now on."""
-        text = "\n".join(filter(None, self.words))
-        self.words = []
-        if not text.isascii():
-            text = text.encode("utf-8", "replace").decode()  # without lone surrogates
-        return text
+    def take_texts(self) -> tuple[str, str]:
+        """The text that is not in the index yet, and that of tools' results; both count as indexed
+        from now on."""
+        texts = _joined(self.words), _joined(self.results)
+        self.words, self.results = [], []
+        return texts
 
     def _add_usage(self, usage: UsageFact) -> None:
         self.prompt_tokens += usage.prompt_tokens
@@ -226,3 +229,10 @@ class EpisodeFold(msgspec.Struct, gc=False):
             self.first_error_turn = turn
         if cause not in self.causes:
             self.causes += (cause,)
+
+
+def _joined(words: list[str]) -> str:
+    text = "\n".join(filter(None, words))
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # without lone surrogates
+    return text

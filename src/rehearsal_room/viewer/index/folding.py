@@ -109,7 +109,7 @@ class Folding:
         texts = []
         for fold in page.touched.values():
             if fold.words and fold.num_texts < TEXTS_PER_EPISODE:
-                texts.append((fold.number * TEXTS_PER_EPISODE + fold.num_texts, fold.take_text()))
+                texts.append((fold.number * TEXTS_PER_EPISODE + fold.num_texts, *fold.take_texts()))
                 fold.num_texts += 1
         rows = [fold.row(self._names) for fold in page.touched.values()]
         run("INSERT INTO names VALUES (?, ?)", self._names.added)
@@ -117,7 +117,7 @@ class Folding:
         run(INSERT_EPISODE, rows)
         run(ADD_MOMENT, [(moment, *values) for moment, values in page.moments.items()])
         # The words come last: a statement with OR REPLACE makes FTS5 write what it has gathered.
-        run("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
+        run("INSERT INTO texts (rowid, text, results) VALUES (?, ?, ?)", texts)
         if len(self._known) > _MAX_KNOWN:
             self._known = {name: one for name, one in self._known.items() if one.ending is None}
             self._knows_all = False

@@ -5,8 +5,9 @@ episodes  one row for the latest attempt at each episode
 names     sets of names (tools, tables, tags, causes of errors, kinds of failure); many episodes
           share one
 moments   what happened in each fifth of a second, for curves
-texts     the words of the episodes (FTS5 without content); a row is one page's part of an
-          episode, and its rowid has the episode's number in front (see TEXTS_PER_EPISODE)
+texts     the words of the episodes (FTS5 without content), those of tools' results in a column of
+          their own; a row is one page's part of an episode, and its rowid has the episode's number
+          in front (see TEXTS_PER_EPISODE)
 """
 
 from hashlib import blake2b
@@ -59,6 +60,7 @@ COLUMNS = {
     "weights": "TEXT NOT NULL",
     "num_texts": "INTEGER NOT NULL",
     "position": "INTEGER NOT NULL",
+    "broken_guards": "INTEGER NOT NULL",
 }
 NAME_SETS = frozenset({"tags", "changed", "tools", "causes", "kinds"})  # ids of rows in `names`
 # Of `ended` those that did not end, but were begun again by a resumed run, are `restarted`.
@@ -75,7 +77,7 @@ SCHEMA = (
     "CREATE TABLE moments (moment INTEGER PRIMARY KEY, "
     + ", ".join(f"{name} NOT NULL" for name in MOMENT_COLUMNS)
     + ")",
-    "CREATE VIRTUAL TABLE texts USING fts5(text, content='', columnsize=0)",
+    "CREATE VIRTUAL TABLE texts USING fts5(text, results, content='', columnsize=0)",
 )
 # Another schema is another format; the number rises where the same columns get another meaning.
 FORMAT = f"2 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"

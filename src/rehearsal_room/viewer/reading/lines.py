@@ -8,6 +8,7 @@ import msgspec
 from rehearsal_room.harness.core.errors import HarnessError, LogError, SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
+from rehearsal_room.viewer.index.hand_labels import NO_LABELS, HandLabel, HandLabels
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.open_runs import RunKind, ShownRun
 from rehearsal_room.viewer.reading.shares import completed_share
@@ -21,6 +22,15 @@ class TokenTotals(msgspec.Struct, frozen=True):
     prompt: int = 0
     cached: int = 0  # the part of `prompt` that came from a prefix cache
     completion: int = 0
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Of a file with a part of a run: which episodes it has."""
+
+    episodes: int
+    of: int  # episodes of the whole run
+    filter: str  # as in an address; empty: none
+    left_out: int = 0  # episodes that the filter finds, and that are not in the file
 
 
 class RunLine(msgspec.Struct, frozen=True):
@@ -53,6 +63,7 @@ class RunLine(msgspec.Struct, frozen=True):
     steps: int = 0
     folded: float = 1.0  # share of the log that is in the index
     error: str | None = None  # why the run cannot be read
+    part: Part | None = None  # of an exported file; None: it has the whole run
 
 
 class EpisodeTableLine(msgspec.Struct, frozen=True):
@@ -90,9 +101,13 @@ class EpisodeTableLine(msgspec.Struct, frozen=True):
     end_digest: str
     forked_from: Mapping[str, Any] | None
     kept: int
+    broken_guards: int  # rules that the agent broke
+    by_hand: Sequence[HandLabel] = ()  # labels and notes by people, that of the user first
 
 
-def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> EpisodeTableLine:
+def episode_line(
+    row: Sequence[Any], names: Mapping[int, Sequence[str]], labels: HandLabels = NO_LABELS
+) -> EpisodeTableLine:
     """The line of a row of the index, with the sets of names by their ids."""
     one = dict(zip(COLUMNS, row, strict=True))
     forked = one["forked_from"]
@@ -130,6 +145,8 @@ def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> Epis
         end_digest=one["end_digest"],
         forked_from=None if forked is None else msgspec.json.decode(forked),
         kept=one["kept"],
+        broken_guards=one["broken_guards"],
+        by_hand=labels.by_episode.get(one["episode"], ()),
     )
 
 

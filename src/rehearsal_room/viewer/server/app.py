@@ -13,6 +13,7 @@ from rehearsal_room.viewer.server.acting_routes import ActingRoutes
 from rehearsal_room.viewer.server.answers import answering, error
 from rehearsal_room.viewer.server.events import EventRoutes
 from rehearsal_room.viewer.server.judge_routes import JudgeRoutes
+from rehearsal_room.viewer.server.list_routes import ListRoutes
 from rehearsal_room.viewer.server.page import page_routes
 from rehearsal_room.viewer.server.presence_routes import PresenceRoutes
 from rehearsal_room.viewer.server.run_routes import RunRoutes
@@ -29,6 +30,7 @@ def viewer_app(viewer: Viewer, *, token: str, port: int) -> AsgiApp:
         *PresenceRoutes(viewer, token=token, port=port).routes(),
         Route("/api/about", answering(_about)),
         *RunRoutes(viewer).routes(),
+        *ListRoutes(viewer).routes(),
         *WorldRoutes(viewer).routes(),
         *JudgeRoutes(viewer).routes(),
         *ActingRoutes(viewer).routes(),

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from rehearsal_room.viewer.index.run_index import RunIndex
+from rehearsal_room.viewer.listing.labels import labels_in
 from rehearsal_room.viewer.reading.episode_rows import lines_of
 from rehearsal_room.viewer.reading.lines import EpisodeTableLine, run_line
 from rehearsal_room.viewer.reading.open_runs import ShownRun
@@ -52,7 +52,7 @@ class EventRoutes:
 
     def _folded(self, run: ShownRun, before: int, position: int) -> bytes:
         line = run_line(run)
-        rows, more = _changed(run.index(), before) if before >= 0 else ([], False)
+        rows, more = _changed(run, before) if before >= 0 else ([], False)
         return _event(
             "folded",
             {
@@ -68,11 +68,13 @@ class EventRoutes:
         )
 
 
-def _changed(index: RunIndex, position: int) -> tuple[list[EpisodeTableLine], bool]:
+def _changed(run: ShownRun, position: int) -> tuple[list[EpisodeTableLine], bool]:
     """The episodes that have records after a position, the latest first."""
+    index = run.index()
     sql = "SELECT number FROM episodes WHERE position > ? ORDER BY position DESC LIMIT ?"
     numbers = [number for (number,) in index.rows(sql, position, _MAX_ROWS + 1)]
-    return lines_of(index, numbers[:_MAX_ROWS]), len(numbers) > _MAX_ROWS
+    lines = lines_of(index, numbers[:_MAX_ROWS], labels_in(run.log_folder))
+    return lines, len(numbers) > _MAX_ROWS
 
 
 def _event(name: str, value: object) -> bytes:

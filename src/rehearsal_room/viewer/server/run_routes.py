@@ -5,6 +5,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from rehearsal_room.judge.failures.reading import diagnose_one
+from rehearsal_room.viewer.listing.labels import labels_in
 from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
 from rehearsal_room.viewer.reading.lines import RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
@@ -62,7 +63,8 @@ class RunRoutes:
     async def episodes(self, request: Request) -> object:
         """Some rows of the table of episodes."""
         run = await self._viewer.run_of(request.path_params["run"])
-        return await in_thread(episode_table, run.index(), query_of(request))
+        query = query_of(request)
+        return await in_thread(lambda: episode_table(run.index(), query, labels_in(run.log_folder)))
 
     async def grid(self, request: Request) -> object:
         """Tasks by members."""
@@ -72,7 +74,8 @@ class RunRoutes:
     async def episode(self, request: Request) -> object:
         """One episode."""
         run = await self._viewer.run_of(request.path_params["run"])
-        return await in_thread(read_episode, run, request.path_params["episode"])
+        episode = request.path_params["episode"]
+        return await in_thread(lambda: read_episode(run, episode, labels_in(run.log_folder)))
 
     async def failures(self, request: Request) -> object:
         """What went wrong in an episode, with the turns."""

@@ -11,6 +11,7 @@ import { nextTheme, theme } from "./base/theme.js";
 import { Loaded, Notice } from "./parts/basics.js";
 import { Help } from "./parts/help.js";
 import { Icon } from "./parts/icon.js";
+import { PartNotice } from "./parts/part_notice.js";
 import { Compare } from "./pages/compare.js";
 import { Episode } from "./pages/episode.js";
 import { Fork } from "./pages/fork.js";
@@ -64,6 +65,7 @@ export function Shell() {
     </header>
     <${Away} />
     <main id="main" ref=${main} tabindex="-1">
+      <${PartNotice} />
       <${Boundary} key=${place}><${Loaded} of=${load}>${() => view(path)}<//><//>
     </main>
     <footer class="foot">Rehearsal ${load.data?.version ?? ""}${load.data?.exported ? " · exported file: SQL, forks, play and labels need `rehearse view`" : ""}</footer>

@@ -1,5 +1,5 @@
 // The data of an exported file. Lists, worlds and pairs are computed here from what is embedded.
-import { selectEpisodes } from "./filter.js";
+import { facetsOf, hitsOf, neighboursOf, selectEpisodes } from "./filter.js";
 import { comparePair } from "./pair.js";
 import { tableAt, worldAt } from "./world.js";
 
@@ -50,8 +50,11 @@ export class EmbeddedSource {
       const [a, b] = [episode(query.get("a")), episode(query.get("b"))];
       return a && b && comparePair(a, b, this.#start(a), this.#start(b));
     }
-    if (words[4] !== "episodes") return undefined;
     const rows = this.map[`/api/runs/${run}/episodes`]?.rows;
+    if (words[4] === "facets") return rows && facetsOf(rows, query, episode);
+    if (words[4] === "hits") return rows && hitsOf(query, episode);
+    if (words[4] !== "episodes") return undefined;
+    if (words[6] === "neighbours") return rows && neighboursOf(rows, query, episode, words[5]);
     if (words.length === 5) return rows && selectEpisodes(rows, query, episode);
     const found = episode(words[5]);
     const start = found && this.#start(found);

@@ -1,40 +1,102 @@
-// Filters and sorting of episodes, as the server does them (for exported files).
+// Filters, sorting and counts of episodes, as the server does them (for exported files).
+import { textsOf } from "./episode_texts.js";
+import { signed } from "./list_query.js";
+import { clausesOf, fulfils, hitIn } from "./search.js";
 
-const EXACT = ["scenario", "task", "group"];
+const labelOf = (row) => row.label ?? (row.judge ? "unjudged" : "none");
+const mine = (row) => row.by_hand?.find((one) => one.is_mine && one.label)?.label;
+
+// The values of a row for each filter.
+const VALUES = {
+  label: (row) => [labelOf(row)],
+  ending: (row) => [row.ending ?? "live"],
+  error: (row) => row.causes ?? [],
+  failure: (row) => row.kinds ?? [],
+  harm: (row) => [row.broken_guards > 0 && "broken_guard", row.kinds?.includes("unasked_change") && "unasked_change"].filter(Boolean),
+  by_hand: (row) => [
+    mine(row) && "mine",
+    row.by_hand?.some((one) => !one.is_mine && one.label) && "others",
+    row.by_hand?.some((one) => one.note) && "note",
+    row.label && mine(row) && (mine(row) === row.label ? "agrees" : "disagrees"),
+  ].filter(Boolean),
+  my_label: (row) => [mine(row)].filter(Boolean),
+  scenario: (row) => [row.scenario],
+  task: (row) => [row.task],
+  group: (row) => [row.group],
+  episode: (row) => [row.episode],
+  tag: (row) => row.tags,
+  table: (row) => row.changed,
+  tool: (row) => row.tools ?? [],
+};
+const BOUNDS = ["min_reward", "max_reward", "min_turns", "max_turns"];
 
 export function selectEpisodes(rows, query, episode) {
-  const texts = new Map();
-  const found = rows.filter((row) => keeps(row, query, () => textOf(episode(row.episode), texts)));
-  const sort = query.get("sort");
-  if (sort) found.sort(order(sort.replace(/^-/, ""), sort.startsWith("-") ? -1 : 1));
+  const found = inOrder(rows, query, episode);
   const offset = Number(query.get("offset") ?? 0);
   const limit = Number(query.get("limit") ?? 100);
   return { total: found.length, rows: found.slice(offset, offset + limit) };
 }
 
-function keeps(row, query, text) {
-  const any = (name, has) => {
-    const wanted = query.getAll(name);
-    return wanted.length === 0 || wanted.some(has);
-  };
-  return (
-    EXACT.every((name) => any(name, (one) => row[name] === one)) &&
-    any("label", (one) => labelOf(row) === one) &&
-    any("ending", (one) => (row.ending ?? "live") === one) &&
-    any("tag", (one) => row.tags.includes(one)) &&
-    any("table", (one) => row.changed.includes(one)) &&
-    any("tool", (one) => (row.tools ?? []).includes(one)) &&
-    any("failure", (one) => (row.kinds ?? []).includes(one)) &&
-    any("error", (one) => (row.causes ?? []).includes(one)) &&
-    within(row.reward, query.get("min_reward"), query.get("max_reward")) &&
-    within(row.turns, query.get("min_turns"), query.get("max_turns")) &&
-    (!query.get("text") || contains(text(), query.get("text")))
-  );
+export function neighboursOf(rows, query, episode, id) {
+  const found = inOrder(rows, query, episode);
+  const here = found.findIndex((row) => row.episode === id);
+  if (here < 0) return { position: null, total: found.length, previous: null, next: null };
+  return { position: here, total: found.length, previous: found[here - 1] ?? null, next: found[here + 1] ?? null };
 }
 
-function labelOf(row) {
-  if (row.label) return row.label;
-  return row.unjudged ? "unjudged" : "none";
+// The number of rows of each value of each filter, under all other filters.
+export function facetsOf(rows, query, episode) {
+  const facets = {};
+  for (const [name, values] of Object.entries(VALUES)) {
+    const counts = new Map();
+    for (const row of kept(rows, query, episode, name)) {
+      for (const one of values(row)) counts.set(one, (counts.get(one) ?? 0) + 1);
+    }
+    facets[name] = { values: [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 250), left_out: Math.max(0, counts.size - 250) };
+  }
+  return { facets };
+}
+
+export function hitsOf(query, episode) {
+  const clauses = clausesOf(query.getAll("text").join(" "));
+  const found = {};
+  for (const id of query.getAll("episode")) {
+    const hit = hitIn(clauses, textsOf(episode(id)));
+    if (hit) found[id] = hit;
+  }
+  return { hits: found };
+}
+
+function inOrder(rows, query, episode) {
+  const found = kept(rows, query, episode);
+  const sort = query.get("sort");
+  return sort ? found.sort(order(sort.replace(/^-/, ""), sort.startsWith("-") ? -1 : 1)) : found;
+}
+
+function kept(rows, query, episode, but) {
+  const clauses = clausesOf(query.getAll("text").join(" "));
+  return rows.filter((row) => keeps(row, query, but) && (clauses.length === 0 || fulfils(clauses, row.episode, places(episode(row.episode)))));
+}
+
+const known = new WeakMap(); // the texts of an episode
+
+function places(data) {
+  if (!data) return [];
+  if (!known.has(data)) known.set(data, textsOf(data));
+  return known.get(data);
+}
+
+function keeps(row, query, but) {
+  const isKept = Object.entries(VALUES).every(([name, values]) => {
+    if (name === but) return true;
+    const asked = query.getAll(name).map((one) => signed(name, one));
+    if (asked.length === 0) return true;
+    const has = values(row);
+    const wanted = asked.filter((one) => !one.isNot);
+    return (wanted.length === 0 || wanted.some((one) => has.includes(one.value))) && !asked.some((one) => one.isNot && has.includes(one.value));
+  });
+  const bounds = BOUNDS.map((name) => query.get(name));
+  return isKept && within(row.reward, bounds[0], bounds[1]) && within(row.turns, bounds[2], bounds[3]);
 }
 
 function within(value, low, high) {
@@ -43,25 +105,12 @@ function within(value, low, high) {
   return !(low && value < Number(low)) && !(high && value > Number(high));
 }
 
-// Whether a text has all words; a quoted phrase counts as one.
-function contains(text, words) {
-  const wanted = words.toLowerCase().match(/"[^"]+"|\S+/g) ?? [];
-  return wanted.every((word) => text.includes(word.replaceAll('"', "")));
-}
-
-function textOf(episode, texts) {
-  if (!episode) return "";
-  const id = episode.line.episode;
-  if (!texts.has(id)) {
-    const { instruction, turns, answer, verdicts } = episode;
-    texts.set(id, JSON.stringify([instruction, turns, answer, verdicts]).toLowerCase());
-  }
-  return texts.get(id);
-}
+const FIELDS = { tokens: (row) => row.tokens.prompt + row.tokens.completion };
 
 function order(field, sign) {
+  const of = FIELDS[field] ?? ((row) => row[field]);
   return (a, b) => {
-    const [x, y] = [a[field], b[field]];
+    const [x, y] = [of(a), of(b)];
     if (x === y) return a.episode < b.episode ? -1 : 1;
     if (x === null || x === undefined) return 1;
     if (y === null || y === undefined) return -1;

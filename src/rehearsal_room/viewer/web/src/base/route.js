@@ -40,7 +40,8 @@ export function go(to) {
   location.hash = to;
 }
 
-// Change some words of the view's query. By default Back does not step through them.
+// Change some words of the view's query, at once, so that the next change builds on this one. By
+// default Back does not step through them.
 export function setQuery(changes, { push = false } = {}) {
   const { path, query } = route.value;
   const words = {};
@@ -49,8 +50,8 @@ export function setQuery(changes, { push = false } = {}) {
   }
   const to = href(path, words);
   if (to === location.hash) return;
-  if (push) return go(to);
-  history.replaceState(null, "", to);
+  if (push) history.pushState(null, "", to);
+  else history.replaceState(null, "", to);
   route.value = read();
 }
 

@@ -8,6 +8,10 @@ class HttpSource {
     return this.#send("GET", path);
   }
 
+  text(path) {
+    return this.#send("GET", path, undefined, (text) => text);
+  }
+
   post(path, body = {}) {
     return this.#send("POST", path, body);
   }
@@ -27,7 +31,7 @@ class HttpSource {
     return () => stream.close();
   }
 
-  async #send(method, path, body) {
+  async #send(method, path, body, read = parse) {
     const headers = { Authorization: `Bearer ${token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     let response;
@@ -38,7 +42,7 @@ class HttpSource {
       throw new Error("The viewer does not answer. Is `rehearse view` still running?");
     }
     const text = await response.text();
-    const found = text ? parse(text) : {};
+    const found = text ? (response.ok ? read(text) : parse(text)) : {};
     if (!response.ok) {
       const error = new Error(found?.error ?? `The server answered ${response.status}.`);
       throw Object.assign(error, { status: response.status });
@@ -62,6 +66,7 @@ function parse(text) {
 
 let source;
 export const get = (path) => source.get(path);
+export const getText = (path) => source.text(path);
 export const post = (path, body) => source.post(path, body);
 export const remove = (path) => source.remove(path);
 export const events = (path, on) => source.events(path, on);

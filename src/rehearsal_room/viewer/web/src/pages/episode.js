@@ -11,7 +11,9 @@ import { api, events, post } from "../base/source.js";
 import { canDo } from "../base/state.js";
 import { visible } from "../base/text.js";
 import { Fold, Label, Loaded, Notice, Tag } from "../parts/basics.js";
+import { HandLabel } from "../parts/hand_label.js";
 import { Icon } from "../parts/icon.js";
+import { ListBar } from "../parts/list_bar.js";
 import { Passage, Word } from "../parts/texts.js";
 import { Turn } from "../parts/turn.js";
 import { VerdictPanel } from "../parts/verdict.js";
@@ -102,6 +104,7 @@ function Conversation({ run, data }) {
       <a class="button" href=${href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length })}><${Icon} name="fork" />Fork</a>
     </div>
     <p class="lead dim"><${Facts} data=${data} /></p>
+    <${ListBar} run=${run} data=${data} list=${list} />
     <div class="jumps" role="toolbar" aria-label="Jump to">
       ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
       ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
@@ -127,6 +130,7 @@ function Conversation({ run, data }) {
       </section>
       <aside class="episode-side first" aria-label="Verdict and turns">
         <${VerdictPanel} data=${data} failures=${failures} onTurn=${show} />
+        <${HandLabel} run=${run} line=${line} />
         <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
       </aside>
     </div>`;

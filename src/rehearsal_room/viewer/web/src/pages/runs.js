@@ -74,6 +74,7 @@ export function Status(run) {
 }
 
 function Progress(run) {
+  if (run.part) return html`<span class="stack end"><span class="figure">${number(run.part.episodes)}</span><span class="dim">part of ${number(run.part.of)}</span></span>`;
   const isPart = run.planned && run.ended < run.planned;
   return html`<span class="figure">${isPart ? `${number(run.ended)} / ${number(run.planned)}` : number(run.episodes)}</span>`;
 }

@@ -48,13 +48,15 @@ export function Meter({ value, most, tone = "accent" }) {
   return html`<span class="meter" aria-hidden="true"><span class=${tone} style=${{ width }}></span></span>`;
 }
 
+// `text` is a text, or a function that makes it.
 export function Copy({ text, label = "Copy" }) {
   const [isDone, setDone] = useState(false);
   const copy = async () => {
+    const copied = typeof text === "function" ? text() : text;
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(copied);
     } catch {
-      copyByHand(text);
+      copyByHand(copied);
     }
     setDone(true);
     setTimeout(() => setDone(false), 1600);

@@ -35,7 +35,8 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
     return () => watch.disconnect();
   }, []);
   useEffect(() => onRange?.(first, last), [first, last, onRange]);
-  useEffect(() => {
+  // Before the next key comes: it acts on the row in focus.
+  useLayoutEffect(() => {
     if (!isFocusWanted.current) return;
     scroller.current.querySelector(`[data-row="${active}"]`)?.focus();
     isFocusWanted.current = false;

@@ -192,12 +192,16 @@ class _Domain:
 
     def _found_here(self, trajectory: Trajectory, verdict: Judged) -> JsonObject:
         number = self._number_of(trajectory)
-        texts, changes = [], {}
+        texts: list[str] = []
+        starts: dict[str, Any] = {}  # records before their first change; None: there was none
+        ends: dict[str, Any] = {}
         for step in trajectory.steps:
             for result in step.executed_results:
                 texts.append(result.text)
                 for one in result.changes:
-                    changes[" ".join(map(str, one.key))] = one.after and one.after["value"]
+                    key = " ".join(map(str, one.key))
+                    starts.setdefault(key, one.before and one.before["value"])
+                    ends[key] = one.after and one.after["value"]
         ended = trajectory.ended
         assert ended is not None
         left_out = verdict.label in (None, Label.ENVIRONMENT_ERROR)
@@ -208,7 +212,7 @@ class _Domain:
             "why": f"{ended.ending.value}: {ended.error}",
             "findings": {one.name: one.passed for one in verdict.findings},
             "tools": texts,
-            "changes": changes,
+            "changes": {key: value for key, value in ends.items() if value != starts[key]},
         }
 
     def _number_of(self, trajectory: Trajectory) -> int:

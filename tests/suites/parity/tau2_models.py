@@ -155,7 +155,7 @@ def agent_plan(case: Case) -> list[Reply]:
     last = "Everything is done."
     if kind == "odd_texts":
         said = ", ".join(case.infos)
-        last = f"<think>hm {said}</think>\nEs ist vollbracht — \u201c{said}\u201d, 1,286.00 €\n\n"
+        last = f"<think>hm {said}</think>\nC'est fait — \u201c{said}\u201d, 1,286.00 €\n\n"
     elif case.infos and kind not in ("text_beside_calls", "stops_early"):
         last = f"What you asked for: {'; '.join(case.infos)}."
     return [*plan, (f"{last} Anything else?", [])]

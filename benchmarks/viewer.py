@@ -33,9 +33,12 @@ from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.viewer.index.run_index import open_index
 from rehearsal_room.viewer.index.tables import NAME
-from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
+from rehearsal_room.viewer.reading.episode_rows import episode_table
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.run_page import curves, run_page
+from rehearsal_room.viewer.tasks.reasons import reasons
+from rehearsal_room.viewer.tasks.task_table import task_table
+from rehearsal_room.viewer.tasks.tries import grid
 
 _WORLDS = ("claims_desk", "flight_desk", "shop_support")
 _QUERIES = 200
@@ -101,6 +104,16 @@ def page(run: Path) -> float:
         opened.index()
         began = time.process_time()
         run_page(opened)
+        return time.process_time() - began
+
+
+def tasks(run: Path) -> float:
+    """Seconds of the page that a run opens on: its tasks, and why they failed."""
+    with closing(ShownRun(run)) as opened:
+        opened.index()
+        began = time.process_time()
+        task_table(opened, {})
+        reasons(opened)
         return time.process_time() - began
 
 
@@ -267,6 +280,7 @@ def of_log(folder: Path, episodes: int, runs: int) -> list[Figure]:
     firsts = [first_rows(run) for _ in range(runs)]
     queries = [filters(run) for _ in range(runs)]
     p95 = [one[int(0.95 * len(one))] for one in queries]
+    opening = [tasks(run) for _ in range(runs)]
     pages = [page(run) for _ in range(runs)]
     return [
         figure("episodes in the log", "", [total]),
@@ -274,6 +288,7 @@ def of_log(folder: Path, episodes: int, runs: int) -> list[Figure]:
         figure("episodes folded", "/s of CPU", rates),
         figure("index of an episode", "bytes", [size / total]),
         figure("first rows on a folded index", "s of CPU", firsts, reach=1.0),
+        figure("tasks of the run, with reasons", "s of CPU", opening, reach=0.5),
         figure("page of the run, with its statistics", "s of CPU", pages, reach=1.0),
         figure("filter p95", "ms of CPU", [1e3 * one for one in p95], reach=100),
         figure("filter p50", "ms of CPU", [1e3 * median(one) for one in queries]),

@@ -53,7 +53,8 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error: ToolErrorKind | None = None  # None: the call succeeded
     changes: tuple[RowChange, ...] = ()
     digest: str = ""
-    injected: bool = False  # a fault on purpose answered in the world's place: no tool was executed
+    # A fault on purpose, or who edited a fork, answered in the world's place: no tool was executed.
+    injected: bool = False
     asked: tuple[ServerRequest, ...] = ()  # what the world's server asked during the call
 
     @property

@@ -14,12 +14,26 @@ import anyio.lowlevel
 import msgspec
 
 from rehearsal_room.envpool.core.types import ToolResult
-from rehearsal_room.harness.core.events import ForkedFrom, HistorySummarized, StepTaken
+from rehearsal_room.harness.core.events import (
+    ForkedFrom,
+    ForkEdit,
+    HistorySummarized,
+    StepTaken,
+)
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.dialects.base import Dialect
 
 MakeCall = Callable[[str, Any, str], Awaitable[ToolResult]]  # of a name, with arguments and an id
 KeptReplies = tuple[StepTaken | HistorySummarized, ...]
+
+
+class WrittenTurn(msgspec.Struct, frozen=True):
+    """A turn that somebody wrote for a fork in the agent's name (see harness.continuation.edits):
+    the reply and what it means, without results."""
+
+    step: StepTaken
+    # One for each call, without digest; None: the call is made. Empty: all are made.
+    results: tuple[ToolResult | None, ...] = ()
 
 
 class Beginning(msgspec.Struct, frozen=True):
@@ -31,6 +45,11 @@ class Beginning(msgspec.Struct, frozen=True):
     # The reply to the next turn, where an interruption came in the middle of its calls: it is not
     # asked for again, and all of its calls are made. None: there is none.
     unfinished: StepTaken | None = None
+    # What somebody changed by hand in a fork (None: nothing), and the turns that they wrote, which
+    # come after the kept ones and are not asked for.
+    edit: ForkEdit | None = None
+    written: tuple[WrittenTurn, ...] = ()
+    instruction: str = ""  # that the agent gets instead of the task's own; empty: it gets that
 
     @property
     def steps(self) -> list[StepTaken]:
@@ -48,7 +67,39 @@ class Beginning(msgspec.Struct, frozen=True):
 
     def known_to_agent(self) -> KeptReplies:
         """All replies that the agent does not give again."""
-        return self.kept if self.unfinished is None else (*self.kept, self.unfinished)
+        return (*self.kept, *self.prescribed)
+
+    @property
+    def prescribed(self) -> tuple[StepTaken, ...]:
+        """The replies to the next turns, which no agent is asked for."""
+        written = tuple(one.step for one in self.written)
+        return written if self.unfinished is None else (self.unfinished, *written)
+
+    def given_results(self) -> dict[str, ToolResult]:
+        """The results that were written by hand, by the ids of their calls."""
+        return {
+            call.id: result
+            for one in self.written
+            for call, result in zip(one.step.executed_calls, one.results, strict=False)
+            if result is not None
+        }
+
+    def resumed_by(self, kept: "Beginning | None") -> "Beginning":
+        """How an episode of a run with this beginning goes on after the turns of an earlier
+        attempt (None: there are none): turns that were written by hand and are not among them are
+        still to come."""
+        if kept is None:
+            return self
+        if self.edit is None or self.forked_from is None:
+            return kept
+        left = self.written[max(0, len(kept.steps) - self.forked_from.turn) :]
+        return msgspec.structs.replace(
+            kept,
+            edit=self.edit,
+            instruction=self.instruction,
+            written=left,
+            unfinished=None if left else kept.unfinished,
+        )
 
 
 class KeptTurnsDiffer(Exception):

@@ -10,15 +10,18 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.beginning import Beginning, WrittenTurn
+from rehearsal_room.harness.continuation.edits import Edit, read_edit, written_turns
 from rehearsal_room.harness.continuation.outcomes import fault_of, outcome_of
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import (
     EpisodeStarted,
     ForkedFrom,
+    ForkEdit,
     HistorySummarized,
     StepTaken,
 )
+from rehearsal_room.harness.core.messages import Answer, Decision, FormatError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import make_rules
@@ -56,7 +59,8 @@ def seed_of(settings: Settings) -> int:
     if not settings.forked_from:
         return settings.seed
     source = parse_fork(settings.forked_from)
-    drawn = blake2b(f"{settings.seed} {source.episode}@{source.turn}".encode(), digest_size=6)
+    words = f"{settings.seed} {source.episode}@{source.turn}{settings.edit}"
+    drawn = blake2b(words.encode(), digest_size=6)
     return int.from_bytes(drawn.digest())
 
 
@@ -85,10 +89,10 @@ def beginning_of(
     the run itself. Raises SettingsError and LogError."""
     if not settings.forked_from:
         return None
-    source = parse_fork(settings.forked_from)
+    source, edit = parse_fork(settings.forked_from), read_edit(settings.edit)
     own = _in_own_log(folder, source)
     trajectory = own or _in_source(source)
-    _check(trajectory, source, settings, tasks)
+    written = check_fork(trajectory, settings, tasks)
     kept = tuple(
         event
         for event in trajectory.replies()
@@ -98,7 +102,24 @@ def beginning_of(
     kept = kept[: source.turn + num_summaries]
     if own is None and not _has_same_tokens(settings, source):
         kept = tuple(map(without_tokens, kept))
-    return Beginning(kept, trajectory.started.start_digest, source)
+    instruction = _instruction_of(edit, trajectory.started)
+    own_instruction = tasks[0][1].instruction if instruction and tasks else None
+    changed = ForkEdit(len(written), own_instruction) if written or instruction else None
+    return Beginning(
+        kept,
+        trajectory.started.start_digest,
+        source,
+        edit=changed,
+        written=written,
+        instruction=instruction,
+    )
+
+
+def _instruction_of(edit: Edit, started: EpisodeStarted) -> str:
+    """What the agent gets instead of the task's instruction; empty: it gets that."""
+    if edit.instruction is not None:
+        return edit.instruction
+    return started.instruction if started.edit and started.edit.instruction is not None else ""
 
 
 def _package_of(
@@ -154,13 +175,12 @@ def _whole(reader: LogReader, episode: str) -> Trajectory:
     return trajectory
 
 
-def _check(
-    trajectory: Trajectory,
-    source: ForkedFrom,
-    settings: Settings,
-    tasks: Sequence[tuple[Scenario, Task]],
-) -> None:
-    """Refuse a source that an episode of these settings cannot go on from."""
+def check_fork(
+    trajectory: Trajectory, settings: Settings, tasks: Sequence[tuple[Scenario, Task]]
+) -> tuple[WrittenTurn, ...]:
+    """Refuse a source that an episode of these settings cannot go on from, and turns by hand that
+    it cannot play. Returns these turns. Raises SettingsError."""
+    source = parse_fork(settings.forked_from)
     started, turn = trajectory.started, source.turn
     where = f"from: {source.run}/{source.episode}"
     if not started.start_digest:
@@ -180,15 +200,36 @@ def _check(
     if turn > len(trajectory.steps):
         has = plural(len(trajectory.steps), "turn")
         raise SettingsError(f"{where} has {has}, so {turn} cannot be kept")
+    turns = read_edit(settings.edit).turns
     most = min((settings.limits.steps_for(task) for _, task in tasks), default=turn + 1)
-    if turn >= most:
+    if turn + len(turns) >= most:
+        by_hand = f" and gets {plural(len(turns), 'turn')} by hand" if turns else ""
         raise SettingsError(
             f"max_steps: an episode has at most {most}, and the fork keeps "
-            f"{plural(turn, 'turn')}, so none is left to play"
+            f"{plural(turn, 'turn')}{by_hand}, so none is left to play"
         )
     if turn and (ending := _ending_with(trajectory.steps[turn - 1], settings)):
         raise SettingsError(
             f"{where}: turn {turn} ends the episode ({ending}); keep {turn - 1} or fewer"
+        )
+    written = written_turns(turns, dialect_of(settings.dialect), first=turn)
+    is_over = started.is_dialogue, any(task.single_turn for _, task in tasks)
+    for number, one in enumerate(written, turn + 1):
+        _check_written(number, one.step.decision, settings, *is_over)
+    return written
+
+
+def _check_written(
+    number: int, decision: Decision, settings: Settings, is_dialogue: bool, is_single: bool
+) -> None:
+    """Refuse a turn by hand after which nothing is left to play; `number` counts from 1."""
+    if is_single or (isinstance(decision, Answer) and not is_dialogue):
+        raise SettingsError(
+            f"edit: turn {number} ends the episode (answered), so none is left to play"
+        )
+    if isinstance(decision, FormatError) and settings.format.stop:
+        raise SettingsError(
+            f"edit: turn {number} ends the episode (format_error: {decision.reason})"
         )
 
 

@@ -25,6 +25,7 @@ from rehearsal_room.harness.core.messages import (
     Reply,
     UserTurn,
 )
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.scenarios.checks import Finding
 
 
@@ -75,6 +76,13 @@ class ForkedFrom(msgspec.Struct, frozen=True, gc=False):
     turn: int  # number of turns that were kept, so the first turn (from 0) that was played here
 
 
+class ForkEdit(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What somebody changed in a fork by hand."""
+
+    turns: int = 0  # after the kept ones, that somebody wrote in the agent's name
+    instruction: str | None = None  # of the task, where the episode has another one
+
+
 class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     """An episode began. Members of one group share the task and the start digest, and where they
     are forks, the turns that they keep.
@@ -103,6 +111,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
     tags: tuple[str, ...] = ()  # of the task: its difficulty, its kind (see Task.tags)
     given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
+    edit: ForkEdit | None = None  # of a fork; None: nobody changed anything
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):
@@ -118,6 +127,7 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     recalled: tuple[int, ...] = ()  # `Window.recalled` of that window
     user: UserTurn | None = None  # in a dialogue: what the user says to an answer
     user_s: float = 0.0  # seconds spent waiting for the user
+    call_s: tuple[float, ...] = ()  # of `calls_s`, those of each call, where there are several
 
     @property
     def executed_calls(self) -> tuple[AgentCall, ...]:
@@ -242,6 +252,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     judgements: tuple[ModelJudgement, ...] = ()  # one for each model
     rubric: str = ""  # the rubric's version, where models were asked
     verifier_run: VerifierRun | None = None  # None: no verifier ran, or the log is older
+    diagnosis: Diagnosis | None = None  # None: not found yet, as in logs of earlier versions
     mac: str = ""  # of a verdict that came over a broker (harness.following.signed_verdicts)
 
 

@@ -33,10 +33,11 @@ class Trajectory(msgspec.Struct, frozen=True):
     @property
     def first_own_turn(self) -> int:
         """The first turn (from 0) that the agent played in this episode. Earlier turns are those of
-        the episode from which it was forked, or were given by the task: context, which is not
-        trained."""
-        forked = self.started.forked_from
-        return max(self.started.given, 0 if forked is None else forked.turn)
+        the episode from which it was forked, were written by hand for the fork, or were given by
+        the task: context, which is not trained."""
+        forked, edit = self.started.forked_from, self.started.edit
+        kept = 0 if forked is None else forked.turn
+        return max(self.started.given, kept + (0 if edit is None else edit.turns))
 
     @property
     def num_context(self) -> int:

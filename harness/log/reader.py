@@ -43,6 +43,25 @@ _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
 StoredRecord = tuple[int, str, int, str, float, bytes, int]
 
 
+class _CalledName(msgspec.Struct, gc=False):
+    name: str
+
+
+class _CalledDecision(msgspec.Struct, gc=False):
+    calls: tuple[_CalledName, ...] = ()
+
+
+class _Called(msgspec.Struct, gc=False):
+    """What `called_tools` reads of a step."""
+
+    decision: _CalledDecision
+    results: tuple[msgspec.Raw, ...] = ()
+    user: msgspec.Raw | None = None
+
+
+_decode_called = msgspec.msgpack.Decoder(_Called).decode
+
+
 class LogReader:
     """Reads one log. `open_reader` makes it; any thread may use it, one at a time.
 
@@ -143,6 +162,28 @@ class LogReader:
         )
         for (episode,) in self._rows(sql):
             yield self.trajectory(episode)
+
+    def called_tools(self) -> dict[tuple[str, int], tuple[str, ...]]:
+        """The tools that the agent called in each attempt, by (episode, attempt), as far as its
+        calls have results. Little of a step is decoded, so a large log takes a second."""
+        found: dict[tuple[str, int], dict[str, None]] = {}
+        position = 0
+        while rows := self.stored_after(position, 1000):
+            position = rows[-1][0]
+            for at, episode, attempt, kind, _, data, _ in rows:
+                if kind == "step":
+                    found.setdefault((episode, attempt), {}).update(self._called(at, data))
+        return {key: tuple(names) for key, names in found.items()}
+
+    def _called(self, position: int, data: bytes) -> dict[str, None]:
+        try:
+            step = _decode_called(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as exc:
+            what = f"the log is damaged: record {position} cannot be read"
+            raise log_error(self.path, what, exc) from exc
+        if step.user is not None:
+            return {}
+        return dict.fromkeys([call.name for call in step.decision.calls[: len(step.results)]])
 
     def counts(self) -> dict[str, int]:
         """The number of records of each kind."""
@@ -326,6 +367,7 @@ def _row_of_start(record: Record, event: EpisodeStarted) -> EpisodeRow:
         started_at=record.at,
         num_steps=0,
         tags=event.tags,
+        seed=event.seed,
     )
 
 
@@ -346,6 +388,7 @@ def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
             label=event.label,
             reward=event.reward,
             unjudged=event.unjudged,
+            diagnosis=event.diagnosis,
             judging=row.judging.plus(spent_on(event)) if event.judgements else row.judging,
         )
     return row

@@ -39,6 +39,7 @@ from rehearsal_room.harness.core.events import (
     kind_of,
     require_episode_name,
 )
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log import sessions
 from rehearsal_room.harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
 from rehearsal_room.scenarios.api import SqlValue
@@ -161,6 +162,8 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     unjudged: str | None = None  # reason why the judge could not judge
     judging: Spending = NOTHING_SPENT  # of all verdicts on this attempt
     tags: tuple[str, ...] = ()  # of the task
+    seed: int = 0
+    diagnosis: Diagnosis | None = None  # of the latest verdict; None: it has none
 
 
 class EpisodeProgress(msgspec.Struct, frozen=True):

@@ -1,116 +1,68 @@
-"""What went wrong in an episode, by kinds: the words, and what a verdict alone shows of them.
+"""What went wrong in the episodes of a log: the diagnoses that are stored with the verdicts, and
+how many episodes have each kind of failure.
 
-Every report counts failed episodes by these kinds. Here they follow from the ending, the label and
-the findings of the verdict, without reading a step. `rehearse failures` (judge.failures) reads the
-steps and compares them with the task's solution; it names more, and the turn.
+Every place that shows or counts kinds reads them here, so that all say the same. A log of an
+earlier version has none; `rehearsal_room.judge.failures.reading` finds them then.
 """
 
 import re
-from collections.abc import Iterable
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
 
-from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
-from rehearsal_room.harness.dialects.imitation import call_as_text
-from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.mistakes import Diagnosis, FailureKind, Mistake
 from rehearsal_room.harness.log.schema import EpisodeRow
-from rehearsal_room.scenarios.checks import DECLINES, Finding, failed
+from rehearsal_room.scenarios.checks import DECLINES, Finding
 
-
-class FailureKind(StrEnum):
-    """A kind of failure."""
-
-    WRONG_RECORD = "wrong_record"  # the right change, of another record
-    WRONG_VALUE = "wrong_value"  # the right record, with a wrong field or value
-    MISSING_WRITE = "missing_write"
-    UNASKED_CHANGE = "unasked_change"
-    DUPLICATE_WRITE = "duplicate_write"
-    WRITE_WITHOUT_LOOKUP = "write_without_lookup"
-    TOOL_OVERUSE = "tool_overuse"
-    WRONG_REFUSAL = "wrong_refusal"
-    MISSING_REFUSAL = "missing_refusal"
-    WRONG_ANSWER = "wrong_answer"  # it lacks what was asked, or says something else
-    CONTRADICTING_ANSWER = "contradicting_answer"  # it states what the rows do not have
-    CALL_AS_TEXT = "call_as_text"  # the answer contains a call, which was not made
-    CUT_OFF = "cut_off"
-    FORMAT_ERROR = "format_error"
-    WORLD_FAILURE = "world_failure"
-    MODEL_FAILURE = "model_failure"
-    AGENT_FAILURE = "agent_failure"  # the user's own program raised
-    MODEL_REFUSAL = "model_refusal"  # the model's provider withheld a reply
-    UNJUDGED = "unjudged"
-    GOAL_NOT_MET = "goal_not_met"  # a check of the task failed, and nothing tells more
-
-
-# Habits that can end well: they are counted in completed episodes, too.
-HABITS = frozenset({FailureKind.WRITE_WITHOUT_LOOKUP, FailureKind.TOOL_OVERUSE})
+Diagnoses = Mapping[str, Diagnosis | None]  # by episode that is over; None: not found yet
 _SEVERAL = re.compile(r"(\d+) such;")
 
 
-def kinds_in(reader: LogReader, rows: Iterable[EpisodeRow]) -> dict[str, int]:
+def diagnoses_in(rows: Iterable[EpisodeRow]) -> dict[str, Diagnosis | None]:
+    """The diagnoses that a log has of its episodes that are over."""
+    return {row.episode: logged_diagnosis(row) for row in rows if row.ending is not None}
+
+
+def logged_diagnosis(row: EpisodeRow) -> Diagnosis | None:
+    """The diagnosis of an episode that is over; None: it is to be found in its steps. Without a
+    verdict the ending says it all, except where a world failed: a call of the agent may show it."""
+    if row.judge is not None:
+        return row.diagnosis
+    assert row.ending is not None
+    kind = kind_of_ending(row.ending, None)
+    if kind is None or kind is FailureKind.WORLD_FAILURE:
+        return None
+    return Diagnosis((mistake_of_ending(kind, row.error, row.num_steps),))
+
+
+def count_kinds(diagnoses: Iterable[Diagnosis | None]) -> dict[str, int]:
     """The number of episodes of each kind, the most frequent first. An episode can have several
-    kinds; one that is completed, or not over, has none. Raises LogError."""
-    failing = {
-        row.episode: row
-        for row in rows
-        if row.ending is not None and row.label is not Label.COMPLETED
-    }
-    if not failing:
-        return {}
-    verdicts: dict[tuple[str, int], Judged] = {}
-    answers: dict[tuple[str, int], str] = {}
-    for record in reader.milestones():
-        if record.episode in failing:
-            key = (record.episode, record.attempt)
-            if isinstance(record.event, Judged):
-                verdicts[key] = record.event
-            elif isinstance(record.event, EpisodeEnded):
-                answers[key] = record.event.answer
+    kinds; a completed one can have habits only."""
     counts: dict[str, int] = {}
-    for row in failing.values():
-        key = (row.episode, row.attempt)
-        verdict = verdicts.get(key)
-        findings = () if verdict is None else verdict.findings
-        assert row.ending is not None
-        for kind in kinds_of_verdict(row.ending, row.label, findings, answers.get(key, "")):
+    for one in diagnoses:
+        for kind in () if one is None else one.kinds:
             counts[str(kind)] = counts.get(str(kind), 0) + 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def kinds_of_verdict(
-    ending: Ending, label: Label | None, findings: Iterable[Finding], answer: str = ""
-) -> tuple[FailureKind, ...]:
-    """The kinds that a verdict shows, each once; none for an episode that is completed."""
-    if label is Label.COMPLETED:
-        return ()
-    if ending is Ending.ANSWERED and call_as_text(answer) is not None:
-        return (FailureKind.CALL_AS_TEXT,)
-    if (outside := kind_of_ending(ending, label)) is not None:
-        return (outside,)
-    kinds = [kind_of_finding(finding) for finding in failed(findings)]
-    if not _OF_WRITES.isdisjoint(kinds):  # the change of other rows may be the other half of it
-        kinds = [kind for kind in kinds if kind is not FailureKind.UNASKED_CHANGE]
-    if ending.is_truncation:
-        kinds = [FailureKind.CUT_OFF, *(kind for kind in kinds if kind not in _LEFT_UNDONE)]
-    return tuple(dict.fromkeys(kinds)) or (FailureKind.GOAL_NOT_MET,)
+def mistake_of_ending(
+    kind: FailureKind, error: str | None, num_steps: int, unjudged: str = ""
+) -> Mistake:
+    """The one mistake of an episode whose ending or label says it all (see `kind_of_ending`).
+    `error` is the logged reason of the ending, `unjudged` why the judge could not judge."""
+    why = error or ""
+    if kind is FailureKind.UNJUDGED:
+        why = unjudged or why
+    return Mistake(kind, max(0, num_steps - 1), why or _WHY[kind])
 
 
-_OF_WRITES = frozenset(
-    {
-        FailureKind.WRONG_RECORD,
-        FailureKind.WRONG_VALUE,
-        FailureKind.MISSING_WRITE,
-        FailureKind.DUPLICATE_WRITE,
-    }
-)
-# What follows from being cut off.
-_LEFT_UNDONE = frozenset(
-    {
-        FailureKind.MISSING_WRITE,
-        FailureKind.WRONG_ANSWER,
-        FailureKind.MISSING_REFUSAL,
-        FailureKind.GOAL_NOT_MET,
-    }
-)
+_WHY = {
+    FailureKind.WORLD_FAILURE: "the world failed",
+    FailureKind.MODEL_FAILURE: "the model could not answer",
+    FailureKind.MODEL_REFUSAL: "the model's provider withheld a reply",
+    FailureKind.AGENT_FAILURE: "the agent's program failed",
+    FailureKind.UNJUDGED: "there is no verdict",
+    FailureKind.FORMAT_ERROR: "the reply broke the format",
+}
 
 
 def kind_of_ending(ending: Ending, label: Label | None) -> FailureKind | None:

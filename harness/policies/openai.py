@@ -115,8 +115,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         endpoint = endpoint_of(settings, environment)
         self._settings = settings
         self._endpoint = endpoint
-        fields = request_fields(settings, endpoint.base_url)
-        self._writer = AdaptiveWriter(fields, secret=endpoint.api_key, known=settings.adapt)
+        self._writer = writer_of(settings, endpoint.base_url, secret=endpoint.api_key)
         self._stream = StreamLimits(settings.stall_s, settings.max_tokens)
         self._found = FoundServer()
         self._rehearsal: Rehearsal | None = None  # None: no outcome waits for its episode
@@ -137,11 +136,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
 
     def agent(self, assignment: Assignment) -> "OpenAIAgent":
         """An agent for one episode."""
-        return OpenAIAgent(self, self._seed_of(assignment))
-
-    def _seed_of(self, assignment: Assignment) -> int | None:
-        seed = self._settings.seed
-        return None if seed is None else (seed + assignment.seed) % _SEEDS
+        return OpenAIAgent(self, request_seed(self._settings, assignment.seed))
 
     @property
     def base_url(self) -> str:
@@ -181,7 +176,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         """Send the request with which an episode begins, in the form that the server accepts. Its
         outcome is the first attempt of that episode. Raises ModelServerError where every episode of
         the run would end so."""
-        writer, seed = self._writer, self._seed_of(first)
+        writer, seed = self._writer, request_seed(self._settings, first.seed)
         features, body = writer.features, writer.body(window, seed)
         kept = self._rehearsal = Rehearsal(body)
         while True:
@@ -334,6 +329,20 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
     }
     sent = {name: value for name, value in fields.items() if value is not None}
     return sent | (STREAMED if settings.stream else {}) | settings.extra
+
+
+def writer_of(
+    settings: OpenAISettings, base_url: str, *, secret: str | None = None
+) -> AdaptiveWriter:
+    """What writes the bodies of the policy's requests to this URL."""
+    fields = request_fields(settings, base_url)
+    return AdaptiveWriter(fields, secret=secret, known=settings.adapt)
+
+
+def request_seed(settings: OpenAISettings, episode_seed: int) -> int | None:
+    """The seed in the requests of an episode, whose own seed is `Assignment.seed`; None: they have
+    none."""
+    return None if settings.seed is None else (settings.seed + episode_seed) % _SEEDS
 
 
 def policy_error(

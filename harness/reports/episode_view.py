@@ -26,6 +26,7 @@ from rehearsal_room.harness.core.events import (
     VerifierRun,
 )
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, UserTurn
+from rehearsal_room.harness.core.mistakes import Diagnosis, Mistake
 from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.reports.json_layout import lay_out_json
@@ -45,9 +46,15 @@ LABEL_STYLES = {
 }
 
 
-def render_episode(trajectory: Trajectory, console: Console, *, full: bool = False) -> None:
-    """Print one episode turn by turn: replies, calls, results, changed rows, the end and the
-    verdicts. With `full` nothing is shortened."""
+def render_episode(
+    trajectory: Trajectory,
+    console: Console,
+    *,
+    full: bool = False,
+    diagnosis: Diagnosis | None = None,
+) -> None:
+    """Print one episode turn by turn: replies, calls, results, changed rows, the end, the verdicts
+    and the mistakes (None: they are not shown). With `full` nothing is shortened."""
     view = _EpisodeView(console.width, full)
     console.print(view.head(trajectory))
     number, last = 0, len(trajectory.steps) - 1
@@ -67,6 +74,8 @@ def render_episode(trajectory: Trajectory, console: Console, *, full: bool = Fal
     console.print(view.end(trajectory))
     for verdict in trajectory.judged:
         console.print(view.verdict(verdict))
+    if diagnosis is not None and diagnosis.mistakes:
+        console.print(view.mistakes(diagnosis.mistakes))
 
 
 class _EpisodeView:
@@ -89,6 +98,10 @@ class _EpisodeView:
         if (source := started.forked_from) is not None:
             turns = plural(source.turn, "turn")
             facts["forked from"] = f"{source.run}/{source.episode}, of which it keeps {turns}"
+        if (edit := started.edit) is not None:
+            changed = ["another instruction"] if edit.instruction is not None else []
+            changed += [plural(edit.turns, "turn") + " by hand"] if edit.turns else []
+            facts["edited"] = ", ".join(changed)
         table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
         table.add_column(style="dim")
         table.add_column(overflow="fold")
@@ -185,6 +198,14 @@ class _EpisodeView:
         if verdict.verifier_run is not None:
             parts.append(Text(_describe_run(verdict.verifier_run), "dim"))
         return Group(*parts)
+
+    def mistakes(self, mistakes: Iterable[Mistake]) -> RenderableType:
+        """What went wrong, with the turn (from 0, as `run --from` takes it)."""
+        lines = [
+            Text.assemble((f"{one.kind} @{one.turn}: ", "red"), self._text(one.why))
+            for one in mistakes
+        ]
+        return Group(Text("\nwhat went wrong", "bold"), *lines)
 
     def _user(self, user: UserTurn) -> Iterator[RenderableType]:
         """What the user of a dialogue did, and said to the agent."""

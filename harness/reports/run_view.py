@@ -18,6 +18,7 @@ from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
 from rehearsal_room.harness.outcomes.model_use import model_use_lines
 from rehearsal_room.harness.outcomes.scores import tally
@@ -54,13 +55,15 @@ def render_run(
     sort: str | None = None,
     full: bool = False,
     prices: Prices | None = None,
+    diagnoses: Diagnoses | None = None,
 ) -> None:
-    """Print the run's tasks with their outcomes, how endings, labels and lengths are distributed,
-    and a list of episodes.
+    """Print the run's tasks with their outcomes, how endings, labels, kinds of failure and lengths
+    are distributed, and a list of episodes.
 
     `label` (one of LABELS), `ending` (one of ENDINGS) and `task` (a task's id, `scenario:task`, or
     a shell pattern such as `refund-*`) select episodes. `sort` (one of SORTS, default `failures`)
-    orders tasks and episodes. `prices` are those of models (None: they are not known).
+    orders tasks and episodes. `prices` are those of models (None: they are not known), `diagnoses`
+    those of the episodes (None: the ones that the log has).
     """
     rows = reader.episodes()
     chosen = [row for row in rows if _matches(row, label, task, ending)]
@@ -80,6 +83,9 @@ def render_run(
     console.print(view.tasks(chosen))
     console.print(bar_chart("endings", Counter(_ending(row) for row in chosen)))
     console.print(bar_chart("labels", Counter(_label(row) for row in chosen)))
+    known = diagnoses_in(rows) if diagnoses is None else diagnoses
+    if failures := count_kinds(known.get(row.episode) for row in chosen):
+        console.print(bar_chart("failures", failures))
     console.print(bar_chart("steps", _spread([row.num_steps for row in chosen])))
     console.print(view.episodes(chosen))
 

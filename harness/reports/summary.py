@@ -10,10 +10,11 @@ from rich.text import Text
 
 from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
-from rehearsal_room.harness.outcomes.failure_kinds import FailureKind, kinds_in
+from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import (
     failure_causes,
     first_prompts_line,
@@ -68,7 +69,7 @@ class RunReport(msgspec.Struct, frozen=True):
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
     model_refusals: int = 0  # episodes that ended because the model's provider withheld a reply
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
-    failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
+    failures: dict[str, int] = {}  # episodes by kind of failure; completed ones with habits, too
     statistics: RunStatistics | None = None  # None: none were computed
     without_verdict: int = 0  # episodes that say nothing about the agent
     # What the pass rate of all episodes can be, whatever those had been.
@@ -93,15 +94,18 @@ def read_report(
     *,
     max_steps: int | None = None,
     prices: Prices | None = None,
+    diagnoses: Diagnoses | None = None,
 ) -> RunReport:
     """The report on a logged run. `statistics_of` computes its statistics; None: it has none.
     `max_steps` is the limit that was set, `prices` are those of the models (None: they are not
-    known). Raises LogError."""
+    known). `diagnoses` of all episodes; None: those that the log has. Raises LogError."""
     rows = reader.episodes()
+    if diagnoses is None:
+        diagnoses = diagnoses_in(rows)
     model, times = priced_use(reader, rows, prices)
     return msgspec.structs.replace(
         report_of(rows, faults_in(reader)),
-        failures=kinds_in(reader, rows),
+        failures=count_kinds(diagnoses.values()),
         statistics=None if statistics_of is None else statistics_of(rows),
         max_steps=max_steps,
         model=model,

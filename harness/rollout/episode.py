@@ -216,6 +216,7 @@ class Episode:
         "checked",
         "context",
         "env",
+        "given",
         "history",
         "max_steps",
         "no_tool",
@@ -254,6 +255,7 @@ class Episode:
         self.num_tokens = 0
         self.paused_s = 0.0  # seconds
         self.beginning: Beginning | None = None  # None: the episode begins at its start
+        self.given: dict[str, ToolResult] = {}  # results that no tool gives, by the calls' ids
         self._call = env.call
         self._answer_servers()
         # A call in this process never awaits, so a timeout could not interrupt it.
@@ -293,6 +295,11 @@ class Episode:
         """Bring the world into the state after the resumed turns. Returns how the world broke;
         None: it did not. Raises LogError where the turns of a fork cannot be repeated."""
         self.beginning = beginning
+        self.given = beginning.given_results()
+        if beginning.instruction:
+            self.briefing = msgspec.structs.replace(
+                self.briefing, instruction=beginning.instruction
+            )
         try:
             await rebuild(
                 beginning,
@@ -334,7 +341,7 @@ class Episode:
         started = EpisodeStarted(
             scenario=plan.scenario.name,
             task=plan.task.id,
-            instruction=plan.task.instruction,
+            instruction=self.briefing.instruction,
             group=plan.group,
             member=plan.member,
             group_size=plan.group_size,
@@ -352,6 +359,7 @@ class Episode:
             hidden=() if self.user is None else self.user.hidden,
             tags=plan.task.tags,
             given=int(bool(self.opening)),
+            edit=None if beginning is None else beginning.edit,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
@@ -394,9 +402,9 @@ class Episode:
         is_dialogue = self.user is not None
         rules = make_rules(context.format, context.dialect, is_dialogue=is_dialogue)
         known: KeptReplies = ()
-        unfinished: StepTaken | None = None
+        prescribed: list[StepTaken] = []  # replies that are not asked for, the next one last
         if (beginning := self.beginning) is not None:
-            known, unfinished = beginning.known_to_agent(), beginning.unfinished
+            known, prescribed = beginning.known_to_agent(), [*reversed(beginning.prescribed)]
             for event in beginning.kept:
                 history.apply(event)
             if (over := self._outcome_after_kept(rules)) is not None:
@@ -417,12 +425,13 @@ class Episode:
                     return failed
                 window = history.window()
             asked = time.perf_counter()
-            if unfinished is None:
+            if not prescribed:
                 watch.expect_reply(limits.reply_timeout)
                 reply = await agent.reply(window)
                 watch.got_reply()
             else:
-                reply, asked, unfinished = unfinished.reply, asked - unfinished.policy_s, None
+                step = prescribed.pop()
+                reply, asked = step.reply, asked - step.policy_s
             answered = time.perf_counter()
             asked -= reply.early_s
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
@@ -586,20 +595,32 @@ class Episode:
         if self.history is not None:
             self.history.apply(reply)
 
-    async def execute(self, decision: Act, results: list[ToolResult]) -> None:
-        """Make the calls in order and append their results to `results`. Stops after a call that
-        ends the episode (see Limits.world_stop). Raises WorldError."""
+    async def execute(
+        self, decision: Act, results: list[ToolResult], seconds: list[float] | None = None
+    ) -> None:
+        """Make the calls in order and append their results to `results`, and how long each took to
+        `seconds`. Stops after a call that ends the episode (see Limits.world_stop). Raises
+        WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
-            result = self.context.dialect.local_result(call, self.briefing)
+            result = self._given_result(call)
+            if result is None:
+                result = self.context.dialect.local_result(call, self.briefing)
             if result is None:
                 result = self._refusal_of(call.name)
             if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.context.meters.called(time.perf_counter() - began)
             results.append(result)
+            if seconds is not None:
+                seconds.append(time.perf_counter() - began)
             if result.error in WORLD_FAULTS and self.context.limits.stops_with_world:
                 return
+
+    def _given_result(self, call: AgentCall) -> ToolResult | None:
+        """The result that somebody gave to a call of a fork; None: nobody did."""
+        given = self.given.get(call.id) if self.given else None
+        return given and msgspec.structs.replace(given, digest=self.env.digest)
 
     def _refusal_of(self, name: str) -> ToolResult | None:
         """What a call of a tool gives that the world has and the agent has not; None: it has it."""
@@ -637,12 +658,13 @@ class Episode:
         decision = too_long or self._limited(self.context.dialect.read(reply, turn=turn))
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
+        call_s: list[float] = []
         began = time.perf_counter()
         if fault is not None:
             decision = FormatError(fault)
         elif isinstance(decision, Act):
             try:
-                await self.execute(decision, results)
+                await self.execute(decision, results, call_s)
             except BaseException:
                 if results:  # the calls before the failure did happen, so the log must have them
                     done = Act(decision.calls[: len(results)])
@@ -675,6 +697,7 @@ class Episode:
             recalled=recalled,
             user=user,
             user_s=user_s,
+            call_s=tuple(call_s) if len(call_s) > 1 else (),
         )
         if fault is None:
             fault = rules.results_fault(step)

@@ -168,7 +168,7 @@ async def play(
     if resumed_turns is not None:
         digest = plan.scenario.digest
         kept = await resumed_turns.of(plan.episode, digest, attempt=plan.attempt)
-        beginning = kept or beginning
+        beginning = kept if beginning is None else beginning.resumed_by(kept)
     await run_episode(plan, context, parts.driver, beginning)
     if parts.judge is None:
         context.recorder.close(plan.episode)

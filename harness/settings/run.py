@@ -157,6 +157,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             },
         ),
     ] = ""
+    edit: Annotated[
+        str,
+        Meta(
+            description="What a fork changes before it goes on, as a JSON object or a file of it: "
+            "another instruction, or turns in the agent's name, with results that their calls get.",
+            extra={"metavar": "FILE|JSON", "default": "nothing is changed"},
+        ),
+    ] = ""
     chaos: Annotated[
         str,
         Meta(
@@ -468,6 +476,10 @@ def _check(settings: Settings) -> None:
         raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
     if worlds.pool and (fault := url_fault(worlds.pool)):
         raise SettingsError(f"pool: {fault}")
+    if settings.edit and not settings.forked_from:
+        raise SettingsError(
+            "edit: it changes how a fork goes on; name the fork: --from RUN/EPISODE@TURN"
+        )
     _check_foreign(worlds, is_fork=bool(settings.forked_from))
     _check_agent(settings)
     check_mcp(worlds)

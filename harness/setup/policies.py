@@ -36,7 +36,7 @@ def open_policy(
     """The policy, if it is one that must be opened; None: the settings name another. Raises
     SettingsError."""
     if settings.policy.name == "openai":
-        return _openai(settings)
+        return OpenAIPolicy(openai_settings(settings))
     if settings.policy.name == "local":
         if local_policy is None:
             raise SettingsError("policy: 'local' is not available here")
@@ -69,27 +69,26 @@ async def policy_of(
     return named_for_agent(policy, settings.agent)
 
 
-def _openai(settings: Settings) -> OpenAIPolicy:
+def openai_settings(settings: Settings) -> OpenAISettings:
+    """The settings of policy `openai` in a run with these settings."""
     model = settings.model
-    return OpenAIPolicy(
-        OpenAISettings(
-            model=model.name,
-            base_url=model.base_url or None,
-            temperature=model.temperature,
-            top_p=model.top_p,
-            max_tokens=model.max_tokens,
-            seed=settings.seed,
-            timeout_s=model.request_timeout,
-            max_attempts=model.max_attempts,
-            concurrency=settings.max_concurrency,
-            client=model.client,
-            max_connection_failures=model.max_connection_failures,
-            answers=model.answers,
-            stream=model.stream,
-            stall_s=model.stall_timeout,
-            adapt=model.adapt,
-            extra=model.extra_fields,
-        )
+    return OpenAISettings(
+        model=model.name,
+        base_url=model.base_url or None,
+        temperature=model.temperature,
+        top_p=model.top_p,
+        max_tokens=model.max_tokens,
+        seed=settings.seed,
+        timeout_s=model.request_timeout,
+        max_attempts=model.max_attempts,
+        concurrency=settings.max_concurrency,
+        client=model.client,
+        max_connection_failures=model.max_connection_failures,
+        answers=model.answers,
+        stream=model.stream,
+        stall_s=model.stall_timeout,
+        adapt=model.adapt,
+        extra=model.extra_fields,
     )
 
 

@@ -7,7 +7,7 @@ counts is what stands at the end: a wrong write that was put right is none.
 import msgspec
 
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
+from rehearsal_room.harness.core.mistakes import FailureKind
 
 
 class LabelRule(msgspec.Struct, frozen=True):

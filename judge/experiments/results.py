@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.outcomes.failure_kinds import kinds_in
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
+from rehearsal_room.judge.failures.reading import kinds_of
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.outcomes import Outcome, outcomes_of
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
@@ -61,7 +61,8 @@ def results_of(arms: Sequence[PlayedArm]) -> tuple[ArmResult, ...]:
     for arm in arms:
         with open_reader(arm.run) as reader:
             rows = reader.episodes()
-            outcomes, failures = outcomes_of(reader), kinds_in(reader, rows)
+            outcomes = outcomes_of(reader)
+        failures = kinds_of(arm.run)
         found.append(
             ArmResult(
                 name=arm.name,

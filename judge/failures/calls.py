@@ -13,6 +13,7 @@ from rehearsal_room.harness.policies.mutations import is_id
 from rehearsal_room.judge.failures.reference import Reference
 from rehearsal_room.judge.failures.rows import is_free_text
 from rehearsal_room.scenarios.core.short_text import shortened
+from rehearsal_room.scenarios.format import Call
 
 _LOOPS = 3  # refusals of one call in the same words
 _SPARE_CALLS = 4  # beyond twice the solution's
@@ -111,11 +112,11 @@ def unread(made: Sequence[MadeCall], write: MadeCall, index: int, reference: Ref
     for call, result in zip(reference.calls[:index], reference.results[:index], strict=True):
         if result.changes or result.error:
             continue
+        if any(one.name == call.name and one.arguments == call.arguments for one in earlier):
+            continue
         shown = _facts(result.text)
         subjects = _record_values(call.arguments)
         if subjects and not values & (subjects | {value for _, value in shown}):
-            continue
-        if any(one.name == call.name and one.arguments == call.arguments for one in earlier):
             continue
         if read is None:
             read = {fact for one in earlier for fact in _facts(one.result.text)}
@@ -145,8 +146,9 @@ def _facts(text: str) -> set[tuple[str, Any]]:
     return {(path.rpartition(".")[2], value) for path, value in _leaves(decoded)}
 
 
-def overuse(made: Sequence[MadeCall], reference: Reference | None) -> tuple[int, str] | None:
-    """The turn from which calls were too many, and why; None: they were not.
+def overuse(made: Sequence[MadeCall], solution: Sequence[Call]) -> tuple[int, str] | None:
+    """The turn from which calls were too many, and why; None: they were not. `solution`: its calls;
+    empty: it is not known.
 
     A call that was refused three times in the same words is a loop. Beyond that an agent may make
     twice the solution's calls and four.
@@ -158,12 +160,12 @@ def overuse(made: Sequence[MadeCall], reference: Reference | None) -> tuple[int,
             refused[key] += 1
             if refused[key] == _LOOPS:
                 return call.turn, f"{call.text} failed {_LOOPS} times in the same words"
-    if reference is None or not reference.calls:
+    if not solution:
         return None
-    most = 2 * len(reference.calls) + _SPARE_CALLS
+    most = 2 * len(solution) + _SPARE_CALLS
     if len(made) <= most:
         return None
-    why = f"{len(made)} calls, where the solution has {len(reference.calls)}"
+    why = f"{len(made)} calls, where the solution has {len(solution)}"
     return made[most].turn, why
 
 

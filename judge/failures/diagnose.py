@@ -8,16 +8,15 @@ the verdict show what they can.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
 from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
 from rehearsal_room.harness.core.messages import FormatError
+from rehearsal_room.harness.core.mistakes import FailureKind, Mistake
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.imitation import call_as_text
 from rehearsal_room.harness.outcomes.failure_kinds import (
-    FailureKind,
     kind_of_ending,
     kind_of_finding,
+    mistake_of_ending,
 )
 from rehearsal_room.judge.core.evidence import changes_of
 from rehearsal_room.judge.failures.calls import (
@@ -35,26 +34,22 @@ from rehearsal_room.judge.failures.statements import claim_of, states_instead
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding, declines, failed
 from rehearsal_room.scenarios.core.short_text import one_line
-from rehearsal_room.scenarios.format import Call
-
-
-class Mistake(msgspec.Struct, frozen=True):
-    """One thing that went wrong."""
-
-    kind: FailureKind
-    turn: int  # from 0: the step that made it; where something is missing, the last one
-    why: str  # a sentence
-    tool: str = ""  # the tool that was called, or should have been; empty: none
-
+from rehearsal_room.scenarios.format import Call, Task
 
 _ANSWERS = frozenset({FailureKind.WRONG_ANSWER, FailureKind.MISSING_REFUSAL})
 
 
 def diagnose(
-    trajectory: Trajectory, verdict: Judged | None, reference: Reference | None
+    trajectory: Trajectory,
+    verdict: Judged | None,
+    reference: Reference | None,
+    *,
+    solution: Sequence[Call] = (),
 ) -> list[Mistake]:
     """The mistakes of an episode that is over, the first of each kind and tool, by turn. A
-    completed episode can only have habits (see `rehearsal_room.harness.outcomes.failure_kinds`)."""
+    completed episode can only have habits (see `rehearsal_room.harness.core.mistakes`). `solution`
+    are the task's calls where they need not be played (see `needs_reference`).
+    """
     ended = trajectory.ended
     if ended is None:
         return []
@@ -69,7 +64,7 @@ def diagnose(
         found += _failures(trajectory, ended, () if verdict is None else verdict.findings, pairs)
     if pairs is not None:
         found += pairs.unread_writes()
-    if (too_many := overuse(made, reference)) is not None:
+    if (too_many := overuse(made, solution if reference is None else reference.calls)) is not None:
         found.append(Mistake(FailureKind.TOOL_OVERUSE, *too_many))
     first: dict[tuple[FailureKind, str], Mistake] = {}
     for mistake in sorted(found, key=lambda one: one.turn):
@@ -77,28 +72,35 @@ def diagnose(
     return list(first.values())
 
 
+def needs_reference(trajectory: Trajectory, verdict: Judged | None, task: Task) -> bool:
+    """Whether `diagnose` compares the episode with the solution's effects. Most completed episodes
+    are not compared: they wrote nothing, or they begin with the solution's own calls.
+    """
+    ended = trajectory.ended
+    if ended is None or verdict is None:
+        return False
+    if verdict.label is not Label.COMPLETED:
+        return kind_of_ending(ended.ending, verdict.label) is None
+    made = made_calls(trajectory)
+    if not any(call.result.changes for call in made):
+        return False
+    return len(made) < len(task.oracle) or any(
+        call.name != other.name or call.arguments != other.arguments
+        for call, other in zip(made, task.oracle, strict=False)
+    )
+
+
 def _outside(
     kind: FailureKind, trajectory: Trajectory, ended: EpisodeEnded, verdict: Judged | None
 ) -> Mistake:
     """The one mistake of an episode whose ending or label says it all."""
-    last = max(0, len(trajectory.steps) - 1)
     if kind is FailureKind.WORLD_FAILURE:
         for call in made_calls(trajectory):
             if call.result.error in ("internal", "timeout"):
-                return Mistake(kind, call.turn, f"{call.text}: {call.result.text}", call.name)
-    why = ended.error or ""
-    if kind is FailureKind.UNJUDGED and verdict is not None:
-        why = verdict.unjudged or why
-    return Mistake(kind, last, why or _WHY[kind])
-
-
-_WHY = {
-    FailureKind.WORLD_FAILURE: "the world failed",
-    FailureKind.MODEL_FAILURE: "the model could not answer",
-    FailureKind.MODEL_REFUSAL: "the model's provider withheld a reply",
-    FailureKind.UNJUDGED: "there is no verdict",
-    FailureKind.FORMAT_ERROR: "the reply broke the format",
-}
+                why = f"{call.text}: {_short(call.result.text)}"
+                return Mistake(kind, call.turn, why, call.name)
+    unjudged = "" if verdict is None else verdict.unjudged or ""
+    return mistake_of_ending(kind, ended.error, len(trajectory.steps), unjudged)
 
 
 def _failures(
@@ -288,8 +290,9 @@ class _Pairs:
                     why = f"the answer says {stated}; {write.name} wrote {one.path} {one.found!r}"
                     yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, write.name)
                     return
-        claim = claim_of(answer, also_declines=declines(self.reference.task.answer))
-        if missing and claim:
+        if not missing:
+            return
+        if claim := claim_of(answer, also_declines=declines(self.reference.task.answer)):
             tool = self._call(self._left[0]).name
             why = f"the answer says {claim!r}, but {tool} was not done"
             yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, tool)

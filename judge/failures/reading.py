@@ -1,36 +1,38 @@
-"""The episodes of a logged run, diagnosed: each task's solution is played once in the run's worlds,
-where their packages are still there."""
+"""The mistakes of the episodes of a log: those that are stored with the verdicts, and those that an
+old log lacks. They are found here, in the worlds of packages that are still there."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import msgspec
+import structlog
 
 from rehearsal_room.envpool.core.errors import PoolError
-from rehearsal_room.envpool.core.types import Env, ToolResult
 from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.core.errors import HarnessError
 from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.logged_runs.logged_run import (
     found_scenarios,
     hosting_settings,
     scenario_finder,
     strangers_of,
 )
+from rehearsal_room.harness.outcomes.failure_kinds import count_kinds, diagnoses_in
+from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.setup.worlds import pool_of
-from rehearsal_room.judge.failures.calls import enumerated_arguments, made_calls
-from rehearsal_room.judge.failures.diagnose import Mistake, diagnose
-from rehearsal_room.judge.failures.reference import Reference, TableKeys, reference_of, tables_in
+from rehearsal_room.judge.failures.diagnoser import Diagnoser, with_diagnosis
 from rehearsal_room.judge.failures.report import Diagnosed
-from rehearsal_room.scenarios.core.dialogue import ModelUser
 from rehearsal_room.scenarios.errors import ScenarioError
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario
 
-References = dict[tuple[str, str], Reference]  # by scenario digest and task
+_log = structlog.get_logger(__name__)
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -40,49 +42,66 @@ class Reading(msgspec.Struct, frozen=True):
     without_solution: int  # of those that failed: findings alone were read
 
 
-async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) -> Reading:
-    """Diagnose every episode of a run that is over. `done` is called after each. Raises LogError,
-    SettingsError, ScenarioError and PoolError."""
-    with open_reader(folder) as reader:
-        rows = reader.episodes()
-        played = {(row.scenario_digest, row.task) for row in rows}
-        failing = {
-            (row.scenario_digest, row.task) for row in rows if row.label is not Label.COMPLETED
-        }
-        references: References = {}
-        async with pool_of(hosting_settings(folder, starts_servers=False)) as pool:
-            for scenario in _with_solutions(folder, reader):
-                # A benchmark has thousands of tasks: those that nobody failed are not played.
-                asked = played if scenario.suite is None else failing
-                tasks = [task for task in scenario.tasks if (scenario.digest, task.id) in asked]
-                image = reader.scenarios()[scenario.digest].image
-                references |= await _references(pool, scenario, tasks, tables_in(image))
-        return await anyio.to_thread.run_sync(
-            partial(_diagnosed, reader, str(folder), references, done)
-        )
+class Finder:
+    """Finds the mistakes of a log's episodes. `open_finder` makes it. Scenarios are hosted when an
+    episode of theirs is asked for."""
+
+    def __init__(self, pool: RoutingPool | None, scenarios: Iterable[Scenario]) -> None:
+        self._pool = pool
+        self._scenarios = {scenario.digest: scenario for scenario in scenarios}
+        self._is_hosted: dict[str, bool] = {}  # by digest
+        self._here = Diagnoser(pool, self._scenarios.values())
+        self._blind = Diagnoser(None, ())
+
+    async def find(self, trajectory: Trajectory, verdict: Judged | None) -> Diagnosis:
+        """The mistakes of an episode that is over. Where its world cannot be hosted any more, the
+        findings of the verdict are read."""
+        scenario = self._scenarios.get(trajectory.started.scenario_digest)
+        if verdict is None:  # the ending says it all
+            return await self._blind.diagnosis(trajectory, verdict)
+        if scenario is not None and await self._host(scenario):
+            try:
+                return await self._here.diagnosis(trajectory, verdict)
+            except Exception as exc:  # of a package; a report is not lost for it
+                _log.warning("not_compared", episode=trajectory.episode, error=repr(exc))
+        return await self._blind.diagnosis(trajectory, verdict)
+
+    async def add_to(self, trajectory: Trajectory, judged: Judged) -> Judged:
+        """The verdict with the episode's mistakes (see Diagnoser.add_to)."""
+        return await with_diagnosis(trajectory, judged, self.find)
+
+    async def _host(self, scenario: Scenario) -> bool:
+        known = self._is_hosted.get(scenario.digest)
+        if known is None:
+            assert self._pool is not None
+            try:
+                await self._pool.host_all([scenario])
+                known = True
+            except PoolError as exc:
+                _log.warning("world_not_hosted", scenario=scenario.name, error=str(exc))
+                known = False
+            self._is_hosted[scenario.digest] = known
+        return known
 
 
-async def diagnose_one(folder: Path, episode: str) -> list[Mistake]:
-    """The mistakes of one episode; none while it is not over. It is read when somebody looks at the
-    episode, so no package of somebody else runs: findings alone are read then. Raises as
-    read_failures does."""
-    with open_reader(folder) as reader:
-        trajectory = reader.trajectory(episode)
-        started = trajectory.started
-        references: References = {}
-        scenarios = [
-            one
-            for one in ([] if strangers_of(folder) else _with_solutions(folder, reader))
-            if one.digest == started.scenario_digest
-        ]
-        async with pool_of(hosting_settings(folder, starts_servers=False)) as pool:
-            for scenario in scenarios:
-                tasks = [task for task in scenario.tasks if task.id == started.task]
-                image = reader.scenarios()[scenario.digest].image
-                references |= await _references(pool, scenario, tasks, tables_in(image))
-        verdict = trajectory.judged[-1] if trajectory.judged else None
-        reference = references.get((started.scenario_digest, started.task))
-        return list(diagnose(trajectory, verdict, reference))
+@asynccontextmanager
+async def open_finder(folder: Path, reader: LogReader) -> AsyncIterator[Finder]:
+    """What finds the mistakes of this run's episodes. No package of somebody else runs (see
+    harness.setup.run_trust), and no server is started that the run's settings name: of these
+    episodes the findings are read."""
+    async with AsyncExitStack() as stack:
+        pool, scenarios = None, list[Scenario]()
+        try:
+            scenarios = [] if strangers_of(folder) else _with_solutions(folder, reader)
+            if scenarios:
+                opened = pool_of(hosting_settings(folder, starts_servers=False))
+                pool = await stack.enter_async_context(opened)
+                if any(map(pool.isolates, scenarios)):
+                    await pool.start()
+        except (HarnessError, ScenarioError, PoolError) as exc:
+            _log.warning("worlds_not_found", run=str(folder), error=str(exc))
+            pool, scenarios = None, []
+        yield Finder(pool, scenarios)
 
 
 def _with_solutions(folder: Path, reader: LogReader) -> list[Scenario]:
@@ -96,67 +115,100 @@ def _with_solutions(folder: Path, reader: LogReader) -> list[Scenario]:
     return [one for one in known if any(task.oracle for task in one.tasks)]
 
 
-async def _references(
-    pool: RoutingPool, scenario: Scenario, tasks: list[Task], tables: dict[str, TableKeys]
-) -> References:
-    found: References = {}
-    try:
-        await pool.host_all([scenario])
-        for task in tasks:
-            if not task.oracle and task.kind == "open":
-                continue
-            async with pool.lease(scenario, task) as env:
-                results = await _solved(env, task)
-                known = enumerated_arguments(env.tools)
-            found[scenario.digest, task.id] = reference_of(task, results, tables, known)
-    except PoolError:  # the world cannot be hosted any more: findings are read
-        return {}
-    finally:
-        pool.drop(scenario)
-    return found
-
-
-async def _solved(env: Env, task: Task) -> list[ToolResult]:
-    """The results of the solution's calls; where a user acts in it, its calls are made between
-    them."""
-    results = []
-    turns = task.user.solution if isinstance(task.user, ModelUser) else ()
-    acting = {one.after: turn.calls for one, turn in zip(task.utterances, turns, strict=False)}
-    for index, call in enumerate(task.oracle):
-        for number, own in enumerate(acting.get(index, ())):
-            await env.call(own.name, own.arguments, f"u{index}-{number}")
-        results.append(await env.call(call.name, call.arguments, f"c{index}-0"))
-    return results
-
-
-def _diagnosed(
-    reader: LogReader, run: str, references: References, done: Callable[[], Any]
-) -> Reading:
-    episodes = []
-    without = 0
-    for trajectory in reader.trajectories():
-        if trajectory.ended is not None:
-            started = trajectory.started
-            reference = references.get((started.scenario_digest, started.task))
-            one = _diagnosis(run, trajectory, reference)
-            without += reference is None and not one.is_completed
-            episodes.append(one)
+async def find_diagnoses(
+    folder: Path,
+    reader: LogReader,
+    rows: Sequence[EpisodeRow],
+    done: Callable[[], Any] = lambda: None,
+    *,
+    only: Container[str] | None = None,
+) -> dict[str, Diagnosis]:
+    """The mistakes of each episode that is over, by its name: the stored ones, or else found here.
+    `rows` are the log's. `done` is called after each; `only` these episodes (None: all). Raises
+    LogError."""
+    logged = diagnoses_in(rows)
+    if only is not None:
+        logged = {episode: one for episode, one in logged.items() if episode in only}
+    found = {episode: one for episode, one in logged.items() if one is not None}
+    for _ in found:
         done()
-    return Reading(tuple(episodes), without)
+    if len(found) < len(logged):
+        async with open_finder(folder, reader) as finder:
+            for episode in logged:
+                if episode not in found:
+                    found[episode] = await _find(finder, reader, episode)
+                    done()
+    return {episode: found[episode] for episode in logged}
 
 
-def _diagnosis(run: str, trajectory: Trajectory, reference: Reference | None) -> Diagnosed:
-    started = trajectory.started
-    verdict: Judged | None = trajectory.judged[-1] if trajectory.judged else None
-    tags = started.tags or (() if reference is None else reference.task.tags)
-    return Diagnosed(
-        run=run,
-        episode=trajectory.episode,
-        scenario=started.scenario,
-        task=started.task,
-        seed=started.seed,
-        tags=tags,
-        tools=tuple(dict.fromkeys(call.name for call in made_calls(trajectory))),
-        is_completed=verdict is not None and verdict.label is Label.COMPLETED,
-        mistakes=tuple(diagnose(trajectory, verdict, reference)),
+async def _find(finder: Finder, reader: LogReader, episode: str) -> Diagnosis:
+    trajectory = await anyio.to_thread.run_sync(reader.trajectory, episode)
+    verdict = trajectory.judged[-1] if trajectory.judged else None
+    return await finder.find(trajectory, verdict)
+
+
+def diagnoses_of(folder: Path) -> dict[str, Diagnosis]:
+    """The same for callers outside of an event loop."""
+    with open_reader(folder) as reader:
+        rows = reader.episodes()
+        logged = diagnoses_in(rows)
+        found = {episode: one for episode, one in logged.items() if one is not None}
+        if len(found) == len(logged):
+            return found
+        return run(find_diagnoses, folder, reader, rows)
+
+
+def kinds_of(folder: Path) -> dict[str, int]:
+    """The number of a run's episodes of each kind, the most frequent first; for callers outside of
+    an event loop. Raises LogError."""
+    return count_kinds(diagnoses_of(folder).values())
+
+
+async def diagnose_one(folder: Path, episode: str) -> Diagnosis:
+    """The mistakes of one episode; none while it is not over. Raises LogError."""
+    with open_reader(folder) as reader:
+        trajectory = reader.trajectory(episode)
+        if trajectory.ended is None:
+            return Diagnosis()
+        verdict = trajectory.judged[-1] if trajectory.judged else None
+        if verdict is not None and verdict.diagnosis is not None:
+            return verdict.diagnosis
+        async with open_finder(folder, reader) as finder:
+            return await finder.find(trajectory, verdict)
+
+
+async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) -> Reading:
+    """The episodes of a run that are over, with their mistakes. `done` is called after each. Raises
+    LogError."""
+    with open_reader(folder) as reader:
+        rows = await anyio.to_thread.run_sync(reader.episodes)
+        found = await find_diagnoses(folder, reader, rows, done)
+        tools = await anyio.to_thread.run_sync(reader.called_tools)
+        return _reading(str(folder), rows, tools, found)
+
+
+def _reading(
+    run: str,
+    rows: Sequence[EpisodeRow],
+    tools: Mapping[tuple[str, int], tuple[str, ...]],
+    found: Mapping[str, Diagnosis],
+) -> Reading:
+    episodes = tuple(
+        [
+            Diagnosed(
+                run=run,
+                episode=row.episode,
+                scenario=row.scenario,
+                task=row.task,
+                seed=row.seed,
+                tags=row.tags,
+                tools=tools.get((row.episode, row.attempt), ()),
+                is_completed=row.label is Label.COMPLETED,
+                mistakes=found[row.episode].mistakes,
+            )
+            for row in rows
+            if row.episode in found
+        ]
     )
+    without = sum(not one.is_completed and not found[one.episode].has_solution for one in episodes)
+    return Reading(episodes, without)

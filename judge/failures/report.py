@@ -1,12 +1,12 @@
 """The failures of runs, counted: by kind, and within worlds, tasks, tools and tags."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from rehearsal_room.harness.outcomes.failure_kinds import HABITS, FailureKind
-from rehearsal_room.judge.failures.diagnose import Mistake
+from rehearsal_room.harness.core.mistakes import HABITS, FailureKind, Mistake
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
@@ -99,10 +99,8 @@ def report_of(
     base: Sequence[Diagnosed] = (),
 ) -> FailureReport:
     """Count the failures of episodes; `base` are those of the run to compare with."""
-    names = sorted(
-        {kind for one in episodes for kind in one.kinds},
-        key=lambda kind: (-sum(kind in one.kinds for one in episodes), str(kind)),
-    )
+    counts = Counter([kind for one in episodes for kind in one.kinds])
+    names = sorted(counts, key=lambda kind: (-counts[kind], str(kind)))
     return FailureReport(
         episodes=len(episodes),
         failed=sum(not one.is_completed for one in episodes),
@@ -139,7 +137,7 @@ def _count(episodes: Sequence[Diagnosed], hits: Sequence[bool], *, each_alone: b
 
 
 def _kind_count(episodes: Sequence[Diagnosed], kind: FailureKind) -> KindCount:
-    hits = [kind in one.kinds for one in episodes]
+    hits = [any(found.kind is kind for found in one.mistakes) for one in episodes]
     count = _count(episodes, hits, each_alone=False)
     having = [one for one, hit in zip(episodes, hits, strict=True) if hit]
     first: dict[TaskKey, Diagnosed] = {}
@@ -188,11 +186,11 @@ def _order(name: str, group: GroupCount, *, of_tool: bool) -> tuple[int, str]:
 
 
 def _group(episodes: Sequence[Diagnosed], tool: str, *, each_alone: bool) -> GroupCount:
-    kinds: dict[FailureKind, list[bool]] = {}
+    kinds = defaultdict[FailureKind, list[bool]](lambda: [False] * len(episodes))
     for index, one in enumerate(episodes):
         for mistake in one.mistakes:
             if not tool or mistake.tool == tool:
-                kinds.setdefault(mistake.kind, [False] * len(episodes))[index] = True
+                kinds[mistake.kind][index] = True
     order = sorted(kinds, key=lambda kind: (-sum(kinds[kind]), str(kind)))
     failed = [not one.is_completed for one in episodes]
     return GroupCount(

@@ -65,7 +65,10 @@ def _contents(changes: Iterable[RowChange], tables: Mapping[str, TableKeys]) -> 
         if len(key) == 1:
             named[key[0]].append(f"{table} {content}")
     labels = {number: "; ".join(sorted(rows)) for number, rows in named.items()}
-    return {_key(one): _content(one, tables, labels) for one in new}
+    for one in new:
+        if tables.get(one.table, _NO_KEYS).references:
+            plain[_key(one)] = _content(one, tables, labels)
+    return plain
 
 
 def _content(change: RowChange, tables: Mapping[str, TableKeys], labels: Mapping[Any, str]) -> Row:

@@ -30,7 +30,7 @@ from rehearsal_room.harness.chat.metered import (
 from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.server_features import ServerFeatures
-from rehearsal_room.harness.chat.transport import Endpoint, ModelTransport
+from rehearsal_room.harness.chat.transport import ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import BudgetExhausted, PolicyError, SettingsError
 from rehearsal_room.harness.core.events import ModelJudgement
@@ -106,7 +106,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
         """The model's judgement, with the reason in `fault` where there is none. Never raises."""
         started = anyio.current_time()
         total = _Total(cost_usd=self._prices.cost(self.name, 0, 0, 0))
-        question = _JudgeQuestion(self._settings, self._endpoint, prompt, seed)
+        question = JudgeQuestion(self._settings, self._endpoint.base_url, prompt, seed)
         fault, answer = "", None
         try:
             outcome = await self._client.ask(question, total.add, num_tokens=prompt.num_tokens)
@@ -129,7 +129,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
     async def answer(self, messages: list[dict[str, str]]) -> str:
         """The text with which the model answers the question of a suite's own score: the request
         has these messages and temperature 0, and nothing else. Raises PolicyError."""
-        question = _SuiteQuestion(self._settings, self._endpoint, messages)
+        question = _SuiteQuestion(self._settings, self._endpoint.base_url, messages)
         size = sum(len(message["content"]) for message in messages) // 4
         try:
             outcome = await self._client.ask(question, _uncounted, num_tokens=size)
@@ -158,17 +158,17 @@ class _SuiteQuestion:
     """A question of a suite's own score (see harness.chat.metered.Question)."""
 
     def __init__(
-        self, settings: OpenAISettings, endpoint: Endpoint, messages: list[dict[str, str]]
+        self, settings: OpenAISettings, base_url: str, messages: list[dict[str, str]]
     ) -> None:
         self._max_tokens = settings.max_tokens or 0
         self._settings = msgspec.structs.replace(settings, temperature=0.0, max_tokens=None)
-        self._endpoint = endpoint
+        self._base_url = base_url
         self._window = Window(msgspec.convert(tuple(messages), tuple[Message, ...]))
 
     def request(self, features: ServerFeatures) -> ModelRequest:
         """See Question."""
         features = msgspec.structs.replace(features, format="text")
-        fields = features.apply(request_fields(self._settings, self._endpoint.base_url))
+        fields = features.apply(request_fields(self._settings, self._base_url))
         return ModelRequest(RequestWriter(fields).body(self._window), self._max_tokens)
 
     def read(self, reply: Reply) -> str | AttemptFailure:
@@ -180,18 +180,16 @@ class _SuiteQuestion:
         return False
 
 
-class _JudgeQuestion:
+class JudgeQuestion:
     """A prompt, asked until its answer can be read (see harness.chat.metered.Question).
 
     An answer that was cut off gets twice the room the next time; any that cannot be read gets
     another seed and some temperature.
     """
 
-    def __init__(
-        self, settings: OpenAISettings, endpoint: Endpoint, prompt: Prompt, seed: int
-    ) -> None:
+    def __init__(self, settings: OpenAISettings, base_url: str, prompt: Prompt, seed: int) -> None:
         self._settings = settings
-        self._endpoint = endpoint
+        self._base_url = base_url
         self._evidence_ids = prompt.evidence_ids
         # The system message is ours: its examples are not evidence.
         untrusted = [one.content for one in prompt.messages if one.role != "system"]
@@ -207,7 +205,7 @@ class _JudgeQuestion:
         if self._num_unread and settings.temperature is not None:
             temperature = max(settings.temperature, _MIN_TEMPERATURE)
             settings = msgspec.structs.replace(settings, temperature=temperature)
-        fields = features.apply(request_fields(settings, self._endpoint.base_url), _ANSWER)
+        fields = features.apply(request_fields(settings, self._base_url), _ANSWER)
         seed = (self._seed + self._num_unread * 7919) % _NUM_SEEDS if features.seed else None
         return ModelRequest(RequestWriter(fields).body(self._window, seed=seed), self._max_tokens)
 
@@ -264,8 +262,8 @@ def judge_models(
     Raises SettingsError for models that cannot be asked, for a model without a price in the table,
     and for a budget without prices.
     """
-    models = [_name_and_url(text) for text in settings.models]
-    names = [name for name, _ in models]
+    models = model_settings(settings)
+    names = [model.model for model in models]
     if not names and settings.mode != "code":
         raise SettingsError(f"models: mode {settings.mode!r} needs the name of a model")
     for name in names:
@@ -276,22 +274,25 @@ def judge_models(
     elif budget.limit is not None:
         raise SettingsError("budget: spending can be limited only where prices are given too")
     return [
-        ChatJudgeModel(
-            OpenAISettings(
-                name,
-                base_url=url or settings.base_url or None,
-                temperature=settings.temperature,
-                max_tokens=settings.max_tokens,
-                seed=settings.seed,
-                timeout_s=settings.timeout,
-                max_attempts=settings.attempts,
-                concurrency=settings.concurrency,
-            ),
-            prices=prices or Prices(),
-            budget=budget,
-            environment=environment,
+        ChatJudgeModel(model, prices=prices or Prices(), budget=budget, environment=environment)
+        for model in models
+    ]
+
+
+def model_settings(settings: JudgeSettings) -> list[OpenAISettings]:
+    """How each model of a judge is asked. Raises SettingsError."""
+    return [
+        OpenAISettings(
+            name,
+            base_url=url or settings.base_url or None,
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
+            seed=settings.seed,
+            timeout_s=settings.timeout,
+            max_attempts=settings.attempts,
+            concurrency=settings.concurrency,
         )
-        for name, url in models
+        for name, url in map(_name_and_url, settings.models)
     ]
 
 

@@ -55,6 +55,13 @@ class Cases(Protocol):
         """The case of an episode that is over; the code's verdict where it cannot be judged."""
 
 
+class Reasons(Protocol):
+    """What finds the mistakes of an episode (judge.failures)."""
+
+    async def add_to(self, trajectory: Trajectory, judged: Judged) -> Judged:
+        """The verdict with them, or as it is where they cannot be found."""
+
+
 class LoggedCases:
     """Cases from the log alone, for judges that see the trajectory only. `infos` are by the digest
     of the scenario's package."""
@@ -83,8 +90,11 @@ class LLMJudge:
         profile: RewardProfile,
         cache: VerdictCache | None = None,
         tools: Mapping[str, Mapping[str, str]] | None = None,
+        reasons: Reasons | None = None,
     ) -> None:
-        """`tools` are descriptions by name, by package digest, for cases that do not have them."""
+        """`tools` are descriptions by name, by package digest, for cases that do not have them;
+        `reasons` finds the mistakes of each episode (None: they are found later)."""
+        self._reasons = reasons
         self._tools = dict(tools or {})
         self._cases = cases
         self._models = tuple(models)
@@ -119,8 +129,10 @@ class LLMJudge:
         """The verdict on an episode that is over; ValueError when it is not."""
         case = await self._cases.case(trajectory)
         if isinstance(case, Judged):
-            return msgspec.structs.replace(case, judge=self.name)
-        return await self.judge_case(case, seed=self._settings.seed or 0)
+            judged = msgspec.structs.replace(case, judge=self.name)
+        else:
+            judged = await self.judge_case(case, seed=self._settings.seed or 0)
+        return judged if self._reasons is None else await self._reasons.add_to(trajectory, judged)
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """What is known of the episode before any model is asked; a verdict where none is asked."""
@@ -150,7 +162,9 @@ class LLMJudge:
         )
         return self._judged(case, code, judgements, decision)
 
-    def _prompt(self, case: Case, is_decided: bool) -> Prompt:
+    def prompt(self, case: Case, is_decided: bool) -> Prompt:
+        """What each model is asked about a case; `is_decided`: code leaves one label open. Raises
+        JudgeError for a case of which no prompt can be made."""
         mode = self._settings.mode
         assert mode == "llm" or mode == "hybrid"  # narrows the type
         return prompt_of(
@@ -182,7 +196,7 @@ class LLMJudge:
         judgements = {} if cache is None else await _cached(cache, keys)
         if len(judgements) == len(keys):
             return tuple(judgements[key] for key in keys)
-        prompt = self._prompt(case, is_decided)  # made only here: it takes longer than all the rest
+        prompt = self.prompt(case, is_decided)  # made only here: it takes longer than all the rest
 
         async def ask(model: JudgeModel, key: _CacheKey) -> None:
             judgements[key] = await model.judge(prompt, seed=seed)

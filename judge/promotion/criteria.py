@@ -31,7 +31,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
+from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, outcomes_in

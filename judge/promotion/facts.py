@@ -1,15 +1,16 @@
 """What criteria need of each episode of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rehearsal_room.harness.core.events import Ending, EpisodeStarted, Judged, Label
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import EpisodeRow
-from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
 from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
 
 
@@ -37,12 +38,15 @@ class EpisodeFacts(msgspec.Struct, frozen=True):
 
 def read_facts(folder: Path, *, count_calls: bool = False) -> list[EpisodeFacts]:
     """The facts of a run's episodes that are over. Raises LogError."""
+    diagnoses = diagnoses_of(folder)
     with open_reader(folder) as reader:
         calls = _calls_of(reader) if count_calls else {}
-        return _facts_of(reader, calls)
+        return _facts_of(reader, calls, diagnoses)
 
 
-def _facts_of(reader: LogReader, calls: dict[str, int]) -> list[EpisodeFacts]:
+def _facts_of(
+    reader: LogReader, calls: dict[str, int], diagnoses: Mapping[str, Diagnosis]
+) -> list[EpisodeFacts]:
     seeds: dict[str, int] = {}
     verdicts: dict[str, Judged] = {}
     for record in reader.milestones():
@@ -53,7 +57,7 @@ def _facts_of(reader: LogReader, calls: dict[str, int]) -> list[EpisodeFacts]:
             verdicts[record.episode] = record.event
     found = []
     for row in reader.episodes():
-        if row.ending is None:
+        if row.ending is None or row.episode not in diagnoses:  # it ended a moment ago
             continue
         verdict = verdicts.get(row.episode)
         findings = () if verdict is None else verdict.findings
@@ -66,7 +70,7 @@ def _facts_of(reader: LogReader, calls: dict[str, int]) -> list[EpisodeFacts]:
                 label=_label_of(row),
                 reward=row.reward,
                 tags=row.tags,
-                kinds=tuple(map(str, kinds_of_verdict(row.ending, row.label, findings))),
+                kinds=tuple(map(str, diagnoses[row.episode].kinds)),
                 findings={one.name: one.passed for one in findings},
                 steps=row.num_steps,
                 seconds=row.seconds,

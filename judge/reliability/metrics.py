@@ -8,8 +8,8 @@ from math import fsum
 import msgspec
 
 from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.outcomes.bootstrap import RESAMPLES, Bootstrap, Figure
-from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
 from rehearsal_room.judge.code.code_judge import NAME
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.reliability.statistics import (
@@ -74,6 +74,7 @@ class StudyScope(msgspec.Struct, frozen=True):
     left_out: Sequence[Judged]  # of episodes of which no case could be made
     seed: int
     num_resamples: int = RESAMPLES
+    diagnoses: Mapping[str, Diagnosis] = {}  # by episode
 
 
 def majority_label(labels: Iterable[Label]) -> Label | None:
@@ -114,7 +115,7 @@ def report_of(
         flip_probability=_apply_decreasing(agreed.binary, flip_probability),
         krippendorff_alpha=_scales(labels.of, alpha),
         code_agreement=_against(answers, _code_labels(answers), bootstrap),
-        code_by_kind=_by_kind(answers, bootstrap),
+        code_by_kind=_by_kind(answers, scope, bootstrap),
         human=_against_people(answers, scope, bootstrap),
         repeat_flips=_flips(map(_each_against_others, answers), bootstrap),
         rewording_flips=_flips_by(scope.rewordings, answers, bootstrap, lambda one: one.reworded),
@@ -230,13 +231,15 @@ def _against(
     )
 
 
-def _by_kind(answers: Sequence[EpisodeVerdicts], make: _Make) -> dict[str, LabelComparison]:
+def _by_kind(
+    answers: Sequence[EpisodeVerdicts], scope: StudyScope, make: _Make
+) -> dict[str, LabelComparison]:
     """The comparison with code of the episodes of each kind of failure, the most frequent first."""
     labels = _code_labels(answers)
     found: dict[str, list[EpisodeVerdicts]] = {}
     for each in answers:
-        evidence, label = each.case.evidence, labels.get(each.case.trajectory.episode)
-        for kind in kinds_of_verdict(evidence.ending, label, each.case.code.findings):
+        diagnosis = scope.diagnoses.get(each.case.trajectory.episode)
+        for kind in () if diagnosis is None else diagnosis.kinds:
             found.setdefault(str(kind), []).append(each)
     ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     compared = {kind: _against(of_kind, labels, make) for kind, of_kind in ordered}

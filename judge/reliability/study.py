@@ -15,6 +15,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.outcomes.bootstrap import RESAMPLES
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.reliability.metrics import EpisodeVerdicts, StudyScope, report_of
@@ -46,6 +47,7 @@ async def study(
     rewordings: Mapping[str, Rewording] = _NONE,
     injections: Mapping[str, Rewording] = _NONE,
     humans: Mapping[str, Mapping[str, Label]] | None = None,
+    diagnoses: Mapping[str, Diagnosis] | None = None,
     left_out: Sequence[Judged] = (),
     seed: int = 0,
     num_resamples: int = RESAMPLES,
@@ -54,10 +56,10 @@ async def study(
     """Measure how far the judge agrees with itself, with code and with people.
 
     Every case is judged `repeats` times unchanged, and once with each rewording and injection that
-    changes it, as repeat 0. `humans` are labels by episode and labeller. `left_out` are the
-    verdicts on episodes of which no case could be made. `seed` is for the intervals. `progress` is
-    called with the number of judgings done and their total. Exceptions of `judging` are raised, in
-    a group.
+    changes it, as repeat 0. `humans` are labels by episode and labeller, `diagnoses` what
+    went wrong by episode. `left_out` are the verdicts on episodes of which no case could be made.
+    `seed` is for the intervals. `progress` is called with the number of judgings done and their
+    total. Exceptions of `judging` are raised, in a group.
     """
     began = anyio.current_time()
     questions = [_Question(i, repeat) for repeat in range(repeats) for i in range(len(cases))]
@@ -75,7 +77,14 @@ async def study(
         for i, case in enumerate(cases)
     ]
     scope = StudyScope(
-        repeats, tuple(rewordings), tuple(injections), humans, left_out, seed, num_resamples
+        repeats,
+        tuple(rewordings),
+        tuple(injections),
+        humans,
+        left_out,
+        seed,
+        num_resamples,
+        diagnoses or {},
     )
     seconds = anyio.current_time() - began
     return await anyio.to_thread.run_sync(partial(report_of, answers, scope, seconds=seconds))

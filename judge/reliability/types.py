@@ -95,8 +95,8 @@ class StudyReport(msgspec.Struct, frozen=True):
     cost: Cost
     # By model. Empty where one model's label is the verdict, as in mode `llm`.
     models: dict[str, ModelFigures] = {}
-    # By what went wrong, as the findings of the code's verdict show it: where a judge draws the
-    # labels otherwise (see judge.core.label_rules). An episode may have several kinds.
+    # By what went wrong in the logged episode: where a judge draws the labels otherwise (see
+    # judge.core.label_rules). An episode may have several kinds.
     code_by_kind: dict[str, LabelComparison] = {}
     # J = TPR - FPR on completed or not, by who knows the truth: `people`, or `code` where the judge
     # is another one. Empty: nobody knows, or there was no right or no wrong work.

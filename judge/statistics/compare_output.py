@@ -19,16 +19,29 @@ _NO_DIFFERENCE = "no difference is shown"
 def comparison_lines(report: CompareReport) -> Iterator[str]:
     """What a comparison found, in lines of text."""
     for found in report.differences:
-        yield from _verdict_lines(found, report.level)
+        yield from verdict_lines(found, report.level)
     yield from warning_lines(report)
     for run in report.runs:
         yield _run_line(run)
         if run.model is not None:
             yield from (f"  {line}" for line in model_use_lines(run.model, run.reply_times))
+    if kinds := _kinds(report):
+        yield "episodes by what went wrong, " + ", ".join(run.name for run in report.runs) + ":"
+        yield from (f"  {kind}: {', '.join(counts)}" for kind, counts in kinds.items())
     if len(report.groups) > 1:
         yield "by world and tag, " + ", ".join(run.name for run in report.runs) + ":"
         for group in report.groups[:_SHOWN_GROUPS]:
             yield f"  {_group_line(group)}"
+
+
+def _kinds(report: CompareReport) -> dict[str, list[str]]:
+    """Of each kind of failure how many episodes each run has, the most frequent first."""
+    total: dict[str, int] = {}
+    for run in report.runs:
+        for kind, count in run.failures.items():
+            total[kind] = total.get(kind, 0) + count
+    kinds = sorted(total, key=lambda kind: (-total[kind], kind))
+    return {kind: [f"{run.failures.get(kind, 0):,}" for run in report.runs] for kind in kinds}
 
 
 def warning_lines(report: CompareReport) -> Iterator[str]:
@@ -53,7 +66,8 @@ def warning_lines(report: CompareReport) -> Iterator[str]:
         yield f"not in all runs ({name}: {plural(len(tasks), 'task')}): {_listed(tasks)}"
 
 
-def _verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
+def verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
+    """What a comparison of a run with A found: first the verdict, then what supports it."""
     one, name = found.comparison, found.name
     yield _verdict(found, level)
     yield (
@@ -96,7 +110,12 @@ def _verdict(found: RunDifference, level: float) -> str:
         head = one.verdict
         low, high = sorted((abs(low), abs(high)))
         bounds = f"{100 * low:.1f} to {100 * high:.1f}"
-    return f"{head} ({100 * level:g} % interval {bounds}, p = {one.p:.3g})"
+    return f"{head} ({100 * level:g} % interval {bounds}, {_p(one.p)})"
+
+
+def _p(p: float) -> str:
+    """Example: 0.0114 -> "p = 0.0114"; 5.1e-74 -> "p < 0.0001" """
+    return "p < 0.0001" if p < 0.0001 else f"p = {p:.3g}"
 
 
 def _run_line(run: ComparedRun) -> str:
@@ -160,7 +179,7 @@ def markdown_of(report: CompareReport) -> str:
 def _markdown(report: CompareReport) -> Iterator[str]:
     yield "# " + " and ".join(f"{run.name} `{run.run}`" for run in report.runs)
     for found in report.differences:
-        verdict, *others = _verdict_lines(found, report.level)
+        verdict, *others = verdict_lines(found, report.level)
         yield from ("", f"**{verdict}**", "")
         yield from (f"- {line}" for line in others)
     if warnings := list(warning_lines(report)):
@@ -177,6 +196,10 @@ def _markdown(report: CompareReport) -> Iterator[str]:
             f"{run.completion_tokens:,.0f} | {_cost(run)} |"
         )
     names = " | ".join(run.name for run in report.runs)
+    if kinds := _kinds(report):
+        yield from ("", "## Episodes by what went wrong", "", f"| | {names} |")
+        yield "|---|" + "---:|" * len(report.runs)
+        yield from (f"| {kind} | {' | '.join(counts)} |" for kind, counts in kinds.items())
     yield from ("", "## By world and tag", "", f"| | tasks | {names} | points |")
     yield "|---|---:|" + "---:|" * len(report.runs) + "---:|"
     for group in report.groups:

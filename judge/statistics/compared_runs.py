@@ -51,6 +51,7 @@ class ComparedRun(msgspec.Struct, frozen=True):
     judging_usd: float | None  # of all verdicts; None: a price is unknown
     model: ModelUse | None = None  # of all episodes; None: no model played
     reply_times: ReplyTimes | None = None
+    failures: dict[str, int] = {}  # episodes by kind of failure, as `rehearse failures` counts them
 
 
 class SettingDifference(msgspec.Struct, frozen=True):
@@ -96,6 +97,7 @@ class CompareReport(Comparison, frozen=True, kw_only=True):
 
 
 PricesOf = Callable[[Path], Prices | None]
+KindsOf = Callable[[Path], Mapping[str, int]]  # episodes by kind of failure
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -107,19 +109,22 @@ class _Read(msgspec.Struct, frozen=True):
     outcomes: Sequence[Outcome]
     model: ModelUse | None  # None: there is no reply
     times: ReplyTimes | None
+    failures: Mapping[str, int]
 
     @property
     def keys(self) -> set[TaskKey]:
         return {(row.scenario, row.task) for row in self.rows}
 
 
-def compare_runs(folders: Sequence[Path], prices_of: PricesOf = lambda _: None) -> CompareReport:
+def compare_runs(
+    folders: Sequence[Path], prices_of: PricesOf = lambda _: None, *, kinds_of: KindsOf
+) -> CompareReport:
     """Compare runs with the first of them. `prices_of` gives the prices of the models of a run's
-    folder (None: they are not known). Raises LogError, and SettingsError where one shares no task
-    with a verdict with it."""
-    runs = [_read(folder, prices_of(folder)) for folder in folders]
-    level = 1 - (1 - LEVEL) / (len(runs) - 1)
-    first, names = runs[0], [_name(index) for index in range(len(runs))]
+    folder (None: they are not known), `kinds_of` what went wrong in it. Raises
+    LogError, and SettingsError where one shares no task with a verdict with it."""
+    runs = [_read(folder, prices_of(folder), kinds_of(folder)) for folder in folders]
+    level = level_of(len(runs))
+    first, names = runs[0], [letter_of(index) for index in range(len(runs))]
     differences = tuple(
         [
             _difference(name, first, other, level)
@@ -130,7 +135,7 @@ def compare_runs(folders: Sequence[Path], prices_of: PricesOf = lambda _: None) 
     return CompareReport(
         **msgspec.structs.asdict(differences[0].comparison),
         runs=tuple([_figures(name, run) for name, run in zip(names, runs, strict=True)]),
-        settings=tuple(_settings([run.settings for run in runs])),
+        settings=tuple(setting_differences([run.settings for run in runs])),
         changed_worlds=_changed_worlds(runs),
         only_in_some={
             name: tuple([":".join(key) for key in sorted(run.keys - shared)])
@@ -143,19 +148,24 @@ def compare_runs(folders: Sequence[Path], prices_of: PricesOf = lambda _: None) 
     )
 
 
-def _name(index: int) -> str:
-    """Example: 0 -> "A"; 27 -> "AB" """
-    return ("" if index < 26 else _name(index // 26 - 1)) + chr(ord("A") + index % 26)
+def letter_of(index: int) -> str:
+    """The name of a run in a comparison.
+
+    Example: 0 -> "A"; 27 -> "AB"
+    """
+    return ("" if index < 26 else letter_of(index // 26 - 1)) + chr(ord("A") + index % 26)
 
 
-def _read(folder: Path, prices: Prices | None) -> _Read:
+def _read(folder: Path, prices: Prices | None, failures: Mapping[str, int]) -> _Read:
     with open_reader(folder) as reader:
         rows = [row for row in reader.episodes() if row.ending is not None]
         if has_model(rows):
             model, times = priced_use(reader, rows, prices)
         else:  # replies of other policies may have tokens, too
             model, times = read_model_use(reader, rows) or (None, None)
-        return _Read(folder, run_settings(folder), rows, outcomes_of(reader), model, times)
+        return _Read(
+            folder, run_settings(folder), rows, outcomes_of(reader), model, times, failures
+        )
 
 
 def _figures(name: str, run: _Read) -> ComparedRun:
@@ -182,10 +192,11 @@ def _figures(name: str, run: _Read) -> ComparedRun:
         judging_usd=judging.cost_usd,
         model=use if has_model(run.rows) else None,
         reply_times=run.times if has_model(run.rows) else None,
+        failures=dict(run.failures),
     )
 
 
-def _settings(settings: Sequence[Settings]) -> Iterable[SettingDifference]:
+def setting_differences(settings: Sequence[Settings]) -> Iterable[SettingDifference]:
     """The settings on which episodes depend, and that are not the same."""
     for field in fields_of(Settings):
         if field.may_change or field.table == "policy" or field.key in _SHOWN_ELSEWHERE:
@@ -215,16 +226,24 @@ def _changed_worlds(runs: Sequence[_Read]) -> dict[str, tuple[str, ...]]:
     return changed
 
 
-def _difference(name: str, first: _Read, other: _Read, level: float) -> RunDifference:
-    found = compare(first.outcomes, other.outcomes, level=level)
+def run_difference(
+    name: str,
+    first: Sequence[Outcome],
+    other: Sequence[Outcome],
+    *,
+    level: float,
+    is_planned: bool = True,
+) -> RunDifference | None:
+    """A run compared with the first one; None: they share no task with a verdict. What so many
+    tasks can show is computed where `is_planned`; it takes a second or two."""
+    found = compare(first, other, level=level)
     if found is None:
-        raise SettingsError(
-            f"{first.folder} and {other.folder} share no task with a verdict: compare runs of the "
-            "same scenarios"
-        )
+        return None
     found = msgspec.structs.replace(found, verdict=found.verdict.replace("B is", f"{name} is"))
-    tries = max(1, round(median(map(len, by_task(other.outcomes).values()))))
-    noise = _noise(first.outcomes, other.outcomes)
+    if not is_planned:
+        return RunDifference(name, found, None, None)
+    tries = max(1, round(median(map(len, by_task(other).values()))))
+    noise = _noise(first, other)
     alpha = 1 - level
     needed = None
     if found.delta and found.verdict == "no difference is shown":
@@ -235,6 +254,24 @@ def _difference(name: str, first: _Read, other: _Read, level: float) -> RunDiffe
         detectable(found.tasks, alpha=alpha, tries=tries, noise=noise),
         None if needed is None or needed > _LONGEST_PLAN else needed,
     )
+
+
+def level_of(runs: int) -> float:
+    """The level of each interval where so many runs are compared: with more than two it is higher,
+    so that all intervals hold together."""
+    return 1 - (1 - LEVEL) / (runs - 1)
+
+
+def _difference(name: str, first: _Read, other: _Read, level: float) -> RunDifference:
+    found = run_difference(name, first.outcomes, other.outcomes, level=level)
+    if found is None:
+        raise SettingsError(nothing_shared(first.folder, other.folder))
+    return found
+
+
+def nothing_shared(first: Path, other: Path) -> str:
+    """Why two runs cannot be compared."""
+    return f"{first} and {other} share no task with a verdict: compare runs of the same scenarios"
 
 
 def _noise(first: Sequence[Outcome], second: Sequence[Outcome]) -> float | None:

@@ -22,6 +22,7 @@ from rehearsal_room.judge.core import live_judging
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.rewards import AWM, RewardProfile
+from rehearsal_room.judge.failures.diagnoser import Diagnoser
 from rehearsal_room.judge.suites.runner import AskModel, SuiteRunner
 from rehearsal_room.scenarios.format import Scenario
 
@@ -54,11 +55,13 @@ class ScenarioJudges:
         asks: AskModel | None = None,
     ) -> None:
         """`asks` is the model on which the score of a suite may depend; None: nobody is asked."""
+        scenarios = list(scenarios)
         # By package digest, and by name.
         self._judges: dict[str, CodeJudge] = {}
         for scenario in {scenario.digest: scenario for scenario in scenarios}.values():
             judge = CodeJudge(scenario, runner_of(pool, scenario, asks), profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
+        self.diagnoser = Diagnoser(pool, scenarios)
 
     async def serve(self, subscription: Subscription, record: live_judging.RecordJudged) -> None:
         """Judge every episode that ends, until the bus is closed (see judge.core.live_judging)."""
@@ -67,12 +70,13 @@ class ScenarioJudges:
     def suspends(self, trajectory: Trajectory) -> bool:
         """Whether the verdict may have to wait for a worker. Raises JudgeError for a scenario that
         this judge does not have."""
-        return self._judge(trajectory).suspends(trajectory)
+        return self._judge(trajectory).suspends(trajectory) or self.diagnoser.suspends(trajectory)
 
     async def verdict(self, trajectory: Trajectory) -> Judged:
         """The verdict on an episode that is over; ValueError when it is not. Raises JudgeError for
         a scenario that this judge does not have."""
-        return await self._judge(trajectory).verdict(trajectory)
+        judged = await self._judge(trajectory).verdict(trajectory)
+        return await self.diagnoser.add_to(trajectory, judged)
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """What code knows about an episode that is over; its verdict where there is nothing to

@@ -11,8 +11,9 @@ from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import ScenarioInfo, scenario_info
 from rehearsal_room.judge.core.rewards import PROFILES
+from rehearsal_room.judge.failures.diagnoser import Diagnoser
 from rehearsal_room.judge.llm.client import judge_models
-from rehearsal_room.judge.llm.llm_judge import Cases, LLMJudge, LoggedCases
+from rehearsal_room.judge.llm.llm_judge import Cases, LLMJudge, LoggedCases, Reasons
 from rehearsal_room.judge.llm.prompt import least_tokens
 from rehearsal_room.judge.llm.rubric import read_rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
@@ -31,12 +32,14 @@ async def open_judge(
     folder: Path,
     spent: float = 0.0,
     infos: Mapping[str, ScenarioInfo] | None = None,
+    reasons: Reasons | None = None,
 ) -> AsyncIterator[ScenarioJudges | LLMJudge]:
     """The judge of the settings; it is closed when the block is left.
 
     `pool` hosts the scenarios already; mode `llm` needs no pool (None). `folder` is the run's, and
     `spent` is what its budget has paid already, in USD. `infos` is what agents know of their
-    worlds, by package digest, for mode `llm`; None: taken from the scenarios.
+    worlds, by package digest, for mode `llm`; None: taken from the scenarios. `reasons` finds the
+    mistakes of episodes where there is no pool; None: they are found later.
 
     Raises JudgeError and SettingsError for a rubric, prices or models that cannot be used, before
     any model is asked, and PackageError for a broken verify.py.
@@ -62,9 +65,11 @@ async def open_judge(
         if settings.mode == "llm":
             known = {scenario.digest: scenario_info(scenario) for scenario in scenarios}
             cases = LoggedCases(known if infos is None else infos)
+            reasons = reasons if pool is None else Diagnoser(pool, scenarios)
         else:
             assert pool is not None
-            cases = ScenarioJudges(pool, scenarios, profile, models[0].answer)
+            cases = code = ScenarioJudges(pool, scenarios, profile, models[0].answer)
+            reasons = code.diagnoser
         path = Path(settings.cache) if settings.cache else kept_path(folder, CACHE_NAME)
         cache = await stack.enter_async_context(VerdictCache(path))
         yield LLMJudge(
@@ -75,6 +80,7 @@ async def open_judge(
             profile=profile,
             cache=cache,
             tools=None if pool is None else _descriptions(pool, scenarios),
+            reasons=reasons,
         )
 
 

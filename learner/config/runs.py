@@ -21,7 +21,12 @@ TRAINABLE = ("local", "vllm")  # policies that report token ids and take new wei
 # With data.fill: how many times the groups of a batch may be run until enough can be used
 # (DAPO's max_num_gen_batches, arXiv:2503.14476).
 FILL_MOST = 10
-_OWN = ("episodes", "group_size", "forked_from")  # fields that an evaluation does not take over
+_OWN = (
+    "episodes",
+    "group_size",
+    "forked_from",
+    "edit",
+)  # fields that an evaluation does not take over
 
 
 class TrainingRunSettings(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.scenarios.files import read_toml
 from tests.cli.test_remote_worlds import PLAIN, TASKS
 from tests.support.cli import Rehearse
+from tests.support.old_logs import without_diagnoses
 from tests.support.strangers import (
     KEY,
     begun_by_another,
@@ -75,15 +76,15 @@ def change(file: Path, **values: Any) -> None:
 def test_packages_of_a_strangers_run_run_in_workers(
     rehearse: Rehearse, packaged: Path, trace: Path, tmp_path: Path, verb: str
 ) -> None:
-    """Each verb that executes a package which only the folder names does it in workers, and in this
-    process with --trust-run."""
+    """Each verb that executes a package which only the folder names does it in workers, or not at
+    all, and in this process with --trust-run."""
     gate = tmp_path / "gate.toml"
     gate.write_text('name = "g"\n[[stage]]\nname = "s"\ncriteria = ["completed.lower >= 0.99"]\n')
     fork = ("run", "--from", f"{packaged}/e000000@0", "-o", tmp_path / "fork")
     commands: dict[str, tuple[object, ...]] = {
         "replay": ("replay", packaged),
         "judge": ("judge", packaged),
-        "failures": ("failures", packaged),
+        "failures": ("failures", without_diagnoses(packaged)),
         "resume": ("run", "-o", packaged, "--resume"),
         "fork": fork,
         "promote": ("promote", gate, packaged, "--continue", 3),

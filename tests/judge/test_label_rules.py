@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
+from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.judge.core.label_rules import LABEL_RULES, label_rule_text
 from rehearsal_room.judge.llm.rubric import read_rubric
 from tests.judge.failures.staged import diagnosed

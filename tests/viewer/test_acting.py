@@ -36,8 +36,6 @@ async def test_a_fork_goes_on_from_the_state_of_a_turn(oracles: Path) -> None:
             for result in step.executed_results:
                 digest = result.digest
         assert fork["digest"] == digest
-        assert fork["command"].startswith("rehearse run --from ")
-        assert f"e000000@{turn}" in fork["command"]
         base = f"/api/scratch/{fork['id']}"
         for step in trajectory.steps[turn:]:
             for call, logged in zip(step.executed_calls, step.executed_results, strict=True):

@@ -16,8 +16,6 @@ from rehearsal_room.harness.outcomes.model_use import model_use_lines
 from rehearsal_room.harness.replay.run import replay
 from rehearsal_room.harness.reports.summary import read_report
 from rehearsal_room.harness.settings.run import Settings
-from rehearsal_room.judge.statistics.compare_output import warning_lines
-from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
 from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.judged_runs import served
@@ -179,19 +177,6 @@ async def test_a_pair_parts_where_the_calls_differ(mutants: Path) -> None:
     assert same["parts_at"] is None
     assert same["world_difference"] == same["end_difference"] == []
     assert {one["same"] for one in same["aligned"]} == {"both"}
-
-
-async def test_two_runs_are_compared(mutants: Path, oracles: Path) -> None:
-    """The figures are those of `rehearse compare`, with a row for each task."""
-    async with viewing(mutants, oracles) as client:
-        path = f"/api/compare?a={run_id(mutants)}&b={run_id(oracles)}"
-        found = await client.get(path)
-
-    assert found["tasks"] == len(found["rows"]) == 2
-    assert {row["change"] for row in found["rows"]} <= {"gained", "same"}
-    assert found["delta"] > 0
-    assert found["differs"] == list(warning_lines(compare_runs([mutants, oracles])))
-    assert "setting group_size differs: A 4; B 2" in found["differs"]
 
 
 async def test_labels_are_stored_where_the_command_stores_them(mutants: Path) -> None:

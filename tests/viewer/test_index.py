@@ -69,7 +69,8 @@ async def test_any_size_of_page_gives_the_same_index(tmp_path: Path) -> None:
 
 def test_the_columns_are_those_of_an_episode() -> None:
     """Rows are written and read by place, so the order of the table is that of the struct."""
-    assert EpisodeFold.__struct_fields__ == (*COLUMNS, "words", "results")
+    extra = ("words", "results", "failed_calls")
+    assert EpisodeFold.__struct_fields__ == (*COLUMNS, *extra)
 
 
 async def test_what_is_absent_is_null(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ async def test_a_part_says_what_it_leaves_out(
     assert page["labels"] == {"agent_error": 2}
     assert page["endings"] == {"answered": 2}
     assert sum(one["n"] for one in page["tasks"]) == 2
-    cells = [cell for row in answers[f"{base}/grid"]["cells"] for cell in row if cell]
+    cells = [cell for row in answers[f"{base}/grid"]["rows"] for cell in row["cells"] if cell]
     assert {cell["episode"] for cell in cells} == {row["episode"] for row in rows}
     for odd, why in {
         "label=nothing": "no episode matches",

@@ -14,7 +14,8 @@ ODD = ("..", "%2e%2e%2fx", "a/b", "\x00", "' OR 1=1 --", "x" * 5_000, "9" * 30, 
 RUN = "/api/runs/{run}"
 EPISODE = RUN + "/episodes/{episode}"
 PATHS = (
-    *(RUN, f"{RUN}/episodes", f"{RUN}/grid", EPISODE, f"{EPISODE}/failures", f"{RUN}/judge/queue"),
+    *(RUN, f"{RUN}/episodes", f"{RUN}/grid", f"{RUN}/tasks", f"{RUN}/reasons", "/api/pair"),
+    *(EPISODE, f"{EPISODE}/failures", f"{RUN}/judge/queue"),
     *(f"{RUN}/judge/evidence/{{episode}}", f"{RUN}/training", f"{RUN}/training/batch"),
     *(f"{EPISODE}/world", f"{EPISODE}/world/{{table}}", f"{RUN}/groups/{{group}}", f"{RUN}/pair"),
     *("/api/compare", "/api/worlds", "/api/worlds/{world}", "/api/worlds/{world}/table/{table}"),
@@ -27,7 +28,10 @@ KEYS = {
     f"{EPISODE}/world": ("turn",),
     f"{EPISODE}/world/{{table}}": ("turn", "offset", "limit", "only"),
     f"{RUN}/pair": ("a", "b"),
-    "/api/compare": ("a", "b"),
+    f"{RUN}/grid": ("offset", "limit"),
+    f"{RUN}/tasks": ("by", "sort", "scenario", "tag", "failure", "name", "offset", "limit"),
+    "/api/pair": ("run", "other", "a", "b"),
+    "/api/compare": ("a", "b", "run"),
     "/api/worlds/{world}/table/{table}": ("offset", "limit"),
 }
 POSTS: dict[str, dict[str, Any]] = {

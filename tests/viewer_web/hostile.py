@@ -116,6 +116,8 @@ def _events(
     change = RowChange(text[:60], (text[:60],), {"a": text[:3000], "b": 1}, {"a": 2, "b": 1})
     result = ToolResult(text, changes=(change,), digest="d" * 32)
     other = AgentCall("find", {}, "c1")
+    failing = AgentCall(text[:80], {}, "c2")
+    refused = ToolResult(text[:80], error="refused", digest="d" * 32)
     rows = ToolResult(f'[{{"id": 1, "name": {json.dumps(text[:3000])}}}]', digest="d" * 32)
     finding = Finding(text[:300], False, text[:3000], text[:3000], "goal")
     judgement = ModelJudgement(text[:60], Label.AGENT_ERROR, reasoning=text, cited=(text[:30],))
@@ -135,9 +137,12 @@ def _events(
             fingerprint="f" * 16,
             scenario_digest=scenario.digest,
             start_digest=start,
+            tags=(text[:40],),
         ),
         StepTaken(
-            Reply(f"<think>{text}</think>{text}", (call, other)), Act((call, other)), (result, rows)
+            Reply(f"<think>{text}</think>{text}", (call, other, failing)),
+            Act((call, other, failing)),
+            (result, rows, refused),
         ),
         StepTaken(Reply(text), Answer(text)),
         EpisodeEnded(Ending.ANSWERED, text, 2, lease.state(), seconds=1.0),

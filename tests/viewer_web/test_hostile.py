@@ -52,7 +52,7 @@ def test_hostile_texts_are_inert_and_visible(browser: Browser, hostile: Served) 
     shown, and it is laid out beside what we write (`bdi`)."""
     page, asked, dialogs = watched(browser)
     run = hostile.run_id("hostile")
-    page.goto(hostile.at(f"#/run/{run}"))
+    page.goto(hostile.at(f"#/run/{run}/episodes"))
     page.wait_for_selector(".grid-row a")
     failed = problems(page.evaluate(_STATE), "the table")
     for number in range(len(TEXTS)):
@@ -66,9 +66,15 @@ def test_hostile_texts_are_inert_and_visible(browser: Browser, hostile: Served) 
                 word for word in (f"BEGIN{number}", f"END{number}") if state["text"].count(word) < 6
             ]
             failed += [f"text {number}: {word} is missing" for word in missing]
-    for view in ("overview", "grid"):
+    tables = [f"tasks?by={by}" for by in ("task", "world", "tag", "kind")]
+    for view in ("overview", "grid", "throughput", *tables, "group/g3"):
         page.goto(hostile.at(f"#/run/{run}/{view}"))
         page.wait_for_selector(".card, .grid-row")
+        page.wait_for_function("() => !document.querySelector('.loading, .ghost')")
+        failed += problems(page.evaluate(_STATE), view)
+    for view in (f"compare?run={run}&run={run}", f"pair?run={run}&a=e000003&other={run}&b=e000004"):
+        page.goto(hostile.at(f"#/{view}"))
+        page.wait_for_selector(".grid-row, .parting")
         failed += problems(page.evaluate(_STATE), view)
 
     assert not failed, "\n".join(failed)

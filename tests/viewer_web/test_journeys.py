@@ -16,11 +16,12 @@ from tests.viewer_web.views import first_write, wrong_episode
 
 
 def test_the_first_wrong_write_is_three_clicks_from_the_runs(page: Page, served: Served) -> None:
-    """A click on the run, one on a failed episode, one on the button: the call is in focus, and
-    beside it are the rows that it changed."""
+    """From the tasks of a run: a click on a kind of failure, one on an episode, one on the button:
+    the call is in focus, and beside it are the rows that it changed."""
     page.get_by_role("grid", name="Runs").get_by_text(
         "mutant · native · full · shop_support, flight_desk"
     ).click()
+    page.get_by_label("What failed most").get_by_role("link", name="Wrong value").first.click()
     row = page.get_by_role("row", name=re.compile("Agent error.*orders|Agent error.*segments"))
     row.first.click()
     page.get_by_role("button", name=re.compile("First (wrong )?write")).click()
@@ -31,11 +32,11 @@ def test_the_first_wrong_write_is_three_clicks_from_the_runs(page: Page, served:
 
 
 def test_two_members_are_compared_where_they_part(open_page: OpenPage, served: Served) -> None:
-    """From a group to two of its members: the first decision that differs is marked, with the rows
+    """From a task to two of its tries: the first decision that differs is marked, with the rows
     in which the two worlds differ after it."""
     run, failed = served.run_id("mutant"), wrong_episode(served)
     page = open_page(served.at(f"#/run/{run}/group/{failed['group']}"))
-    boxes = page.get_by_role("grid", name="Members").get_by_role("checkbox")
+    boxes = page.get_by_role("grid", name="Tries").get_by_role("checkbox")
     boxes.nth(0).check()
     boxes.nth(1).check()
     page.get_by_role("button", name=re.compile("Side by side")).click()
@@ -44,26 +45,6 @@ def test_two_members_are_compared_where_they_part(open_page: OpenPage, served: S
     parting = page.get_by_label("Where they part")
     expect(parting.get_by_text("Here they part")).to_be_visible()
     expect(parting.get_by_role("heading", name="What differs in their worlds")).to_be_visible()
-
-
-def test_runs_with_different_tasks_are_compared(open_page: OpenPage, served: Served) -> None:
-    """A task that one run lacks has a dash there, and what else differs stands above, in the words
-    of `rehearse compare`."""
-    runs = served.get("/api/runs")["runs"]
-    pairs = [(a["id"], b["id"]) for a in runs for b in runs if a["id"] != b["id"]]
-    found = [(pair, served.answer("/api/compare?a={}&b={}".format(*pair))) for pair in pairs]
-    partial = [
-        (pair, answer)
-        for pair, answer in found
-        if answer is not None and any(row["a"] is None for row in answer["rows"])
-    ]
-    assert partial
-    for (a, b), answer in partial[:3]:
-        page = open_page(served.at(f"#/compare?a={a}&b={b}"))
-        differs = page.get_by_label("What else differs")
-        expect(differs.get_by_role("listitem")).to_have_text(answer["differs"])
-        page.get_by_role("button", name=re.compile("Not compared")).click()
-        expect(page.get_by_role("row").nth(1)).to_contain_text("–")
 
 
 def test_a_fork_reaches_another_verdict(open_page: OpenPage, served: Served) -> None:
@@ -140,7 +121,7 @@ def test_a_live_run_is_watched_to_its_end(open_page: OpenPage, tmp_path: Path) -
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as run,
         serving(wait_for(folder), cwd=tmp_path) as served,
     ):
-        page = open_page(served.at(f"#/run/{served.run_id('live')}"))
+        page = open_page(served.at(f"#/run/{served.run_id('live')}/episodes"))
         expect(page.get_by_text("Live", exact=True).first).to_be_visible()
         third = page.locator('[data-row="2"]')
         expect(third).to_contain_text("e000002")
@@ -250,7 +231,7 @@ def test_a_label_by_hand_is_stored(open_page: OpenPage, served: Served) -> None:
 
 def test_a_view_is_saved_as_its_address(open_page: OpenPage, served: Served) -> None:
     """Filters, order and search stand in the address: a second window shows the same rows."""
-    page = open_page(served.at(f"#/run/{served.run_id('mutant')}"))
+    page = open_page(served.at(f"#/run/{served.run_id('mutant')}/episodes"))
     page.get_by_role("button", name=re.compile("Agent error")).first.click()
     page.get_by_label("Changed table").select_option("orders")
     page.get_by_role("button", name="Turns").click()

@@ -24,13 +24,22 @@ def views(served: Served) -> list[View]:
     group = failed["group"]
     members = served.episodes("mutant", f"group={group}&sort=-reward")
     one, two = members[0]["episode"], members[-1]["episode"]
+    solved = served.episodes("oracle", f"task={failed['task']}")[0]["episode"]
+    four = "&".join(
+        f"run={served.run_id(name)}" for name in ("mutant", "oracle", "judged", "windows")
+    )
     write = first_write(served, mutant, failed["episode"])
     episode = f"#/run/{mutant}/episode/{failed['episode']}"
     return [
         View("runs", "#/runs", ".grid-row"),
-        View("compare", f"#/compare?a={mutant}&b={oracle}", ".grid-row"),
+        View("compare", f"#/compare?run={mutant}&run={oracle}", ".grid-row"),
+        View("compare-four", f"#/compare?{four}", ".grid-row"),
+        View("pair-of-runs", f"#/pair?run={mutant}&a={one}&other={oracle}&b={solved}", ".parting"),
+        View("tasks", f"#/run/{mutant}", ".grid-row"),
+        View("kinds", f"#/run/{mutant}/tasks?by=kind", ".grid-row"),
         View("run", f"#/run/{mutant}?label=agent_error&label=partially_completed", ".grid-row"),
-        View("overview", f"#/run/{mutant}/overview", ".chart canvas", 1100),
+        View("overview", f"#/run/{mutant}/overview", ".card"),
+        View("throughput", f"#/run/{mutant}/throughput", ".chart canvas", 1100),
         View("grid", f"#/run/{mutant}/grid", ".grid-row"),
         View("episode", f"{episode}?turn={write + 1}", ".call.wrong", 1000),
         View("world", f"{episode}/world?turn={write + 1}&only=start", ".grid-row"),

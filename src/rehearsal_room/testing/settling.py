@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.judge.failures.reading import kinds_of
 from rehearsal_room.judge.promotion.facts import read_facts
 from rehearsal_room.judge.statistics.compare_output import comparison_lines
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
@@ -83,7 +84,7 @@ def _failure(decided: Sequence[str], run: Path, base: Path | None) -> Iterator[s
     lost: tuple[str, ...] = ()
     if base is not None:
         with suppress(SettingsError):  # they share no task
-            compared = compare_runs([base, run])
+            compared = compare_runs([base, run], kinds_of=kinds_of)
             lost = compared.lost
             yield from ("", *comparison_lines(msgspec.structs.replace(compared, groups=())))
     yield ""

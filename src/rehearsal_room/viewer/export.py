@@ -11,24 +11,27 @@ What agents and tools wrote is only in the deflated part, so nothing of it is ev
 
 import base64
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import anyio.to_thread
 import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.harness.log.outputs import writing
+from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
-from rehearsal_room.judge.failures.reading import read_failures
+from rehearsal_room.judge.failures.reading import find_diagnoses
 from rehearsal_room.scenarios import distribution
 from rehearsal_room.viewer.index.hand_labels import HandLabels
+from rehearsal_room.viewer.index.reasons import find_reasons
 from rehearsal_room.viewer.listing.labels import labels_in
 from rehearsal_room.viewer.listing.part import PartOfRun
-from rehearsal_room.viewer.reading.episode_rows import episode_table, episodes_of, grid
+from rehearsal_room.viewer.reading.episode_rows import episode_table, episodes_of
 from rehearsal_room.viewer.reading.filters import Query
 from rehearsal_room.viewer.reading.lines import EpisodeTableLine, Part, RunLine, run_line
 from rehearsal_room.viewer.reading.logged_episodes import read_episode
@@ -37,6 +40,9 @@ from rehearsal_room.viewer.reading.page_files import page_file
 from rehearsal_room.viewer.reading.plain import plain
 from rehearsal_room.viewer.reading.run_page import run_page
 from rehearsal_room.viewer.reading.training import training
+from rehearsal_room.viewer.tasks.reasons import reasons
+from rehearsal_room.viewer.tasks.task_table import BY, rows_by
+from rehearsal_room.viewer.tasks.tries import grid
 from rehearsal_room.viewer.worlds.group_graph import group_graph
 from rehearsal_room.viewer.worlds.logged_world import opened, shapes_of
 from rehearsal_room.viewer.worlds.world_tables import columns_of
@@ -120,6 +126,7 @@ async def _add_run(found: Answers, run: ShownRun, episodes: int, query: Query) -
         return
     while index.fold():
         pass
+    await anyio.to_thread.run_sync(find_reasons, run.log_folder, index)
     labels = labels_in(run.log_folder)
     total, chosen = episodes_of(index, query, labels, limit=episodes)
     of = index.num_episodes("1", ())
@@ -141,32 +148,35 @@ async def _add_episodes(found: Answers, run: ShownRun, line: RunLine, labels: Ha
     table = episode_table(index, {"limit": [str(index.num_episodes("1", ()))]}, labels)
     found[f"{base}/episodes"] = table
     found[f"{base}/grid"] = grid(index)
-    wrong = await _failures(run)
+    found[f"{base}/tasks"] = {by: rows_by(run, by) for by in BY}
+    found[f"{base}/reasons"] = reasons(run)
+    with open_reader(run.log_folder) as reader:
+        wrong = await find_diagnoses(run.log_folder, reader, reader.episodes())
     for one in table.rows:
         _add_episode(found, run, one, labels)
-        mistakes = {"failures": wrong.get(one.episode, [])}
-        found[f"{base}/episodes/{one.episode}/failures"] = mistakes
-    for group in dict.fromkeys(one.group for one in table.rows):
-        members = [one for one in table.rows if one.group == group]
-        lines = [msgspec.structs.replace(one, by_hand=()) for one in members]
+        mistakes = wrong[one.episode].mistakes if one.episode in wrong else ()
+        found[f"{base}/episodes/{one.episode}/failures"] = {"failures": mistakes}
+    _add_tries(found, run, [msgspec.structs.replace(one, by_hand=()) for one in table.rows])
+
+
+def _add_tries(found: Answers, run: ShownRun, lines: Sequence[EpisodeTableLine]) -> None:
+    """The tries of each task, under the group of the first of them in the run."""
+    groups = {(one.scenario, one.name): one.group for one in rows_by(run, "task")}
+    by_task: dict[tuple[str, str], list[EpisodeTableLine]] = {}
+    for line in lines:
+        by_task.setdefault((line.scenario, line.task), []).append(line)
+    for key, tries in by_task.items():
         with run.reading() as reader:
-            trajectories = [reader.trajectory(one.episode) for one in lines]
-        found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
+            trajectories = [reader.trajectory(line.episode) for line in tries]
+        graph = group_graph(tries, trajectories, len(tries))
+        for group in {groups.get(key, ""), *(line.group for line in tries)}:
+            found[f"/api/runs/{run.id}/groups/{group}"] = graph
 
 
 def _words_of(query: Query) -> str:
     """The filters of a query as in an address, without the order."""
     pairs = [(name, value) for name, values in query.items() for value in values]
     return urlencode([pair for pair in pairs if pair[0] not in ("sort", "offset", "limit")])
-
-
-async def _failures(run: ShownRun) -> Mapping[str, Any]:
-    """The mistakes of each episode; none where the packages of the run are gone."""
-    try:
-        reading = await read_failures(run.log_folder)
-        return {one.episode: one.mistakes for one in reading.episodes}
-    except Exception:  # a package that has changed, a sandbox that is not here
-        return {}
 
 
 def _add_episode(found: Answers, run: ShownRun, line: EpisodeTableLine, labels: HandLabels) -> None:

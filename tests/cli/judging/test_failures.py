@@ -6,6 +6,7 @@ from shutil import copytree, rmtree
 import pytest
 
 from tests.support.cli import Rehearse, json_of
+from tests.support.old_logs import without_diagnoses
 from tests.support.paths import LIBRARY
 
 
@@ -43,7 +44,10 @@ def test_failures_by_kind(rehearse: Rehearse, runs: tuple[Path, Path], tmp_path:
 def test_without_the_package_findings_are_read(
     rehearse: Rehearse, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Every failed episode still has a kind."""
+    """Of an old log every failed episode still has a kind; a new one keeps what was found with its
+    verdicts."""
+    before = json_of(rehearse, "failures", runs[0])
+    assert json_of(rehearse, "failures", without_diagnoses(runs[0])) == before
     rmtree(tmp_path / "library")
     found = json_of(rehearse, "failures", runs[0])
     assert found["without_solution"] == found["failed"]

@@ -61,6 +61,7 @@ def _row(episode: str, **changes: Any) -> EpisodeRow:
         policy="oracle",
         scenario_digest="p" * 32,
         started_at=1_700_000_000.0,
+        seed=3,
         num_steps=2,
         ending=Ending.ANSWERED,
         seconds=1.5,

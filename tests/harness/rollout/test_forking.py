@@ -10,9 +10,10 @@ import anyio
 import msgspec
 import pytest
 
+from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.continuation.forks import beginning_of, parse_fork
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.core.events import ForkedFrom, StepTaken
+from rehearsal_room.harness.core.events import ForkedFrom, ForkEdit, StepTaken
 from rehearsal_room.harness.core.messages import Act
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
@@ -91,6 +92,75 @@ def test_a_fork_needs_no_source(rehearse: Rehearse, source: Path, tmp_path: Path
     expected = {"run": str(source), "episode": "e000000", "turn": 4}
     assert [line["forked_from"] for line in lines] == [expected] * 2
     assert [len(line["steps"]) for line in lines] == [len(t.steps) for t in trajectories_of(fork)]
+
+
+EDIT = {
+    "instruction": "Lend nothing.",
+    "turns": [
+        {"calls": [{"name": "no_such_tool", "arguments": {}}]},
+        {"text": "Hm.", "calls": [{"name": "find_books", "result": "The library burnt down."}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("num_records", [2, 4, 5, 6])
+def test_an_edited_fork_is_resumed(
+    rehearse: Rehearse, source: Path, tmp_path: Path, num_records: int
+) -> None:
+    """What somebody wrote comes after the resumed turns, with the result that was given; wherever
+    a crash cuts it off, it goes on as if it had not, and no policy is asked for these turns. The
+    edit may be a file, which nobody reads later."""
+    fork, cut, file = tmp_path / "fork", tmp_path / "cut", tmp_path / "edit.json"
+    file.write_text(json.dumps(EDIT))
+    flags = ("--from", f"{source}/e000000@3", "--edit", file, "-g", 1)
+    status, _, err = rehearse("run", *flags, "-o", fork)
+    assert status == 0, err
+    file.unlink()
+    (one,) = trajectories_of(fork)
+    assert one.started.edit == ForkEdit(2, trajectories_of(source)[0].started.instruction)
+    assert one.started.instruction == EDIT["instruction"]
+    assert (one.started.kept, one.first_own_turn, one.num_context) == (3, 5, 5)
+    assert [result.error for result in one.steps[3].results] == ["unknown_tool"]
+    assert one.steps[4].results == (
+        ToolResult(
+            "The library burnt down.", digest=one.steps[2].results[-1].digest, injected=True
+        ),
+    )
+    anyio.run(cut_off, fork, cut, num_records)  # a start and three resumed turns are four records
+    status, _, err = rehearse("run", "-o", cut, "--resume")
+    assert status == 0, err
+    (again,) = trajectories_of(cut)
+    assert [(step.decision, step.results) for step in again.steps] == [
+        (step.decision, step.results) for step in one.steps
+    ]
+    assert (again.started.edit, again.first_own_turn) == (one.started.edit, 5)
+    assert again.started.instruction == one.started.instruction
+    status, out, err = rehearse("replay", cut)
+    assert (status, "equal" in out) == (0, True), err
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ('{"turns": [{"text": "Done."}]}', "turn 4 ends the episode (answered)"),
+        ('{"turns": [{}]}', "turn 4 has neither text nor calls"),
+        ('{"turn": []}', "edit: turn: unknown key"),
+        ('{"turns": [{"calls": [{"name": 7}]}]}', "edit: turns"),
+        ("{", "edit: expected a JSON object"),
+        ("nowhere.json", "edit: nowhere.json cannot be read"),
+    ],
+)
+def test_an_edit_that_cannot_be_played(
+    rehearse: Rehearse, source: Path, tmp_path: Path, edit: str, why: str
+) -> None:
+    """One sentence, and no run."""
+    flags = ("--from", f"{source}/e000000@3", "--edit", edit)
+    status, _, err = rehearse("run", *flags, "-o", tmp_path / "x")
+    assert status == 2
+    assert why in " ".join(err.split())
+    assert not (tmp_path / "x").exists()
+    status, _, err = rehearse("run", str(LIBRARY), "--edit", "{}", "-o", tmp_path / "x")
+    assert (status, "name the fork" in err) == (2, True)
 
 
 @pytest.mark.parametrize("num_records", [3, 5, 7])

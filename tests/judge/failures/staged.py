@@ -10,7 +10,7 @@ import msgspec
 
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Label
-from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
+from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.harness.policies.mutations import is_id
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.messages import FormatError
-from rehearsal_room.harness.outcomes.failure_kinds import FailureKind
+from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import InProcessRunner
 from rehearsal_room.judge.failures.diagnose import Mistake, diagnose

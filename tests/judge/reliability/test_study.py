@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 
 from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.mistakes import Diagnosis, FailureKind, Mistake
 from rehearsal_room.harness.outcomes.bootstrap import Figure
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.reliability.metrics import majority_label
 from rehearsal_room.judge.reliability.report import render
 from rehearsal_room.judge.reliability.study import study
 from rehearsal_room.judge.reliability.types import Cost, StudyReport
-from rehearsal_room.scenarios.checks import Finding
 from tests.support.studies import answering, case_of, flipping, scripted, verdict
 
 C, P, A, E = Label
@@ -288,21 +288,19 @@ async def test_where_no_verifier_ran_the_logs_label_counts() -> None:
 
 
 async def test_agreement_is_shown_by_what_went_wrong() -> None:
-    """Each episode counts under the kinds that the findings of the code's verdict show."""
-    wrong = Finding("orders 7 updated", False, "status='void'", "status='open'", "goal")
-    silent = Finding("answer says '7'", False, "'7'", "nothing", "goal")
-    cases = []
-    for name, findings in (("e1", (wrong,)), ("e2", (wrong, silent)), ("e3", ())):
-        case = case_of(name, A if findings else C)
-        code = msgspec.structs.replace(case.code, findings=findings)
-        cases.append(msgspec.structs.replace(case, code=code))
+    """Each episode counts under the kinds of its logged mistakes."""
+    wrong = Mistake(FailureKind.WRONG_VALUE, 1, "status 'open' (right: 'void')", "close_order")
+    silent = Mistake(FailureKind.WRONG_ANSWER, 2, "answer says '7': found nothing")
+    found = {"e1": (wrong,), "e2": (wrong, silent), "e3": ()}
+    cases = [case_of(name, A if mistakes else C) for name, mistakes in found.items()]
+    diagnoses = {name: Diagnosis(mistakes) for name, mistakes in found.items()}
     labels = {"e1": [A, A], "e2": [A, P], "e3": [C, C]}
-    report = await study(cases, scripted(labels), repeats=2, num_resamples=10)
-    found = {
+    report = await study(cases, scripted(labels), repeats=2, num_resamples=10, diagnoses=diagnoses)
+    agreed = {
         kind: (one.episodes, _value(one.agreement.binary), _value(one.agreement.four_way))
         for kind, one in report.code_by_kind.items()
     }
-    assert found == {"wrong_value": (2, 1.0, 0.75), "wrong_answer": (1, 1.0, 0.5)}
+    assert agreed == {"wrong_value": (2, 1.0, 0.75), "wrong_answer": (1, 1.0, 0.5)}
     console = Console(width=100, record=True, file=io.StringIO())
     render(report, console)
     text = console.export_text()

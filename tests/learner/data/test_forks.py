@@ -7,8 +7,15 @@ import pytest
 
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.edits import EditedCall, EditedTurn, written_turns
 from rehearsal_room.harness.continuation.forks import without_tokens
-from rehearsal_room.harness.core.events import Ending, EpisodeEnded, ForkedFrom, HistorySummarized
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    ForkedFrom,
+    ForkEdit,
+    HistorySummarized,
+)
 from rehearsal_room.harness.core.trajectory import Trajectory, assemble
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.registry import dialect_of
@@ -115,6 +122,33 @@ async def test_a_fork_trains_its_own_turns(
     expected = [fact for fact in facts(rollout_of(source, where="x")) if fact[2] >= SOURCE.turn]
     assert expected
     assert [facts(rollout) for rollout in group.rollouts] == [expected, expected]
+
+
+@pytest.mark.parametrize("kept", [0, SOURCE.turn])
+async def test_turns_that_somebody_wrote_are_not_trained(
+    tmp_path: Path, chat: ChatTokenizer, kept: int
+) -> None:
+    """They have no tokens and no log-probabilities, they give no sample, and the prompts after
+    them, also those of another instruction, are those that are computed from the log."""
+    (source, _) = await run_oracle(tmp_path / "source", chat, "full")
+    turns = (EditedTurn("Let me see.", (EditedCall("no_such_tool", {}),)),)
+    beginning = Beginning(
+        source.steps[:kept],
+        source.started.start_digest,
+        msgspec.structs.replace(SOURCE, turn=kept),
+        edit=ForkEdit(1, source.started.instruction),
+        written=written_turns(turns, HERMES, first=kept),
+        instruction="Another instruction.",
+    )
+    forks = await run_oracle(tmp_path / "fork", chat, "full", beginning)
+    written = forks[0].steps[kept]
+    assert (written.reply.token_ids, written.reply.logprobs) == (b"", b"")
+    assert [one.error for one in written.results] == ["unknown_tool"]
+    (group,), alignment = groups_of(tmp_path / "fork", chat, "full")
+    assert alignment.statistics() == {"checked": 2, "misaligned": 0}
+    own = list(range(kept + 1, len(forks[0].steps)))
+    assert own
+    assert [[one.turn for one in rollout.samples] for rollout in group.rollouts] == [own, own]
 
 
 async def test_a_fork_under_other_windows(tmp_path: Path, chat: ChatTokenizer) -> None:

@@ -28,6 +28,7 @@ from rehearsal_room.harness.settings.run import judge_settings
 from rehearsal_room.harness.setup.run_trust import RUN_FILE, require_judge
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.core.evidence import scenario_info
+from rehearsal_room.judge.failures.reading import open_finder
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.factory import open_judge
@@ -102,8 +103,10 @@ async def open_run_judge(
     `open_judge`, the pool and the finder raise."""
     worlds = reader.scenarios().values()
     async with AsyncExitStack() as stack:
-        pool, scenarios = None, []
-        if settings.mode != "llm":
+        pool, scenarios, reasons = None, [], None
+        if settings.mode == "llm":
+            reasons = await stack.enter_async_context(open_finder(folder, reader))
+        else:
             scenario_of = scenario_finder(folder)
             scenarios = [scenario_of(world.scenario, world.scenario_digest) for world in worlds]
             hosting = hosting_settings(folder, starts_servers=False)
@@ -117,5 +120,6 @@ async def open_run_judge(
             folder=folder,
             spent=spent,
             infos={world.scenario_digest: scenario_info(world) for world in worlds},
+            reasons=reasons,
         )
         yield await stack.enter_async_context(judge)

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 
 from rehearsal_room.cli.core.flags import flags_of
+from rehearsal_room.harness.continuation.edits import edit_text
 from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
 from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
@@ -134,6 +135,8 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     of the run from which it is forked."""
     if flags.get("exclude"):
         flags = {**flags, "exclude": expanded(flags["exclude"])}
+    if flags.get("edit"):
+        flags = {**flags, "edit": edit_text(flags["edit"])}
     began = output / RUN_FILE if resume and output is not None else None
     if began is None or not began.is_file():
         if flags.get("forked_from"):
@@ -211,6 +214,8 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
     file = config or (began if began.is_file() else None)
     resolved = resolve(file, flags, own=config is None)
     settings = _trusted(resolved, file, flags)
+    if config is None and not flags.get("edit"):  # the origin's own edit is in its log
+        settings = msgspec.structs.replace(settings, edit="")
     return _with_its_task(settings, flags.get("episodes"))
 
 

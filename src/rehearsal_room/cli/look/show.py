@@ -13,7 +13,9 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.logged_runs.logged_run import log_folder
 from rehearsal_room.harness.reports.episode_view import render_episode
 from rehearsal_room.harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
+from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.setup.run_folder import prices_of
+from rehearsal_room.judge.failures.reading import diagnose_one, diagnoses_of
 
 
 @click.command("show", cls=SectionedCommand)
@@ -48,12 +50,15 @@ def show_command(
         rehearse show runs/x e000003                      (one episode)
     """
     console = Terminal()
-    with open_reader(log_folder(folder)) as reader:
+    logged = log_folder(folder)
+    with open_reader(logged) as reader:
         if episode is None:
-            known = prices_of(log_folder(folder), prices)
-            render_run(reader, console, full=full, prices=known, **selection)
+            known, found = prices_of(logged, prices), diagnoses_of(logged)
+            render_run(reader, console, full=full, prices=known, diagnoses=found, **selection)
             return
         named = [f"--{name}" for name, value in selection.items() if value]
         if named:
             raise SettingsError(f"{' '.join(named)}: for runs, not for one episode ({episode})")
-        render_episode(reader.trajectory(episode), console, full=full)
+        trajectory = reader.trajectory(episode)
+        diagnosis = run(diagnose_one, logged, episode)
+        render_episode(trajectory, console, full=full, diagnosis=diagnosis)

@@ -34,6 +34,7 @@ from rehearsal_room.harness.reports.summary import (
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_folder import described, fresh_folder
+from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.verdicts.opener import judge_opener
 
 
@@ -117,4 +118,10 @@ def _report(folder: Path, settings: Settings) -> RunReport:
     prices = read_prices(Path(settings.model.prices)) if settings.model.prices else None
     with open_reader(folder) as reader:
         steps = settings.limits.max_steps
-        return read_report(reader, statistics_of, max_steps=steps, prices=prices)
+        return read_report(
+            reader,
+            statistics_of,
+            max_steps=steps,
+            prices=prices,
+            diagnoses=diagnoses_of(folder),  # a run that is resumed may have episodes without
+        )

@@ -49,6 +49,7 @@ _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limi
 _OMITTED = (
     *("scenarios", "suite", "suite_path", "awm", "mcp", "openenv", "group_size"),
     "forked_from",
+    "edit",
 )
 
 

@@ -13,6 +13,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.setup.run_folder import prices_of
+from rehearsal_room.judge.failures.reading import kinds_of
 from rehearsal_room.judge.statistics.compare_output import comparison_lines, markdown_of
 from rehearsal_room.judge.statistics.compared_runs import compare_runs
 from rehearsal_room.judge.statistics.outcomes import read_outcomes
@@ -47,7 +48,7 @@ def compare_command(
         raise SettingsError("compare: name two runs or more, as in `rehearse compare A B`")
     if output is not None and not output.absolute().parent.is_dir():
         raise SettingsError(f"--output: {output}: its folder does not exist")
-    found = compare_runs(runs, lambda folder: prices_of(folder, prices))
+    found = compare_runs(runs, lambda folder: prices_of(folder, prices), kinds_of=kinds_of)
     console = console_of(json_file)
     for line in comparison_lines(found):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

@@ -27,6 +27,7 @@ from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.settings.judge import JudgeSettings, save_judge
 from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.judge.core.rewards import PROFILES
+from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.verdicts import summary as verdict_summary
 from rehearsal_room.judge.verdicts.disagreements import Disagreement, queue, ranked, render
 from rehearsal_room.judge.verdicts.rejudge import (
@@ -183,7 +184,12 @@ def _renew_report(folder: Path) -> None:
     with suppress(OSError, msgspec.DecodeError):
         before = msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
-            report = read_report(reader, statistics_of, max_steps=before.max_steps)
+            report = read_report(
+                reader,
+                statistics_of,
+                max_steps=before.max_steps,
+                diagnoses=diagnoses_of(folder),
+            )
         write_report(folder, report)
 
 

@@ -18,6 +18,7 @@ from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.evidence import episode_digest
+from rehearsal_room.judge.failures.reading import find_diagnoses
 from rehearsal_room.judge.reliability import report as study_report
 from rehearsal_room.judge.reliability.annotations import labels_of, own_labels, read_labels
 from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
@@ -116,6 +117,7 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
             rewordings=REWORDINGS if request.rewordings else {},
             injections=INJECTIONS if request.rewordings else {},
             humans=humans,
+            diagnoses=await find_diagnoses(folder, reader, reader.episodes(), only=names),
             left_out=left_out,
             seed=seed,
             progress=display.show,

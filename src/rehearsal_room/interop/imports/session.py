@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import anyio
 import anyio.lowlevel
 import msgspec
 
@@ -23,7 +22,6 @@ from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.core.events import (
-    EpisodeEnded,
     EpisodeStarted,
     ForkedFrom,
     HistorySummarized,
@@ -57,6 +55,8 @@ from rehearsal_room.interop.imports.plans import (
 )
 from rehearsal_room.interop.imports.retelling import ImportedPolicy, Retelling, RetoldUsers
 from rehearsal_room.interop.imports.worlds import WorldFinder
+from rehearsal_room.judge.core import live_judging
+from rehearsal_room.judge.failures.diagnoser import Diagnoser
 from rehearsal_room.scenarios.format import Scenario
 
 _LIMITS = Limits(max_steps=1_000_000, max_calls=1_000_000, reply_timeout=None, world_stop=False)
@@ -231,25 +231,21 @@ class _FileVerdicts:
 
     def __init__(self, conversations: dict[str, ImportedConversation]) -> None:
         self._conversations = conversations
+        self._diagnoser = Diagnoser(None, ())
 
     async def serve(self, subscription: Subscription, record: RecordVerdict) -> None:
         """Record the verdict of each episode that ends, until the bus is closed."""
-        while True:
-            try:
-                records = await subscription.receive()
-            except anyio.EndOfStream:
-                return
-            for one in records:
-                if isinstance(one.event, EpisodeEnded):
-                    await record(one.episode, one.attempt, self._verdict(one.episode))
+        await live_judging.serve(subscription, self, record)
+
+    def suspends(self, trajectory: Trajectory) -> bool:
+        """False: nothing is waited for."""
+        return False
 
     async def verdict(self, trajectory: Trajectory) -> Judged:
-        """The verdict of the episode's file."""
-        return self._verdict(trajectory.episode)
-
-    def _verdict(self, episode: str) -> Judged:
-        verdict = self._conversations[episode].verdict
-        return verdict or Judged("imported", None, None, unjudged=_UNKNOWN)
+        """The verdict of the episode's file, with what its findings show."""
+        verdict = self._conversations[trajectory.episode].verdict
+        verdict = verdict or Judged("imported", None, None, unjudged=_UNKNOWN)
+        return await self._diagnoser.add_to(trajectory, verdict)
 
 
 def _retelling(members: Iterable[Planned]) -> Retelling:

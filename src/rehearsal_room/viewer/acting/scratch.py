@@ -10,6 +10,7 @@ import shlex
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,9 @@ class Scratch:
             "tools": tools_of(self._env.tools),
             "digest": self._env.digest,
             "command": self._command(),
+            "dialect": started.dialect,
+            "policy": started.policy,
+            "next": self._next(),
             "calls": [
                 _shown(call, result)
                 for step in self.steps
@@ -188,8 +192,28 @@ class Scratch:
         if origin.trajectory is None:
             name = f"{origin.source}:{origin.task}" if origin.task else origin.source
             return f"rehearse run {shlex.quote(name)} -g 16"
-        fork = f"{origin.folder}/{origin.trajectory.episode}@{origin.turn}"
-        return f"rehearse run --from {shlex.quote(fork)} -g 16"
+        return ""  # what goes on from a turn is asked for with what is edited there (see tries)
+
+    def _next(self) -> dict[str, Any] | None:
+        """The turn of the episode that comes next, to be edited; None: there is none."""
+        logged, turn = self.origin.trajectory, self.origin.turn
+        if logged is None or turn >= len(logged.steps):
+            return None
+        step = logged.steps[turn]
+        return {
+            "text": plain(step.reply.text),
+            "calls": [
+                {
+                    "name": plain(call.name),
+                    "arguments": plain(call.arguments),
+                    "result": None if result is None else plain(result.text),
+                    "error": None if result is None else result.error,
+                }
+                for call, result in zip_longest(step.decision.calls, step.results)
+            ]
+            if isinstance(step.decision, Act)
+            else [],
+        }
 
 
 class Scratches:

@@ -5,15 +5,18 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Label
-from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
+from rehearsal_room.harness.core.mistakes import FailureKind
+from rehearsal_room.harness.outcomes.failure_kinds import kind_of_ending
 from rehearsal_room.scenarios.checks import proved_wrong
 from rehearsal_room.viewer.index.facts import (
     NO_USAGE,
     Ended,
     JudgedFact,
+    ResultFact,
     Started,
     StepFact,
     SummaryFact,
+    ToolCallFact,
     UsageFact,
     findings_of,
 )
@@ -26,9 +29,14 @@ _FIRST_SET = min(list(COLUMNS).index(column) for column in NAME_SETS)
 _NAMES = slice(_FIRST_SET, _FIRST_SET + len(NAME_SETS))  # the columns with sets of names
 
 
+# What an episode shows that has no verdict yet.
+_KIND_OF_ENDING = {str(ending): kind_of_ending(ending, None) for ending in Ending}
+
+
 class EpisodeFold(msgspec.Struct, gc=False):
     """One attempt at an episode: the columns of its row, in their order, but with the sets of
-    names themselves. `words` and `results` collect the text that is not in the index yet.
+    names themselves. `words` and `results` collect the text that is not in the index yet, and
+    `failed_calls` the calls that failed since then, as tool and error.
 
     A struct without garbage collection, since thousands are in memory and make no cycles.
     """
@@ -74,9 +82,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
     weights: str = ""  # of the first reply; empty: not known
     num_texts: int = 0
     position: int = 0
+    mistake_turn: int = -1  # of the first mistake; there is none
+    is_diagnosed: int = 1  # 0: it is over, and its mistakes are to be found in its steps
     broken_guards: int = 0  # of the latest verdict
     words: list[str] = []
     results: list[str] = []  # words of tools
+    failed_calls: list[tuple[str, str]] = []
 
     @classmethod
     def begin(
@@ -114,12 +125,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
         """The row to store."""
         values = msgspec.structs.astuple(self)
         sets = map(ids.__getitem__, values[_NAMES])
-        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : -2])
+        return (*values[: _NAMES.start], *sets, *values[_NAMES.stop : len(COLUMNS)])
 
     def add_turns(self, steps: list[tuple[float, StepFact]], moments: Moments) -> None:
         """Add turns that follow each other, with their times. Nearly all of a log is turns, so sums
         are taken in variables: an attribute costs twice as much."""
-        words, said, arguments = self.words, self.results, []
+        words, said, arguments, has_failed = self.words, self.results, [], False
         kept, turns, last_at, num_calls = self.kept, self.turns, self.last_at, self.calls
         policy_s, calls_s = self.policy_s, self.calls_s
         tools, changed, end_digest = self.tools, self.changed, self.end_digest
@@ -154,9 +165,13 @@ class EpisodeFold(msgspec.Struct, gc=False):
                     end_digest = result.digest
                 if result.error is not None:
                     self._fail(result.error, turns)
+                    has_failed = True
                 for change in result.changes:
                     if change.table not in changed:
                         changed += (change.table,)
+            if has_failed:
+                has_failed = False
+                self._add_failed_calls(calls, results)
             if reply.usage is not NO_USAGE:
                 self._add_usage(reply.usage)
             if reply.weights and not self.weights:
@@ -181,6 +196,11 @@ class EpisodeFold(msgspec.Struct, gc=False):
         """Add the end."""
         self.ending, self.error, self.seconds = ended.ending, ended.error or "", ended.seconds
         self.turns = ended.num_steps
+        kind = _KIND_OF_ENDING.get(ended.ending, FailureKind.UNJUDGED)
+        if kind is FailureKind.WORLD_FAILURE:  # a call may show it
+            self.is_diagnosed = 0
+        else:
+            self.add_diagnosis((str(kind),), max(0, ended.num_steps - 1))
         if not has_state:
             self.end_digest = ""
         if ended.ending in ("policy_error", "model_refused", "agent_failed", "world_error"):
@@ -195,11 +215,12 @@ class EpisodeFold(msgspec.Struct, gc=False):
         self.judge, self.label, self.reward = judged.judge, judged.label, judged.reward
         self.unjudged = judged.unjudged or ""
         findings = () if judged.label == Label.COMPLETED else findings_of(judged.findings)
-        if self.label != Label.COMPLETED and self.ending is not None:
-            label = None if self.label is None else Label(self.label)
-            self.kinds = kinds_of_verdict(Ending(self.ending), label, findings)
+        if judged.diagnosis is None:
+            self.kinds, self.mistake_turn, self.is_diagnosed = (), -1, 0
         else:
-            self.kinds = ()
+            mistakes = judged.diagnosis.mistakes
+            kinds = dict.fromkeys([one.kind for one in mistakes])
+            self.add_diagnosis(tuple(kinds), min([one.turn for one in mistakes], default=-1))
         self.broken_guards = sum(one.kind == "guard" for one in proved_wrong(findings))
         words = self.words
         words += (self.unjudged, judged.reasoning)
@@ -210,6 +231,10 @@ class EpisodeFold(msgspec.Struct, gc=False):
             words += (one.fault, one.reasoning)
             self.requests += one.requests
             self.cost_usd = -1.0 if one.cost_usd is None else max(self.cost_usd, 0.0) + one.cost_usd
+
+    def add_diagnosis(self, kinds: Names, turn: int) -> None:
+        """Add the kinds of its mistakes, and the turn of the first one (-1: there is none)."""
+        self.kinds, self.mistake_turn, self.is_diagnosed = kinds, turn, 1
 
     def take_texts(self) -> tuple[str, str]:
         """The text that is not in the index yet, and that of tools' results; both count as indexed
@@ -222,6 +247,13 @@ class EpisodeFold(msgspec.Struct, gc=False):
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
         self.completion_tokens += usage.completion_tokens
+
+    def _add_failed_calls(
+        self, calls: tuple[ToolCallFact, ...], results: tuple[ResultFact, ...]
+    ) -> None:
+        for call, result in zip(calls, results, strict=False):
+            if result.error is not None:
+                self.failed_calls.append((call.name, result.error))
 
     def _fail(self, cause: str, turn: int) -> None:
         self.errors += 1

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.events import ForkedFrom
+from rehearsal_room.harness.core.mistakes import Turn
 from rehearsal_room.scenarios.checks import Finding
 
 
@@ -125,6 +126,19 @@ class Judgement(msgspec.Struct, gc=False):
     cost_usd: float | None = 0.0
 
 
+class MistakeFact(msgspec.Struct, gc=False):
+    """A mistake."""
+
+    kind: str
+    turn: Turn
+
+
+class DiagnosisFact(msgspec.Struct, gc=False):
+    """The mistakes of an episode."""
+
+    mistakes: tuple[MistakeFact, ...] = ()
+
+
 class JudgedFact(msgspec.Struct, gc=False):
     """A verdict."""
 
@@ -135,6 +149,7 @@ class JudgedFact(msgspec.Struct, gc=False):
     unjudged: str | None = None
     reasoning: str = ""
     judgements: tuple[Judgement, ...] = ()
+    diagnosis: DiagnosisFact | None = None
 
 
 step_of = msgspec.msgpack.Decoder(StepFact).decode

@@ -5,22 +5,25 @@ inside the transaction.
 """
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.reader import StoredRecord
 from rehearsal_room.viewer.index import facts, moments
 from rehearsal_room.viewer.index.episode_fold import EpisodeFold
 from rehearsal_room.viewer.index.moments import Moments
 from rehearsal_room.viewer.index.name_sets import NameSets
 from rehearsal_room.viewer.index.tables import (
+    ADD_CALL_ERROR,
     ADD_MOMENT,
     INSERT_EPISODE,
     SELECT_EPISODE,
+    SET_DIAGNOSIS,
     TEXTS_PER_EPISODE,
 )
 
@@ -105,16 +108,22 @@ class Folding:
         """Write what was added since the last time; returns the number of faults in it."""
         page, self._page = self._page, _Page()
         run = self._database.executemany
-        run("DELETE FROM episodes WHERE number = ?", [(number,) for number in page.replaced])
-        texts = []
+        for table in ("episodes", "call_errors"):
+            sql = f"DELETE FROM {table} WHERE number = ?"  # nosec B608 # a constant
+            run(sql, [(number,) for number in page.replaced])
+        texts, errors = [], Counter[tuple[int, str, str]]()
         for fold in page.touched.values():
             if fold.words and fold.num_texts < TEXTS_PER_EPISODE:
                 texts.append((fold.number * TEXTS_PER_EPISODE + fold.num_texts, *fold.take_texts()))
                 fold.num_texts += 1
+            if fold.failed_calls:
+                errors.update((fold.number, *one) for one in fold.failed_calls)
+                fold.failed_calls = []
         rows = [fold.row(self._names) for fold in page.touched.values()]
         run("INSERT INTO names VALUES (?, ?)", self._names.added)
         self._names.added = []
         run(INSERT_EPISODE, rows)
+        run(ADD_CALL_ERROR, [(*key, number) for key, number in errors.items()])
         run(ADD_MOMENT, [(moment, *values) for moment, values in page.moments.items()])
         # The words come last: a statement with OR REPLACE makes FTS5 write what it has gathered.
         run("INSERT INTO texts (rowid, text, results) VALUES (?, ?, ?)", texts)
@@ -122,6 +131,22 @@ class Folding:
             self._known = {name: one for name, one in self._known.items() if one.ending is None}
             self._knows_all = False
         return page.num_faults
+
+    def add_diagnoses(self, found: Sequence[tuple[str, int, Diagnosis]]) -> int:
+        """Write the mistakes of episodes that are over, each with the position of its latest
+        record: one that has a later record by now is left as it is. Returns how many were
+        written."""
+        rows = []
+        for episode, position, diagnosis in found:
+            kinds = tuple(map(str, diagnosis.kinds))
+            turn = min([one.turn for one in diagnosis.mistakes], default=-1)
+            rows.append((self._names[kinds], turn, episode, position))
+            fold = self._known.get(episode)
+            if fold is not None and fold.position == position:
+                fold.add_diagnosis(kinds, turn)
+        self._database.executemany("INSERT INTO names VALUES (?, ?)", self._names.added)
+        self._names.added = []
+        return self._database.executemany(SET_DIAGNOSIS, rows).rowcount
 
     def _read(self, episodes: list[str]) -> None:
         """Read what the index has of these episodes."""

@@ -9,13 +9,14 @@ import gc
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
+from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.log_file import READ_ERRORS
 from rehearsal_room.harness.log.own_files import require_own_files
 from rehearsal_room.harness.log.reader import LogReader, StoredRecord
@@ -35,6 +36,8 @@ _TEXT_OPTIONS = {"hashsize": 33_554_432, "automerge": 0, "crisismerge": 64}
 _MAX_COUNTS = 1_000
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
+T = TypeVar("T")
+
 
 class RunIndex:
     """Folds one log and answers queries about it. Threads may use it at the same time."""
@@ -45,9 +48,10 @@ class RunIndex:
         self._folding_lock, self._reading_lock = Lock(), Lock()
         self._writer = _open_writer(path, reader)
         self._folding = Folding(self._writer, reader.path)
-        self.position = _position(self._writer)
+        self.position, self._diagnosed = _progress(self._writer)
         self.was_at_end = False  # whether the last look at the log found nothing new
         self._counts: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._kept: dict[Any, Any] = {}
         self._counted_version = 0
         self._views = _connect(path)
         self._views.execute("PRAGMA query_only = ON")
@@ -64,9 +68,7 @@ class RunIndex:
                     return 0
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
-                    if _position(self._writer) != self.position:  # another process was faster
-                        self._folding.forget()
-                        self.position = _position(self._writer)
+                    if self._was_overtaken():
                         self._writer.execute("ROLLBACK")
                         return len(records)
                     num_records, last = self._add(records, limit)
@@ -82,6 +84,43 @@ class RunIndex:
                 raise log_error(self.path, "the index cannot be written", exc) from exc
             self.position = last[0]
             return num_records
+
+    def undiagnosed(self, limit: int) -> list[tuple[str, int]]:
+        """Episodes that are over and whose mistakes are to be found, each with the position of its
+        latest record that is folded. Raises LogError."""
+        sql = "SELECT episode, position FROM episodes WHERE is_diagnosed = 0 ORDER BY number"
+        return self.rows(f"{sql} LIMIT ?", limit)
+
+    def add_diagnoses(self, found: Sequence[tuple[str, int, Diagnosis]]) -> int:
+        """Add the mistakes of episodes, with the positions that `undiagnosed` gave; returns how
+        many were added. Raises LogError."""
+        with self._folding_lock:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    num_added = 0
+                    if not self._was_overtaken():
+                        num_added = self._folding.add_diagnoses(found)
+                        _put(self._writer, "diagnosed", self._diagnosed + (num_added > 0))
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    self._folding.forget()
+                    raise
+            except READ_ERRORS as exc:
+                raise log_error(self.path, "the index cannot be written", exc) from exc
+            self._diagnosed += num_added > 0
+            return num_added
+
+    def _was_overtaken(self) -> bool:
+        """Whether another process has written the index; what it wrote is read again."""
+        found = _progress(self._writer)
+        if found == (self.position, self._diagnosed):
+            return False
+        self._folding.forget()
+        self.position, self._diagnosed = found
+        return True
 
     def _add(self, records: list[StoredRecord], limit: int) -> tuple[int, StoredRecord]:
         """Fold these records and those that follow them; returns their number and the last one."""
@@ -110,9 +149,7 @@ class RunIndex:
     def num_episodes(self, where: str, bound: tuple[Any, ...]) -> int:
         """How many episodes fulfil a condition; pages of one table ask for it again and again.
         Raises LogError."""
-        ((version,),) = self.rows("PRAGMA data_version")  # another one after each fold
-        if version != self._counted_version:
-            self._counts, self._counted_version = {}, version
+        self._forget_what_changed()
         key = where, bound
         found = self._counts.get(key)
         if found is None:
@@ -120,6 +157,20 @@ class RunIndex:
             if len(self._counts) < _MAX_COUNTS:
                 self._counts[key] = int(found)
         return int(found)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` computes from this index; it is computed again after the next fold."""
+        self._forget_what_changed()
+        kept = self._kept
+        if key not in kept:
+            kept[key] = make()
+        found: T = kept[key]
+        return found
+
+    def _forget_what_changed(self) -> None:
+        ((version,),) = self.rows("PRAGMA data_version")  # another one after each fold
+        if version != self._counted_version:
+            self._counts, self._kept, self._counted_version = {}, {}, version
 
     def num_faults(self) -> int:
         """How many faults on purpose the log has so far."""
@@ -232,6 +283,7 @@ def _create(database: sqlite3.Connection, identity: str) -> None:
         ("position", 0),
         ("last", ""),
         ("faults", 0),
+        ("diagnosed", 0),
     ):
         _put(database, key, value)
     database.execute("COMMIT")
@@ -255,9 +307,11 @@ def _put(database: sqlite3.Connection, key: str, value: Any) -> None:
     database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
-def _position(database: sqlite3.Connection) -> int:
-    ((value,),) = database.execute("SELECT value FROM meta WHERE key = 'position'")
-    return int(value)
+def _progress(database: sqlite3.Connection) -> tuple[int, int]:
+    """The position up to which the log is folded, and how often mistakes were added."""
+    sql = "SELECT value FROM meta WHERE key IN ('position', 'diagnosed') ORDER BY key DESC"
+    (position,), (diagnosed,) = database.execute(sql)
+    return int(position), int(diagnosed)
 
 
 def _stamp(record: StoredRecord) -> str:

@@ -1,10 +1,12 @@
 """The tables of `view.sqlite`, which is derived from a run's log and may be deleted at any time.
 
-meta      the format of this file, which log it is made from, and how far it has got
+meta      the format of this file, which log it is made from, and how far it has got: records
+          that are folded, and batches of mistakes that were found in steps
 episodes  one row for the latest attempt at each episode
 names     sets of names (tools, tables, tags, causes of errors, kinds of failure); many episodes
           share one
 moments   what happened in each fifth of a second, for curves
+call_errors  how often each tool failed in an episode, with which error
 texts     the words of the episodes (FTS5 without content), those of tools' results in a column of
           their own; a row is one page's part of an episode, and its rowid has the episode's number
           in front (see TEXTS_PER_EPISODE)
@@ -60,6 +62,8 @@ COLUMNS = {
     "weights": "TEXT NOT NULL",
     "num_texts": "INTEGER NOT NULL",
     "position": "INTEGER NOT NULL",
+    "mistake_turn": "INTEGER",
+    "is_diagnosed": "INTEGER NOT NULL",
     "broken_guards": "INTEGER NOT NULL",
 }
 NAME_SETS = frozenset({"tags", "changed", "tools", "causes", "kinds"})  # ids of rows in `names`
@@ -77,6 +81,8 @@ SCHEMA = (
     "CREATE TABLE moments (moment INTEGER PRIMARY KEY, "
     + ", ".join(f"{name} NOT NULL" for name in MOMENT_COLUMNS)
     + ")",
+    "CREATE TABLE call_errors (number INTEGER, tool TEXT, error TEXT, calls INTEGER NOT NULL,"
+    " PRIMARY KEY (number, tool, error)) WITHOUT ROWID",
     "CREATE VIRTUAL TABLE texts USING fts5(text, results, content='', columnsize=0)",
 )
 # Another schema is another format; the number rises where the same columns get another meaning.
@@ -88,13 +94,22 @@ _ABSENT = {
     "unjudged": "''",
     "first_error_turn": "-1",
     "cost_usd": "-1.0",
+    "mistake_turn": "-1",
 }
 _STORED = (f"nullif(?, {_ABSENT[name]})" if name in _ABSENT else "?" for name in COLUMNS)
 _READ = (f"ifnull({name}, {_ABSENT[name]})" if name in _ABSENT else name for name in COLUMNS)
 INSERT_EPISODE = f"INSERT OR REPLACE INTO episodes VALUES ({', '.join(_STORED)})"
 SELECT_EPISODE = f"SELECT {', '.join(_READ)} FROM episodes"
+SET_DIAGNOSIS = (
+    "UPDATE episodes SET kinds = ?, mistake_turn = nullif(?, -1), is_diagnosed = 1"
+    " WHERE episode = ? AND position = ?"
+)
 ADD_MOMENT = (
     f"INSERT INTO moments VALUES ({', '.join('?' * (1 + len(MOMENT_COLUMNS)))})"
     " ON CONFLICT (moment) DO UPDATE SET "
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in MOMENT_COLUMNS)
+)
+ADD_CALL_ERROR = (
+    "INSERT INTO call_errors VALUES (?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET calls = calls + excluded.calls"
 )

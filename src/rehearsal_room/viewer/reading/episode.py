@@ -62,6 +62,7 @@ def episode_page(
         "seed": started.seed,
         "is_dialogue": started.is_dialogue,
         "forked_from": started.forked_from,
+        "own_instruction": None if started.edit is None else plain(started.edit.instruction),
         "kept": started.kept,
         "first_own_turn": trajectory.first_own_turn,
         "turns": [
@@ -165,6 +166,7 @@ def _turn(
         "format_reward": step.reward,
         "policy_s": step.policy_s,
         "calls_s": step.calls_s,
+        "call_s": step.call_s,
         "user_s": step.user_s,
         "usage": _usage(step.reply.usage),
         "finish": step.reply.finish,
@@ -172,8 +174,17 @@ def _turn(
         "weights": step.reply.weights,
         "tokens": _tokens(step.reply, text_of, trained=is_own),
         "is_kept": not is_own,
+        "is_edited": number >= _first_edited(trajectory) and not is_own,
         "fault": None,
     }
+
+
+def _first_edited(trajectory: Trajectory) -> int:
+    """The first turn that somebody wrote by hand for a fork; beyond all turns: there is none."""
+    started = trajectory.started
+    if started.edit is None or not started.edit.turns or started.forked_from is None:
+        return len(trajectory.steps)
+    return started.forked_from.turn
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

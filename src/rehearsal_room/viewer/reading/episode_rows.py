@@ -1,6 +1,6 @@
-"""The table of a run's episodes, and its grid of tasks and members."""
+"""The table of a run's episodes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,33 +28,6 @@ class Neighbours(msgspec.Struct, frozen=True):
     total: int
     previous: EpisodeTableLine | None  # None: there is none
     next: EpisodeTableLine | None
-
-
-class GridCell(msgspec.Struct, frozen=True):
-    """An episode in the grid."""
-
-    episode: str
-    label: str | None
-    reward: float | None
-    ending: str | None
-    end_digest: str
-    group: str
-
-
-class GridTask(msgspec.Struct, frozen=True):
-    """A row of the grid."""
-
-    scenario: str
-    task: str
-    group: str
-
-
-class Grid(msgspec.Struct, frozen=True):
-    """Tasks by members: one row for each group."""
-
-    tasks: list[GridTask]
-    members: int
-    cells: list[list[GridCell | None]]
 
 
 def episode_table(index: RunIndex, query: Query, labels: HandLabels = NO_LABELS) -> EpisodeTable:
@@ -112,37 +85,24 @@ def line_of(index: RunIndex, episode: str, labels: HandLabels = NO_LABELS) -> Ep
     return episode_line(rows[0], names_of(index), labels)
 
 
-def group_lines(index: RunIndex, group: str) -> list[EpisodeTableLine]:
-    """The members of a group. Raises NotHereError where the run does not have it."""
-    sql = "SELECT number FROM episodes WHERE grp = ? ORDER BY member, number"
-    numbers = [number for (number,) in index.rows(sql, group)]
-    if not numbers:
-        raise NotHereError(f"{index.path.parent}: there is no group {group!r}")
-    return lines_of(index, numbers)
-
-
-def grid(index: RunIndex) -> Grid:
-    """The whole run as a grid."""
-    rows = index.rows(
-        "SELECT scenario, task, grp, member, episode, label, reward, ending, end_digest"
-        " FROM episodes ORDER BY scenario, task, grp, member"
-    )
-    tasks: dict[tuple[str, str, str], dict[int, GridCell]] = {}
-    for scenario, task, group, member, episode, label, reward, ending, digest in rows:
-        cell = GridCell(episode, label, reward, ending, digest, group)
-        tasks.setdefault((scenario, task, group), {})[member] = cell
-    members = 1 + max((member for found in tasks.values() for member in found), default=-1)
-    return Grid(
-        [GridTask(*key) for key in tasks],
-        members,
-        [[found.get(member) for member in range(members)] for found in tasks.values()],
-    )
-
-
 def names_of(index: RunIndex) -> dict[int, list[str]]:
     """The sets of names of the index, by their ids."""
     rows = index.rows("SELECT id, names FROM names")
-    return {number: msgspec.json.decode(text) for number, text in rows}
+    return _NamesById(index, {number: msgspec.json.decode(text) for number, text in rows})
+
+
+class _NamesById(dict[int, list[str]]):
+    """Sets of names by their ids. One that was added since is looked up."""
+
+    def __init__(self, index: RunIndex, known: Mapping[int, list[str]]) -> None:
+        super().__init__(known)
+        self._index = index
+
+    def __missing__(self, number: int) -> list[str]:
+        ((text,),) = self._index.rows("SELECT names FROM names WHERE id = ?", number)
+        names: list[str] = msgspec.json.decode(text)
+        self[number] = names
+        return names
 
 
 def _last(query: Query, name: str, default: str) -> str:

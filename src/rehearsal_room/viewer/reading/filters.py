@@ -177,6 +177,13 @@ def _among(episodes: Iterable[str]) -> Where:
     return "episode IN (SELECT value FROM json_each(?))", (listed,)
 
 
+def _failed_call(value: str, labels: HandLabels) -> Where:
+    """Episodes in which a tool failed with an error, as in `refund_order:not_found`."""
+    sql = "number IN (SELECT number FROM call_errors WHERE tool = ? AND error = ?)"
+    tool, _, error = value.rpartition(":")
+    return sql, (tool, error)
+
+
 def _number(name: str, value: str) -> float:
     try:
         number = float(value)
@@ -202,4 +209,5 @@ _VALUES: dict[str, Callable[[str, HandLabels], Where]] = {
     "harm": _harm,
     "by_hand": _by_hand,
     "my_label": _my_label,
+    "failed_call": _failed_call,
 }

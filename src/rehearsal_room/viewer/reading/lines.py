@@ -83,7 +83,7 @@ class EpisodeTableLine(msgspec.Struct, frozen=True):
     calls: int
     errors: int
     causes: Sequence[str]
-    kinds: Sequence[str]  # of failure, as far as the verdict shows them
+    kinds: Sequence[str]  # of failure, as `rehearse failures` has them
     tools: Sequence[str]
     changed: Sequence[str]
     seconds: float
@@ -101,6 +101,8 @@ class EpisodeTableLine(msgspec.Struct, frozen=True):
     end_digest: str
     forked_from: Mapping[str, Any] | None
     kept: int
+    mistake_turn: int | None  # of the first mistake; None: there is none
+    is_diagnosed: bool  # False: its mistakes are still to be found
     broken_guards: int  # rules that the agent broke
     by_hand: Sequence[HandLabel] = ()  # labels and notes by people, that of the user first
 
@@ -145,6 +147,8 @@ def episode_line(
         end_digest=one["end_digest"],
         forked_from=None if forked is None else msgspec.json.decode(forked),
         kept=one["kept"],
+        mistake_turn=one["mistake_turn"],
+        is_diagnosed=bool(one["is_diagnosed"]),
         broken_guards=one["broken_guards"],
         by_hand=labels.by_episode.get(one["episode"], ()),
     )

@@ -75,6 +75,14 @@ class ModelUseShown(msgspec.Struct, frozen=True):
     lines: list[str]
 
 
+class ReasonsFound(msgspec.Struct, frozen=True):
+    """Of how many episodes that are over it is known what went wrong. A log of an earlier version
+    does not have it; it is found in the background."""
+
+    found: int
+    episodes: int
+
+
 class RunPage(msgspec.Struct, frozen=True):
     """The page of a run."""
 
@@ -85,7 +93,7 @@ class RunPage(msgspec.Struct, frozen=True):
     errors: list[Cause]
     curves: Curves
     statistics: RunStatistics | None
-    failures: Mapping[str, int]  # episodes by kind of failure, as far as verdicts show it
+    failures: Mapping[str, int]  # episodes by kind of failure, as far as their reasons are found
     faults: Mapping[str, FaultCounts]
     tasks: list[TaskLine]
     tables: list[str]
@@ -94,6 +102,7 @@ class RunPage(msgspec.Struct, frozen=True):
     lag: Mapping[str, float] | None  # of finished sessions: mean and worst, in milliseconds
     forked_from: str | None
     model: ModelUseShown | None  # None: no model played, or it has not replied yet
+    reasons: ReasonsFound
 
 
 def run_page(run: ShownRun) -> RunPage:
@@ -113,7 +122,7 @@ def run_page(run: ShownRun) -> RunPage:
         errors=_having(index, names, "causes"),
         curves=curves(index),
         statistics=statistics_of(episode_rows(index, names)),
-        failures={one.cause: one.n for one in _having(index, names, "kinds")},
+        failures=kinds_in(index, names),
         faults=faults,
         tasks=_tasks(index, names),
         tables=_used(index, "changed"),
@@ -122,7 +131,19 @@ def run_page(run: ShownRun) -> RunPage:
         lag={"worst_ms": 1e3 * max(worst for _, worst in lag)} if lag else None,
         forked_from=settings.forked_from or None,
         model=_model_use(run),
+        reasons=_reasons(index),
     )
+
+
+def kinds_in(index: RunIndex, names: Mapping[int, Sequence[str]]) -> dict[str, int]:
+    """The number of episodes of each kind of failure, the most frequent first."""
+    return {one.cause: one.n for one in _having(index, names, "kinds")}
+
+
+def _reasons(index: RunIndex) -> ReasonsFound:
+    sql = "SELECT coalesce(sum(is_diagnosed), 0), count(*) FROM episodes WHERE ending IS NOT NULL"
+    (counts,) = index.rows(sql)
+    return ReasonsFound(*counts)
 
 
 def _model_use(run: ShownRun) -> ModelUseShown | None:

@@ -18,6 +18,7 @@ from rehearsal_room.viewer.server.page import page_routes
 from rehearsal_room.viewer.server.presence_routes import PresenceRoutes
 from rehearsal_room.viewer.server.run_routes import RunRoutes
 from rehearsal_room.viewer.server.security import AsgiApp, HostGuard
+from rehearsal_room.viewer.server.tries_routes import TriesRoutes
 from rehearsal_room.viewer.server.updates import POLL_S
 from rehearsal_room.viewer.server.viewer import Viewer
 from rehearsal_room.viewer.server.world_routes import WorldRoutes
@@ -34,6 +35,7 @@ def viewer_app(viewer: Viewer, *, token: str, port: int) -> AsgiApp:
         *WorldRoutes(viewer).routes(),
         *JudgeRoutes(viewer).routes(),
         *ActingRoutes(viewer).routes(),
+        *TriesRoutes(viewer).routes(),
         *EventRoutes(viewer).routes(),
     ]
     handlers: dict[int | type[Exception], Callable[[Request, Exception], Response]] = {

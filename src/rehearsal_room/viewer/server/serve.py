@@ -18,6 +18,7 @@ from rehearsal_room.viewer.acting.copies import copies_of
 from rehearsal_room.viewer.acting.episodes import Plays
 from rehearsal_room.viewer.acting.pools import OpenPools
 from rehearsal_room.viewer.acting.scratch import Scratches
+from rehearsal_room.viewer.acting.tries import PlayedTries
 from rehearsal_room.viewer.reading.open_runs import ShownRuns
 from rehearsal_room.viewer.server.app import viewer_app
 from rehearsal_room.viewer.server.kept_address import HOST
@@ -58,6 +59,7 @@ async def open_viewer(settings: ViewerSettings) -> AsyncIterator[Viewer]:
                 pools=pools,
                 scratches=Scratches(group, pools),
                 plays=Plays(group),
+                tries=PlayedTries(group),
                 closing=anyio.Event(),
             )
             try:

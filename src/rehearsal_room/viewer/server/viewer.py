@@ -12,6 +12,7 @@ from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.episodes import Plays
 from rehearsal_room.viewer.acting.pools import OpenPools
 from rehearsal_room.viewer.acting.scratch import Scratches
+from rehearsal_room.viewer.acting.tries import PlayedTries
 from rehearsal_room.viewer.reading.episode_rows import episode_table
 from rehearsal_room.viewer.reading.lines import EpisodeTableLine
 from rehearsal_room.viewer.reading.open_runs import NotHereError, ShownRun, ShownRuns
@@ -29,6 +30,7 @@ class Viewer(msgspec.Struct, frozen=True):
     pools: OpenPools
     scratches: Scratches
     plays: Plays
+    tries: PlayedTries
     closing: anyio.Event  # set when the server ends, so that event streams end
     gates: dict[str, Any] = {}  # what the quality gate found, by scenario digest
 

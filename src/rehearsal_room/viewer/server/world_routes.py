@@ -7,12 +7,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
-from rehearsal_room.viewer.reading.compared import compared
-from rehearsal_room.viewer.reading.episode_rows import group_lines, line_of
+from rehearsal_room.viewer.reading.episode_rows import line_of
 from rehearsal_room.viewer.reading.logged_episodes import logged_episode
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.server.answers import answering, body_of, number_of, only_of
 from rehearsal_room.viewer.server.viewer import Viewer, in_thread
+from rehearsal_room.viewer.tasks.compared import compared
+from rehearsal_room.viewer.tasks.tries import tries_of
 from rehearsal_room.viewer.worlds.group_graph import GroupGraph, group_graph
 from rehearsal_room.viewer.worlds.logged_world import logged_world
 from rehearsal_room.viewer.worlds.pair import EpisodePair, pair_of
@@ -21,7 +22,7 @@ from rehearsal_room.viewer.worlds.world_tables import TablePage, WorldAt, table_
 
 _RUN = "/api/runs/{run}"
 _WORLD = f"{_RUN}/episodes/{{episode}}/world"
-MAX_MEMBERS = 256  # of a group that is shown as a graph
+MAX_MEMBERS = 256  # tries of a task that are shown as a graph
 
 
 class SqlRequest(msgspec.Struct, frozen=True):
@@ -43,8 +44,9 @@ class WorldRoutes:
             Route(_WORLD, answering(self.world)),
             Route(f"{_WORLD}/{{table:path}}", answering(self.table)),
             Route(f"{_RUN}/episodes/{{episode}}/sql", answering(self.sql), methods=["POST"]),
-            Route(f"{_RUN}/groups/{{group}}", answering(self.group)),
+            Route(f"{_RUN}/groups/{{group:path}}", answering(self.group)),
             Route(f"{_RUN}/pair", answering(self.pair)),
+            Route("/api/pair", answering(self.pair_of_runs)),
             Route("/api/compare", answering(self.compare)),
         ]
 
@@ -84,14 +86,21 @@ class WorldRoutes:
         """Two episodes side by side."""
         run = await self._viewer.run_of(request.path_params["run"])
         names = [request.query_params.get(name, "") for name in ("a", "b")]
-        return await in_thread(_read_pair, run, *names)
+        return await in_thread(_read_pair, *((run, name) for name in names))
+
+    async def pair_of_runs(self, request: Request) -> object:
+        """Two episodes of two runs side by side."""
+        asked = request.query_params
+        runs = [await self._viewer.run_of(asked.get(name, "")) for name in ("run", "other")]
+        names = [asked.get(name, "") for name in ("a", "b")]
+        return await in_thread(_read_pair, *zip(runs, names, strict=True))
 
     async def compare(self, request: Request) -> object:
-        """Two runs compared."""
-        runs = [
-            await self._viewer.run_of(request.query_params.get(name, "")) for name in ("a", "b")
-        ]
-        return await in_thread(compared, *runs)
+        """Runs compared with the first of them."""
+        asked = request.query_params
+        names = [*asked.getlist("run"), *(asked[name] for name in ("a", "b") if name in asked)]
+        runs = [await self._viewer.run_of(name) for name in names]
+        return await in_thread(partial(compared, runs, is_planned="quick" not in asked))
 
 
 def read_world(run: ShownRun, episode: str, turn: int) -> WorldAt:
@@ -112,14 +121,13 @@ def _query(run: ShownRun, episode: str, asked: SqlRequest) -> SqlRows:
 
 def read_group(run: ShownRun, group: str) -> GroupGraph:
     """A group as a graph. Raises HarnessError."""
-    lines = group_lines(run.index(), group)[:MAX_MEMBERS]
+    total, lines = tries_of(run.index(), group, MAX_MEMBERS)
     with run.reading() as reader:
         trajectories = [reader.trajectory(line.episode) for line in lines]
-    return group_graph(lines, trajectories)
+    return group_graph(lines, trajectories, total)
 
 
-def _read_pair(run: ShownRun, a: str, b: str) -> EpisodePair:
-    first, _ = logged_episode(run, a)
-    second, _ = logged_episode(run, b)
-    index = run.index()
-    return pair_of((line_of(index, a), line_of(index, b)), first, second)
+def _read_pair(a: tuple[ShownRun, str], b: tuple[ShownRun, str]) -> EpisodePair:
+    trajectories = [logged_episode(*one)[0] for one in (a, b)]
+    lines = [line_of(run.index(), episode) for run, episode in (a, b)]
+    return pair_of((lines[0], lines[1]), *trajectories)

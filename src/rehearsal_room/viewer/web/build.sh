@@ -38,8 +38,8 @@ mkdir -p "$out"
 licences() {
     local modules=$venv/web/node_modules
     printf '/*!\nRehearsal (Apache-2.0) with htm (Apache-2.0, Copyright 2018 Google Inc.), and under the licence below:\n'
-    for name in preact @preact/signals @preact/signals-core uplot; do
-        echo "$name: $(grep -m1 -h Copyright "$modules/$name/LICENSE")"
+    for name in preact @preact/signals @preact/signals-core uplot marked; do
+        echo "$name: $(cat "$modules/$name"/LICENSE* | grep -m1 Copyright)"
     done
     sed -n '/^Permission/,$p' "$modules/preact/LICENSE"
     printf '*/'

@@ -53,7 +53,7 @@ class Edge(msgspec.Struct):
 
 
 class GroupGraph(msgspec.Struct, frozen=True):
-    """A group as its page shows it."""
+    """The tries of a task as their page shows them."""
 
     scenario: str
     task: str
@@ -61,13 +61,14 @@ class GroupGraph(msgspec.Struct, frozen=True):
     members: Sequence[EpisodeTableLine]
     nodes: list[Node]
     edges: list[dict[str, Any]]
+    total: int  # tries; `members` are the first of them
 
 
 def group_graph(
-    lines: Sequence[EpisodeTableLine], trajectories: Sequence[Trajectory]
+    lines: Sequence[EpisodeTableLine], trajectories: Sequence[Trajectory], total: int
 ) -> GroupGraph:
-    """The graph of the members of a group, given by their lines and trajectories. The worlds of an
-    MCP server have no digests; then there are no nodes."""
+    """The graph of tries of a task, given by their lines and trajectories; there are `total` tries
+    of it. The worlds of an MCP server have no digests; then there are no nodes."""
     nodes: dict[str, Node] = {}
     edges: dict[tuple[str, str, str], Edge] = {}
     for line, trajectory in zip(lines, trajectories, strict=True):
@@ -86,6 +87,7 @@ def group_graph(
             {"from": edge.source, "to": edge.target, "calls": edge.calls, "episodes": edge.episodes}
             for edge in edges.values()
         ],
+        total,
     )
 
 

@@ -1,10 +1,13 @@
 """Two episodes side by side: their turns aligned by what was called, and where they part.
 
 Turns are aligned as the longest common sequence of equal calls; turns between two equal ones are
-put side by side. The episodes part at the first line whose calls differ.
+put side by side. The episodes part at the first line whose calls or whose states differ.
+
+They may be of two runs. Worlds can be compared when both began in the same state; else the turns
+are aligned by calls alone, and `why_calls_alone` says why.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -26,7 +29,7 @@ class Aligned(msgspec.Struct, frozen=True):
 
     a: int | None
     b: int | None
-    same: Same
+    same: Same  # "call": where worlds are not compared, the calls are the same
 
 
 class RowDifference(msgspec.Struct, frozen=True):
@@ -47,14 +50,17 @@ class EpisodePair(msgspec.Struct, frozen=True):
     parts_at: dict[str, int] | None  # the turns in which they part; None: they do not
     world_difference: list[RowDifference]  # after those turns
     end_difference: list[RowDifference]
+    why_calls_alone: str | None = None  # None: the worlds are compared, too
+    remarks: tuple[str, ...] = ()  # what else differs between the two
 
 
 def pair_of(
     lines: tuple[EpisodeTableLine, EpisodeTableLine], a: Trajectory, b: Trajectory
 ) -> EpisodePair:
-    """Compare two episodes of one task."""
-    aligned = _aligned(a, b)
-    parting = next((one for one in aligned if one.same in ("digest", "none")), None)
+    """Compare two episodes, mostly of one task."""
+    why = why_calls_alone(a, b)
+    aligned = _aligned(a, b, with_states=why is None)
+    parting = next((one for one in aligned if _parts(one, with_states=why is None)), None)
     ends = len(a.steps), len(b.steps)
     at = None
     if parting is not None:
@@ -62,19 +68,59 @@ def pair_of(
             "a": ends[0] if parting.a is None else parting.a,
             "b": ends[1] if parting.b is None else parting.b,
         }
+    is_shown = at is not None and why is None
     return EpisodePair(
         *lines,
         aligned,
         at,
-        [] if at is None else _difference(a, b, at["a"] + 1, at["b"] + 1),
-        _difference(a, b, *ends),
+        _difference(a, b, at["a"] + 1, at["b"] + 1) if at is not None and is_shown else [],
+        _difference(a, b, *ends) if why is None else [],
+        why,
+        tuple(_remarks(a, b)),
     )
 
 
-def _aligned(a: Trajectory, b: Trajectory) -> list[Aligned]:
+def why_calls_alone(a: Trajectory, b: Trajectory) -> str | None:
+    """Why the worlds of two episodes cannot be compared; None: they can."""
+    first, second = a.started, b.started
+    if not first.start_digest or not second.start_digest:
+        return "The state of a world is not known, so the turns are aligned by their calls alone."
+    if first.start_digest == second.start_digest:
+        return None
+    if first.scenario_digest != second.scenario_digest:
+        return (
+            "The packages of the two worlds differ, and so do the states in which the episodes "
+            "began: the turns are aligned by their calls alone."
+        )
+    return (
+        "The two episodes began in different states of the world: the turns are aligned by their "
+        "calls alone."
+    )
+
+
+def _remarks(a: Trajectory, b: Trajectory) -> Iterator[str]:
+    first, second = a.started, b.started
+    if (first.scenario, first.task) != (second.scenario, second.task):
+        yield (
+            f"These are different tasks: {first.scenario}:{first.task} and "
+            f"{second.scenario}:{second.task}."
+        )
+    elif first.instruction != second.instruction:
+        yield "The task is worded differently in the two episodes."
+    is_same_start = first.start_digest == second.start_digest
+    if is_same_start and first.scenario_digest != second.scenario_digest:
+        yield "The packages of the two worlds differ; the episodes began in the same state."
+
+
+def _parts(line: Aligned, *, with_states: bool) -> bool:
+    """Whether two episodes part at a line."""
+    return line.same != "both" if with_states else line.same != "call"
+
+
+def _aligned(a: Trajectory, b: Trajectory, *, with_states: bool) -> list[Aligned]:
     first, second = _calls(a), _calls(b)
     return [
-        Aligned(one, other, _sameness(a, b, one, other, first, second))
+        Aligned(one, other, _sameness(a, b, one, other, first, second, with_states))
         for one, other in align(first, second)
     ]
 
@@ -134,9 +180,12 @@ def _sameness(
     other: int | None,
     first: Sequence[str],
     second: Sequence[str],
+    with_states: bool,
 ) -> Same:
     if one is None or other is None:
         return "none"
+    if not with_states:
+        return "call" if first[one] == second[other] else "none"
     has_digest = digest_at(a, one + 1) == digest_at(b, other + 1)
     if first[one] == second[other]:
         return "both" if has_digest else "call"

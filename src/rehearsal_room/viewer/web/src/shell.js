@@ -84,7 +84,7 @@ function Away() {
   </div>`;
 }
 
-const sectionOf = ([first = "runs"]) => (["compare", "fork"].includes(first) ? "runs" : first);
+const sectionOf = ([first = "runs"]) => (["compare", "pair", "fork"].includes(first) ? "runs" : first);
 
 function sections() {
   const found = [["run", "Runs", href(["runs"])]];
@@ -97,6 +97,7 @@ function sections() {
 function view([kind = "runs", id, part, item, more, last]) {
   if (kind === "runs") return html`<${Runs} />`;
   if (kind === "compare") return html`<${Compare} />`;
+  if (kind === "pair") return html`<${Pair} />`;
   if (kind === "worlds" && !id) return html`<${WorldCatalogue} />`;
   if (kind === "worlds") return html`<${WorldPackage} name=${id} tab=${part} item=${item} key=${id} />`;
   if (kind === "play" && !id) return html`<${PlayChoice} />`;
@@ -111,7 +112,7 @@ function view([kind = "runs", id, part, item, more, last]) {
   }
   if (part === "group" && item) return html`<${Group} run=${id} group=${item} key=${item} />`;
   if (part === "pair") return html`<${Pair} run=${id} />`;
-  return html`<${Run} run=${id} tab=${part ?? "episodes"} key=${id} />`;
+  return html`<${Run} run=${id} tab=${part} key=${id} />`;
 }
 
 // A view that fails shows what happened; the frame stays.

@@ -1,6 +1,7 @@
 // The data of an exported file. Lists, worlds and pairs are computed here from what is embedded.
 import { facetsOf, hitsOf, neighboursOf, selectEpisodes } from "./filter.js";
 import { comparePair } from "./pair.js";
+import { taskRows } from "./task_rows.js";
 import { tableAt, worldAt } from "./world.js";
 
 // The embedded map of path -> answer; null: the page comes from a server.
@@ -39,17 +40,20 @@ export class EmbeddedSource {
   }
 
   #find(name) {
-    return name.endsWith("/episodes") ? undefined : this.map[decodeURIComponent(name)];
+    return /\/(episodes|tasks|grid)$/.test(name) ? undefined : this.map[decodeURIComponent(name)];
   }
 
   #compute(name, query) {
     const words = decodeURIComponent(name).split("/");
     const run = words[3];
-    const episode = (id) => this.map[`/api/runs/${run}/episodes/${id}`];
-    if (words[4] === "pair") {
-      const [a, b] = [episode(query.get("a")), episode(query.get("b"))];
+    const episode = (id, of = run) => this.map[`/api/runs/${of}/episodes/${id}`];
+    if (words[4] === "pair" || words[2] === "pair") {
+      const a = episode(query.get("a"), query.get("run") ?? run);
+      const b = episode(query.get("b"), query.get("other") ?? run);
       return a && b && comparePair(a, b, this.#start(a), this.#start(b));
     }
+    if (words[4] === "tasks") return taskRows(this.map[`/api/runs/${run}/tasks`], query);
+    if (words[4] === "grid") return cut(this.map[`/api/runs/${run}/grid`], query);
     const rows = this.map[`/api/runs/${run}/episodes`]?.rows;
     if (words[4] === "facets") return rows && facetsOf(rows, query, episode);
     if (words[4] === "hits") return rows && hitsOf(query, episode);
@@ -65,7 +69,13 @@ export class EmbeddedSource {
       : tableAt(found, start, turn, words[7], query);
   }
 
+  // The tables of the world in which an episode began.
   #start(episode) {
     return this.map[`/embedded/start/${episode.line.start_digest}`]?.tables;
   }
+}
+
+function cut(found, query) {
+  const offset = Number(query.get("offset") ?? 0);
+  return found && { ...found, rows: found.rows.slice(offset, offset + Number(query.get("limit") ?? 100)) };
 }

@@ -27,6 +27,7 @@ const VALUES = {
   tag: (row) => row.tags,
   table: (row) => row.changed,
   tool: (row) => row.tools ?? [],
+  failed_call: (row, data) => failedCalls(data),
 };
 const BOUNDS = ["min_reward", "max_reward", "min_turns", "max_turns"];
 
@@ -75,7 +76,7 @@ function inOrder(rows, query, episode) {
 
 function kept(rows, query, episode, but) {
   const clauses = clausesOf(query.getAll("text").join(" "));
-  return rows.filter((row) => keeps(row, query, but) && (clauses.length === 0 || fulfils(clauses, row.episode, places(episode(row.episode)))));
+  return rows.filter((row) => keeps(row, query, episode, but) && (clauses.length === 0 || fulfils(clauses, row.episode, places(episode(row.episode)))));
 }
 
 const known = new WeakMap(); // the texts of an episode
@@ -86,17 +87,28 @@ function places(data) {
   return known.get(data);
 }
 
-function keeps(row, query, but) {
+function keeps(row, query, episode, but) {
   const isKept = Object.entries(VALUES).every(([name, values]) => {
     if (name === but) return true;
     const asked = query.getAll(name).map((one) => signed(name, one));
     if (asked.length === 0) return true;
-    const has = values(row);
+    const has = values(row, name === "failed_call" ? episode(row.episode) : undefined);
     const wanted = asked.filter((one) => !one.isNot);
     return (wanted.length === 0 || wanted.some((one) => has.includes(one.value))) && !asked.some((one) => one.isNot && has.includes(one.value));
   });
   const bounds = BOUNDS.map((name) => query.get(name));
   return isKept && within(row.reward, bounds[0], bounds[1]) && within(row.turns, bounds[2], bounds[3]);
+}
+
+// The calls of an episode that failed, as `tool:error`.
+function failedCalls(episode) {
+  const found = new Set();
+  for (const turn of episode?.turns ?? []) {
+    for (const [calls, results] of [[turn.calls, turn.results], [turn.user?.calls, turn.user?.results]]) {
+      (results ?? []).forEach((result, i) => result?.error && calls?.[i] && found.add(`${calls[i].name}:${result.error}`));
+    }
+  }
+  return [...found];
 }
 
 function within(value, low, high) {

@@ -4,9 +4,17 @@ const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const absent = (value) => value === null || value === undefined || Number.isNaN(value);
 
 export const number = (value) => (absent(value) ? "–" : whole.format(value));
-export const decimal = (value, digits = 2) => (absent(value) ? "–" : Number(value).toFixed(digits));
-export const percent = (value, digits = 1) =>
-  absent(value) ? "–" : `${(100 * value).toFixed(digits)}%`;
+export const decimal = (value, digits = 2) => (absent(value) ? "–" : fixed(Number(value), digits));
+export const percent = (value, digits = 1) => (absent(value) ? "–" : `${fixed(100 * value, digits)}%`);
+
+// A number with so many digits, as the command line writes it: of a tie the even neighbour, 11.25 as
+// 11.2. Only halves, quarters and so on are ties: other decimal fractions have no exact number.
+function fixed(value, digits) {
+  const parts = value * 2 ** (digits + 1);
+  if (!Number.isInteger(parts) || parts % 2 === 0) return value.toFixed(digits);
+  const below = Math.floor(value * 10 ** digits);
+  return ((below + (below % 2 === 0 ? 0 : 1)) / 10 ** digits).toFixed(digits);
+}
 
 // A number in four significant digits, as curves and tables need it.
 export function short(value) {
@@ -37,6 +45,9 @@ export function dollars(value) {
   if (absent(value)) return "–";
   return value !== 0 && value < 0.01 ? "< $0.01" : `$${value.toFixed(2)}`;
 }
+
+const clocks = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+export const clock = (at) => (absent(at) ? "–" : clocks.format(new Date(at * 1000)));
 
 const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 export const date = (at) => (absent(at) ? "–" : dates.format(new Date(at * 1000)));

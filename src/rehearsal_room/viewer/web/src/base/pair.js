@@ -17,21 +17,31 @@ function digests(episode) {
 export function comparePair(a, b, startA, startB) {
   const aligned = align(a.turns.map(saidBy), b.turns.map(saidBy));
   const [digestsA, digestsB] = [digests(a), digests(b)];
-  for (const line of aligned) line.same = sameness(line, a, b, digestsA, digestsB);
-  const parting = aligned.find((line) => line.same === "digest" || line.same === "none");
+  const why = whyCallsAlone(a.line.start_digest, b.line.start_digest);
+  for (const line of aligned) line.same = sameness(line, a, b, digestsA, digestsB, why);
+  const parting = aligned.find((line) => line.same !== (why ? "call" : "both"));
   const at = parting && { a: parting.a ?? a.turns.length, b: parting.b ?? b.turns.length };
   return {
     a: a.line,
     b: b.line,
     aligned,
     parts_at: at ?? null,
-    world_difference: at ? difference(a, b, at.a + 1, at.b + 1, startA) : [],
-    end_difference: difference(a, b, a.turns.length, b.turns.length, startB),
+    world_difference: at && !why ? difference(a, b, at.a + 1, at.b + 1, startA) : [],
+    end_difference: why ? [] : difference(a, b, a.turns.length, b.turns.length, startB),
+    why_calls_alone: why,
+    remarks: a.line.scenario === b.line.scenario && a.line.task === b.line.task ? [] : [`These are different tasks: ${a.line.scenario}:${a.line.task} and ${b.line.scenario}:${b.line.task}.`],
   };
 }
 
-function sameness(line, a, b, digestsA, digestsB) {
+// Why worlds are not compared; null: they are.
+function whyCallsAlone(startA, startB) {
+  if (!startA || !startB) return "The state of a world is not known, so the turns are aligned by their calls alone.";
+  return startA === startB ? null : "The two episodes began in different states of the world: the turns are aligned by their calls alone.";
+}
+
+function sameness(line, a, b, digestsA, digestsB, why) {
   if (line.a === null || line.b === null) return "none";
+  if (why) return saidBy(a.turns[line.a]) === saidBy(b.turns[line.b]) ? "call" : "none";
   const call = saidBy(a.turns[line.a]) === saidBy(b.turns[line.b]);
   const digest = digestsA[line.a] === digestsB[line.b];
   if (call) return digest ? "both" : "call";

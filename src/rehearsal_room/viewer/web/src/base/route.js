@@ -1,14 +1,17 @@
 // The address of a view: everything that a view shows stands in the URL after `#`.
 //
 //   #/run/7f3a/episode/e000054?turn=5  ->  { path: ["run", "7f3a", "episode", "e000054"], query }
+//
+// A run alone is its tasks; with words of a filter it is its episodes.
 import { signal } from "@preact/signals";
+import { unsigned } from "./list_query.js";
 
 function read() {
-  const [path, query] = location.hash.slice(1).split("?");
-  return {
-    path: path.split("/").filter(Boolean).map(decode),
-    query: new URLSearchParams(query ?? ""),
-  };
+  const [place, words] = location.hash.slice(1).split("?");
+  const path = place.split("/").filter(Boolean).map(decode);
+  const query = new URLSearchParams(words ?? "");
+  if (path[0] === "run" && path.length === 2) path.push(query.size ? "episodes" : "tasks");
+  return { path, query };
 }
 
 function decode(part) {
@@ -56,4 +59,9 @@ export function setQuery(changes, { push = false } = {}) {
 }
 
 export const runHref = (run, ...more) => href(["run", run, ...more]);
+// The episodes that have these values, each of which may begin with a minus.
+export function listHref(run, query) {
+  const plain = Object.entries(query ?? {}).map(([name, value]) => [name, typeof value === "string" && name !== "sort" ? unsigned(name, value, false) : value]);
+  return href(["run", run, "episodes"], Object.fromEntries(plain));
+}
 export const episodeHref = (run, episode, query) => href(["run", run, "episode", episode], query);

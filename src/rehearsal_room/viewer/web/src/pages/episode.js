@@ -8,13 +8,17 @@ import { useKeys } from "../base/keys.js";
 import { firstError, firstWrongWrite } from "../base/marks.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
 import { api, events, post } from "../base/source.js";
-import { canDo } from "../base/state.js";
+import { about, canDo } from "../base/state.js";
 import { visible } from "../base/text.js";
 import { Fold, Label, Loaded, Notice, Tag } from "../parts/basics.js";
-import { HandLabel } from "../parts/hand_label.js";
+import { ChangedRows, Harm } from "../parts/episode_rows.js";
 import { Icon } from "../parts/icon.js";
+import { Prose } from "../parts/markdown.js";
+import { Sent } from "../parts/sent.js";
+import { HandLabel } from "../parts/hand_label.js";
 import { ListBar } from "../parts/list_bar.js";
 import { Passage, Word } from "../parts/texts.js";
+import { Timeline } from "../parts/timeline.js";
 import { Turn } from "../parts/turn.js";
 import { VerdictPanel } from "../parts/verdict.js";
 import { VirtualList } from "../parts/virtual_list.js";
@@ -116,9 +120,12 @@ function Conversation({ run, data }) {
     <${Replay} of=${replay} />
     <div class="episode">
       <section class="conversation" aria-label="Conversation">
-        <article class="said task-text"><h2>Task${data.user_name && html` <span class="dim">from <${Word} value=${data.user_name} /></span>`}</h2><${Passage} value=${data.instruction} most=${2400} />
-          ${data.rules && html`<${Fold} summary="Rules of the world"><${Passage} value=${data.rules} most=${4000} /><//>`}
+        <article class="said task-text"><h2>Task${data.user_name && html` <span class="dim">from <${Word} value=${data.user_name} /></span>`}</h2><${Prose} value=${data.instruction} most=${2400} />
+          ${data.own_instruction && html`<${Fold} summary="The task's own instruction, which the fork replaced"><${Passage} value=${data.own_instruction} /><//>`}
+          ${data.rules && html`<${Fold} summary="Rules of the world"><${Prose} value=${data.rules} most=${6000} /><//>`}
           <${Fold} summary=${count(data.tools?.length ?? 0, "tool")}><${ToolList} tools=${data.tools ?? []} /><//>
+          <${ChangedRows} data=${data} onTurn=${show} />
+          <${Timeline} data=${data} onTurn=${show} />
         </article>
         <${VirtualList} count=${turns.length} estimate=${320} handle=${list} render=${(i) => html`
           ${(summaries[i] ?? []).map((one) => html`<${Summary} text=${one.text} />`)}
@@ -129,7 +136,9 @@ function Conversation({ run, data }) {
         <${End} data=${data} />
       </section>
       <aside class="episode-side first" aria-label="Verdict and turns">
+        <${Harm} data=${data} failures=${failures} onTurn=${show} />
         <${VerdictPanel} data=${data} failures=${failures} onTurn=${show} />
+        ${hasAskedModels(data) && !about.value?.exported && html`<section class="card" aria-label="The judge's prompt"><${Sent} path=${api`/api/runs/${run}/episodes/${line.episode}/sent/judge`} label="What the judge was asked" /></section>`}
         <${HandLabel} run=${run} line=${line} />
         <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
       </aside>
@@ -160,8 +169,27 @@ function Facts({ data }) {
   return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} after turn ${data.forked_from.turn}`} />`}`;
 }
 
+const hasAskedModels = (data) => (data.verdicts ?? []).some((one) => one.judgements?.length > 0);
+
 function ToolList({ tools }) {
-  return html`<dl class="tools">${tools.map((tool) => html`<div><dt class="mono"><${Word} value=${tool.name} /></dt><dd><${Passage} value=${tool.description} most=${300} /></dd></div>`)}</dl>`;
+  return html`<dl class="tools">${tools.map((tool) => html`<div><dt class="mono"><${Word} value=${tool.name} /></dt><dd><${Passage} value=${tool.description} most=${300} /><${Parameters} of=${tool.schema} /></dd></div>`)}</dl>`;
+}
+
+// The parameters of a tool: name, type, whether it is needed, and its description.
+function Parameters({ of }) {
+  const entries = Object.entries(of?.properties ?? {});
+  if (entries.length === 0) return html`<p class="dim">no parameters</p>`;
+  const needed = new Set(of.required ?? []);
+  return html`<ul class="parameters">${entries.slice(0, 60).map(([name, one]) => html`<li><code><${Word} value=${name} /></code> <span class="dim"><${Word} value=${typeOf(one)} />${needed.has(name) ? "" : ", optional"}</span>${one?.description && html` <${Word} value=${one.description} />`}</li>`)}</ul>`;
+}
+
+function typeOf(one) {
+  if (!one || typeof one !== "object") return "any";
+  if (one.enum) return one.enum.map((value) => JSON.stringify(value)).join(" | ").slice(0, 200);
+  const variants = one.anyOf ?? one.oneOf;
+  if (variants) return variants.map(typeOf).join(" | ");
+  if (Array.isArray(one.type)) return one.type.join(" | ");
+  return one.type === "array" && one.items ? `${typeOf(one.items)}[]` : (one.type ?? "any");
 }
 
 function Summary({ text }) {

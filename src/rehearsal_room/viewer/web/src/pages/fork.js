@@ -9,6 +9,7 @@ import { canDo } from "../base/state.js";
 import { visible } from "../base/text.js";
 import { Command, Fold, Loaded, Notice } from "../parts/basics.js";
 import { CallLog } from "../parts/call_log.js";
+import { GoOn } from "../parts/go_on.js";
 import { Passage, Word } from "../parts/texts.js";
 import { ToolForm } from "../parts/tool_form.js";
 import { Verdict } from "../parts/verdict.js";
@@ -58,6 +59,7 @@ function Scratch({ id, data, reload }) {
     ${episode ? html`<${Crumbs} run=${run} data=${{ line: { group: data.group ?? "", task: data.task, episode } }} />` : html`<nav class="crumbs" aria-label="Path"><a href=${href(["worlds"])}>Worlds</a></nav>`}
     <div class="page-head"><h1>Fork <span class="dim">${episode ? html`of <a class="mono" href=${episodeHref(run, episode, { turn: turn || undefined })}>${episode}</a> ${turn ? `after turn ${turn}` : "at the start"}` : html`of <${Word} value=${data.scenario} />`}</span></h1><span class="spring"></span>
       <button class="button" onClick=${close}>Close this world</button></div>
+    ${episode && html`<${GoOn} id=${id} data=${data} />`}
     ${data.command && html`<p class="dim">Agents go on from the same state with:</p><${Command} text=${data.command} />`}
     <div class="workbench">
       <section class="card" aria-label="Tools"><h2>Call a tool</h2><${ToolForm} tools=${data.tools} onCall=${call} /></section>

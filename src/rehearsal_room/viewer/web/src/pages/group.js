@@ -1,11 +1,11 @@
-// The episodes of one task: states that they share, where they part, and two of them side by side.
+// The tries of one task: states that they share, where they part, and two of them side by side.
 import { useState } from "preact/hooks";
 import { count, decimal, labelName, percent } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
-import { episodeHref, go, href, route, runHref, setQuery } from "../base/route.js";
+import { episodeHref, go, href, listHref, route, runHref, setQuery } from "../base/route.js";
 import { api } from "../base/source.js";
-import { Label, Loaded } from "../parts/basics.js";
+import { Label, Loaded, Notice } from "../parts/basics.js";
 import { Graph, tone } from "../parts/graph.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
@@ -14,7 +14,7 @@ import { Passage, Word } from "../parts/texts.js";
 export function Group({ run, group }) {
   const load = useLoad(api`/api/runs/${run}/groups/${group}`);
   const summary = useLoad(api`/api/runs/${run}`);
-  useTitle(load.data?.task ?? "Group");
+  useTitle(load.data?.task ?? "Tries");
   return html`<nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a><${Icon} name="right" /><a href=${runHref(run)}><${Word} value=${summary.data?.line.name ?? run} /></a></nav>
     <${Loaded} of=${load}>${(data) => html`<${Members} run=${run} data=${data} />`}<//>`;
 }
@@ -32,16 +32,16 @@ function Members({ run, data }) {
     <div class="page-head"><h1><${Word} value=${data.task} /></h1><span class="dim"><${Word} value=${data.scenario} /></span><span class="spring"></span>
       ${both && html`<button class="button primary" onClick=${() => go(href(["run", run, "pair"], { a: both[0], b: both[1] }))}>Side by side: ${both[0]} and ${both[1]}</button>`}</div>
     <${Passage} class="lead dim clamp" value=${data.instruction} most=${400} />
-    <p class="lead">${count(members.length, "episode")}, ${done} of ${judged} completed, ${count(nodes.length, "state")}. Episodes that reach the same rows meet in one state.</p>
-    <div class="episode">
+    <p class="lead">${members.length < data.total ? `The first ${members.length} of ${count(data.total, "try", "tries")}` : count(members.length, "try", "tries")}, ${done} of ${judged} completed${nodes.length > 0 ? `, ${count(nodes.length, "state")}. Tries that reach the same rows meet in one state` : ""}. <a href=${listHref(run, { scenario: data.scenario, task: data.task })}>Show them as a list</a></p>
+    ${nodes.length === 0 ? html`<${Notice}>The states of this world are not known, so there is no graph of them.<//>` : html`<div class="episode">
       <section class="card" aria-label="States"><${Graph} nodes=${nodes} edges=${edges} chosen=${chosen} onChoose=${(digest) => setQuery({ state: digest === chosen ? "" : digest })} />
         <p class="graph-key dim"><i class="high"></i>80% or more completed <i class="middle"></i>between <i class="low"></i>under 20% <i class="ring"></i>episodes end here</p></section>
       <aside class="episode-side" aria-label="Chosen state">${node ? html`<${State} run=${run} node=${node} nodes=${nodes} edges=${edges} />` : html`<${Decisions} nodes=${nodes} edges=${edges} />`}</aside>
-    </div>
-    <h2 class="section">Members <span class="dim">choose two for side by side</span></h2>
-    <${Grid} label="Members" total=${members.length} rowAt=${(i) => members[i]} onOpen=${(row) => go(episodeHref(run, row.episode))} maxHeight="50vh" columns=${[
+    </div>`}
+    <h2 class="section">Tries <span class="dim">choose two for side by side</span></h2>
+    <${Grid} label="Tries" total=${members.length} rowAt=${(i) => members[i]} onOpen=${(row) => go(episodeHref(run, row.episode))} maxHeight="50vh" columns=${[
       { key: "pick", title: "", label: "Chosen", width: 24, render: (row) => html`<input type="checkbox" tabindex="-1" aria-label=${`Choose ${row.episode}`} checked=${pair.includes(row.episode)} onChange=${() => flip(row.episode)} />` },
-      { key: "member", title: "Member", width: 60, end: true, priority: 4, render: (row) => html`<span class="figure">${row.member}</span>` },
+      { key: "member", title: "Group, member", width: 110, priority: 4, render: (row) => html`<span class="dim"><${Word} value=${row.group} />, ${row.member}</span>` },
       { key: "episode", title: "Episode", width: 90, grow: 1, render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode)}>${row.episode}</a>` },
       { key: "label", title: "Label", width: 140, narrow: 28, grow: 1, render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} />` },
       { key: "reward", title: "Reward", width: 70, end: true, priority: 1, render: (row) => html`<span class="figure">${decimal(row.reward)}</span>` },
@@ -68,7 +68,7 @@ function State({ run, node, nodes, edges }) {
     <h3>Episodes</h3><p class="links wrap">${node.episodes.slice(0, 40).map((one) => html`<a class="mono" href=${episodeHref(run, one)}>${one}</a>`)}</p></section>`;
 }
 
-// The states in which the members' decisions differ most in success.
+// The states in which the tries' decisions differ most in success.
 function Decisions({ nodes, edges }) {
   const success = new Map(nodes.map((one) => [one.digest, one.success]));
   const found = nodes
@@ -77,7 +77,7 @@ function Decisions({ nodes, edges }) {
     .map((one) => ({ ...one, spread: spread(one.out.map((edge) => success.get(edge.to))) }))
     .sort((a, b) => b.spread - a.spread);
   return html`<section class="card"><h2>Decisions that matter most</h2>
-    ${found.length === 0 && html`<p class="dim">All members made the same changes.</p>`}
+    ${found.length === 0 && html`<p class="dim">All tries made the same changes.</p>`}
     ${found.slice(0, 4).map(({ node, out }) => html`<h3>${node.is_start ? "At the start" : `After ${count(node.depth, "change")}`}</h3><ul class="decisions">${out.slice(0, 6).map((edge) => html`<${Decision} edge=${edge} success=${success.get(edge.to)} />`)}</ul>`)}
   </section>`;
 }

@@ -1,15 +1,13 @@
-// A run's curves, statistics with intervals, errors, failures and settings.
-import { count, dollars, number, percent, seconds, short, words } from "../base/format.js";
+// A run's statistics with intervals, what its model took, errors, failures and settings.
+import { count, dollars, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
-import { episodeHref, href } from "../base/route.js";
+import { episodeHref, listHref } from "../base/route.js";
 import { Fold, Interval, Meter } from "../parts/basics.js";
-import { Chart } from "../parts/chart.js";
 import { Json, Word } from "../parts/texts.js";
 
 export function Overview({ run, summary }) {
-  const { curves, statistics } = summary;
+  const { statistics } = summary;
   return html`
-    ${curves?.at?.length > 1 && html`<${Curves} curves=${curves} />`}
     <div class="cards">
       ${statistics && html`<${Statistics} of=${statistics} />`}
       ${summary.model && html`<${ModelUse} of=${summary.model} />`}
@@ -18,28 +16,6 @@ export function Overview({ run, summary }) {
       ${Faults(summary.faults)}
     </div>
     <${Fold} summary="Settings of the run"><${Json} value=${summary.settings} /><//>`;
-}
-
-function Curves({ curves }) {
-  const start = curves.at[0];
-  const x = curves.at.map((at) => at - start);
-  const axis = (value) => (value === 0 ? "0" : seconds(value).replace(/ 0 s$/, "").replace(/\.0+ s$/, " s"));
-  const rate = 1 / (curves.span || 1);
-  const perSecond = (value) => `${short(value)}/s`;
-  const has = (name) => curves[name]?.some((one) => one !== null);
-  const chart = (title, names, more = {}) => {
-    const series = names.filter(([name]) => has(name)).map(([name, text, by = 1]) => ({ name: text, values: curves[name].map((one) => (one === null ? null : one * by)) }));
-    return series.length ? html`<div class="card"><${Chart} title=${title} x=${x} series=${series} axis=${axis} ...${more} /></div>` : null;
-  };
-  return html`<section aria-label="Curves" class="charts">
-    ${chart("Pass rate", [["pass_rate", "Completed"]], { show: (value) => percent(value, value < 0.1 && value > 0 ? 1 : 0) })}
-    ${chart("Reward", [["reward", "Mean reward"]])}
-    ${chart("Throughput", [["episodes", "Episodes", rate]], { show: perSecond })}
-    ${chart("Turns", [["steps", "Turns", rate]], { show: perSecond })}
-    ${chart("Latency", [["policy_s", "Reply"], ["calls_s", "Calls"]], { show: seconds })}
-    ${chart("Episodes at once", [["live", "Live"], ["at_work", "At the model or a tool"]])}
-    ${chart("Wait between reply and call", [["waited_s", "Admission, event loop, log"]], { show: seconds })}
-  </section>`;
 }
 
 function Statistics({ of }) {
@@ -85,7 +61,7 @@ function Share({ name, code, one }) {
 function Errors({ run, errors }) {
   return html`<section class="card" aria-label="Errors"><h2>Error causes</h2>
     ${errors.length === 0 ? html`<p class="dim">No call failed.</p>` : html`<table class="stats"><tbody>${errors.slice(0, 20).map((one) => html`<tr>
-      <th scope="row"><a href=${href(["run", run], { error: one.cause })}>${words(one.cause)}</a></th><td class="figure">${number(one.n)}</td>
+      <th scope="row"><a href=${listHref(run, { error: one.cause })}>${words(one.cause)}</a></th><td class="figure">${number(one.n)}</td>
       <td class="wide"><${Example} run=${run} example=${one.example} /></td></tr>`)}</tbody></table>`}
   </section>`;
 }
@@ -101,8 +77,7 @@ function Failures(run, failures) {
   if (entries.length === 0) return null;
   const most = Math.max(...entries.map(([, n]) => n));
   return html`<section class="card" aria-label="Failures"><h2>What went wrong</h2>
-    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row"><a href=${href(["run", run], { failure: kind })}>${words(kind)}</a></th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table>
-    <p class="dim"><code>rehearse failures</code> names more, with the turn.</p></section>`;
+    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row"><a href=${listHref(run, { failure: kind })}>${words(kind)}</a></th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table></section>`;
 }
 
 function Faults(faults) {

@@ -14,6 +14,8 @@ import { Judge } from "./judge.js";
 import { Overview } from "./overview.js";
 import { Status } from "./runs.js";
 import { TaskGrid } from "./task_grid.js";
+import { Tasks } from "./tasks.js";
+import { Throughput } from "./throughput.js";
 import { Training } from "./training.js";
 
 const REFRESH = 2000; // milliseconds between two readings of a live run's summary
@@ -21,7 +23,7 @@ const REFRESH = 2000; // milliseconds between two readings of a live run's summa
 export function Run({ run, tab }) {
   // The rows come first: the summary of a long run keeps the server busy for a moment.
   const [areRowsThere, setRowsThere] = useState(false);
-  const load = useLoad(tab === "episodes" && !areRowsThere ? null : api`/api/runs/${run}`);
+  const load = useLoad(["tasks", "episodes"].includes(tab) && !areRowsThere ? null : api`/api/runs/${run}`);
   const [live, setLive] = useState(null); // the last event of a live run
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
@@ -29,12 +31,18 @@ export function Run({ run, tab }) {
   const { times } = presence.value;
   const [isWatched, setWatched] = useState(false); // from the first sight of a live run to its last event
   if (isLive && !isWatched) setWatched(true);
-  const isPartial = load.data?.line.folded < 1;
+  const isFinding = load.data?.reasons?.found < load.data?.reasons?.episodes;
+  const isPartial = load.data?.line.folded < 1 || isFinding;
   useEffect(() => {
     if (!isPartial) return undefined;
     const timer = setTimeout(() => reload.current(), 1000);
     return () => clearTimeout(timer);
   }, [load.data]);
+  const wasFinding = useRef(false);
+  useEffect(() => {
+    if (wasFinding.current && !isFinding) onRows.current?.({ rows: [], isOver: true }); // the rows have reasons now
+    wasFinding.current = isFinding;
+  }, [isFinding]);
   useTitle(load.data?.line.name ?? run);
   useEffect(() => {
     if (!isWatched) return undefined;
@@ -71,9 +79,11 @@ export function Run({ run, tab }) {
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
     ${load.error || !load.data ? html`<div class="head-space"><${Loaded} of=${load}>${() => null}<//></div>` : html`<${Head} summary=${load.data} live=${live} />`}
     <${Tabs} label="Views of the run" current=${tab} items=${[
-      ["episodes", "Episodes", runHref(run)],
-      ["overview", "Overview", runHref(run, "overview")],
+      ["tasks", "Tasks", runHref(run, "tasks")],
+      ["episodes", "Episodes", runHref(run, "episodes")],
       ["grid", "Task grid", runHref(run, "grid")],
+      ["overview", "Overview", runHref(run, "overview")],
+      ["throughput", "Throughput", runHref(run, "throughput")],
       load.data?.line.kind === "training" && ["training", "Training", runHref(run, "training")],
       canDo("label") && ["judge", "Judge", runHref(run, "judge")],
     ]} />
@@ -81,7 +91,9 @@ export function Run({ run, tab }) {
 }
 
 function views({ run, tab, summary, onRows, onFirst }) {
+  if (tab === "tasks") return html`<${Tasks} run=${run} summary=${summary} onFirst=${onFirst} />`;
   if (tab === "overview") return summary && html`<${Overview} run=${run} summary=${summary} />`;
+  if (tab === "throughput") return summary && html`<${Throughput} curves=${summary.curves} />`;
   if (tab === "grid") return html`<${TaskGrid} run=${run} />`;
   if (tab === "training") return html`<${Training} run=${run} />`;
   if (tab === "judge") return html`<${Judge} run=${run} />`;
@@ -108,6 +120,7 @@ function Head({ summary, live }) {
       ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
     ]} />
     ${line.folded < 1 && html`<p class="dim" role="status">Reading the log: ${percent(line.folded, 0)} is indexed.</p>`}
+    ${summary.reasons?.found < summary.reasons?.episodes && html`<p class="dim" role="status">What went wrong: the reasons of ${number(summary.reasons.found)} of ${number(summary.reasons.episodes)} episodes are found.</p>`}
     ${line.status === "gone" && html`<p class="bad-text" role="status">The folder of this run was deleted or moved. The page shows what was read before.</p>`}
     ${line.status === "cut off" && html`<p class="dim">This run was cut off. <code>rehearse run --resume</code> goes on with it.</p>`}`;
 }

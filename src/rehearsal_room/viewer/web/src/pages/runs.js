@@ -1,4 +1,4 @@
-// The list of runs; two can be compared.
+// The list of runs; two to six can be compared.
 import { useEffect, useState } from "preact/hooks";
 import { count, date, dollars, listed, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
@@ -9,6 +9,8 @@ import { about } from "../base/state.js";
 import { Interval, Loaded, Notice, Tag } from "../parts/basics.js";
 import { Grid } from "../parts/grid.js";
 import { Word } from "../parts/texts.js";
+
+const MOST = 6; // runs that are compared at once
 
 export function Runs() {
   useTitle("Runs");
@@ -29,13 +31,13 @@ function List({ runs }) {
   const [chosen, setChosen] = useState([]);
   const text = (route.value.query.get("text") ?? "").toLowerCase();
   const shown = runs.filter((run) => `${run.name} ${run.policy} ${run.model} ${run.scenarios}`.toLowerCase().includes(text));
-  const choose = (id) => setChosen((now) => (now.includes(id) ? now.filter((one) => one !== id) : [...now, id].slice(-2)));
+  const choose = (id) => setChosen((now) => (now.includes(id) ? now.filter((one) => one !== id) : [...now, id].slice(-MOST)));
   return html`
     <div class="page-head"><h1>Runs</h1><span class="dim">${count(runs.length, "run")}</span><span class="spring"></span>
       <label class="field search"><span class="sr-only">Search the runs</span>
         <input type="search" placeholder="Search the runs" value=${text} onInput=${(event) => setQuery({ text: event.currentTarget.value })} /></label>
-      ${runs.length > 1 && html`<button class="button primary" disabled=${chosen.length !== 2} onClick=${() => go(href(["compare"], { a: chosen[0], b: chosen[1] }))}>
-        Compare ${chosen.length === 2 ? "the two" : `(${chosen.length} of 2 chosen)`}</button>`}
+      ${runs.length > 1 && html`<button class="button primary" disabled=${chosen.length < 2} onClick=${() => go(href(["compare"], { run: chosen }))}>
+        Compare ${chosen.length < 2 ? `(${chosen.length} of 2 chosen)` : chosen.length === 2 ? "the two" : `the ${chosen.length}`}</button>`}
     </div>
     ${runs.length === 0
       ? html`<${Notice}>There are no runs here. Make one: <code>rehearse run shop_support -p mutant -o runs/first</code><//>`
@@ -47,7 +49,7 @@ function columns(chosen, choose, isChoice) {
   const all = [
     isChoice && { key: "choose", title: "", label: "Chosen for comparing", width: 28, render: (run) =>
       html`<input type="checkbox" tabindex="-1" aria-label=${`Choose ${run.name} for comparing`} disabled=${Boolean(run.error)} checked=${chosen.includes(run.id)} onChange=${() => choose(run.id)} />` },
-    { key: "name", title: "Run", width: 130, grow: 3, render: Name },
+    { key: "name", title: "Run", width: 130, grow: 3, render: (run) => html`<${Name} run=${run} chosen=${chosen} />` },
     { key: "status", title: "Status", width: 96, priority: 3, render: Status },
     { key: "completed", title: "Completed", width: 96, priority: 0, render: (run) => run.completed && html`<span class="stack"><b class="figure">${percent(run.completed.value)}</b><${Interval} value=${run.completed.value} lower=${run.completed.lower} upper=${run.completed.upper} /></span>` },
     { key: "reward", title: "Reward", width: 66, priority: 5, end: true, render: (run) => html`<span class="figure">${run.mean_reward === null || run.mean_reward === undefined ? "–" : run.mean_reward.toFixed(3)}</span>` },
@@ -60,10 +62,12 @@ function columns(chosen, choose, isChoice) {
   return all.filter(Boolean).map((one) => ({ ...one, render: (run) => (run.error && !["choose", "name", "status"].includes(one.key) ? null : one.render(run)) }));
 }
 
-function Name(run) {
+function Name({ run, chosen: [other, ...more] }) {
   if (run.error) return html`<span class="stack"><b><${Word} value=${run.name} /></b><span class="bad-text">${run.error}</span></span>`;
   const parts = [run.policy, run.model, run.dialect, run.history].filter(Boolean).join(" · ");
-  return html`<span class="stack"><a href=${runHref(run.id)} tabindex="-1" class="strong"><${Word} value=${run.name} /></a>
+  const isOffered = other && more.length === 0 && other !== run.id;
+  return html`<span class="stack"><span class="ellipsis"><a href=${runHref(run.id)} tabindex="-1" class="strong"><${Word} value=${run.name} /></a>
+    ${isOffered && html` <a href=${href(["compare"], { run: [other, run.id] })} tabindex="-1">Compare</a>`}</span>
     <span class="dim ellipsis"><${Word} value=${`${parts} · ${listed(run.scenarios)}`} /></span></span>`;
 }
 

@@ -28,7 +28,7 @@ export function Chart({ title, x, series, axis = short, show = short, height = 1
   const last = (one) => show(one.values.findLast((value) => value !== null && value !== undefined));
   const latest = series.map((one) => `${one.name} ${last(one)}`);
   return html`<figure class="chart">
-    <figcaption>${title}<span class="legend">${series.map((one, i) => html`<span class=${`key c${i % 6}`}><i></i>${one.name} <b>${last(one)}</b></span>`)}</span></figcaption>
+    <figcaption>${title}<span class="legend">${series.map((one, i) => html`<span class=${`key c${i % 6}`}><i></i>${one.name} <span>last <b>${last(one)}</b></span></span>`)}</span></figcaption>
     <div class="plot" ref=${box} role="img" aria-label=${`${title}. Latest: ${latest.join(", ")}`} style=${{ height: `${height}px` }}>
       ${x.length === 0 && html`<p class="dim">No data yet.</p>`}
     </div>

@@ -1,5 +1,6 @@
 // A table of any number of rows of which only the visible ones are in the page. It is an ARIA grid:
-// arrows, Page Up/Down, Home and End move, Enter opens. Columns that do not fit are left out, the
+// arrows, Page Up/Down, Home and End move, Enter opens; Right and Left go to the links and boxes of
+// the row and back. Columns that do not fit are left out, the
 // least important first, so that the page never scrolls sideways.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "../base/html.js";
@@ -56,7 +57,7 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
   const onKeyDown = (event) => {
     const page = Math.max(1, Math.floor(height / rowHeight) - 2);
     const steps = { ArrowDown: active + 1, ArrowUp: active - 1, PageDown: active + page, PageUp: active - page, Home: 0, End: rows - 1 };
-    if (!event.target.matches("[data-row]")) return;
+    if (walk(event) || !event.target.matches("[data-row]")) return;
     if (event.key in steps) {
       event.preventDefault();
       move(steps[event.key]);
@@ -88,6 +89,19 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
       </div>
     </div>
   </div>`;
+}
+
+// Right and Left go through what can be used in a row; whether the key did so.
+function walk(event) {
+  const by = { ArrowRight: 1, ArrowLeft: -1, Escape: -Infinity }[event.key];
+  const row = event.target.closest("[data-row]");
+  if (!by || !row || event.target.matches("select, input:not([type=checkbox])")) return false;
+  const stops = [row, ...row.querySelectorAll("a, button, input, select")];
+  const next = stops[Math.max(0, Math.min(stops.length - 1, stops.indexOf(event.target) + by))];
+  if (next === event.target) return false;
+  event.preventDefault();
+  next.focus();
+  return true;
 }
 
 function open(event, row, i, onOpen) {

@@ -39,7 +39,7 @@ function InList({ run, episode }) {
     <span class="dim small">${load.error
       ? html`<span class="bad-text">${load.error}</span>`
       : found && (found.position === null ? `Not in the list of ${number(found.total)}` : `${number(found.position + 1)} of ${number(found.total)}`)}
-      ${" "}<a href=${`${runHref(run)}${asked ? `?${asked}` : ""}`}>${filters ? html`<${Word} value=${filters} />` : "all episodes"}</a></span></nav>`;
+      ${" "}<a href=${`${runHref(run, "episodes")}${asked ? `?${asked}` : ""}`}>${filters ? html`<${Word} value=${filters} />` : "all episodes"}</a></span></nav>`;
 }
 
 function turnOf(line) {

@@ -1,4 +1,5 @@
 // The turns of an episode in a column: what was called, where rows changed, where something failed.
+import { useEffect, useState } from "preact/hooks";
 import { html } from "../base/html.js";
 import { visible } from "../base/text.js";
 import { Icon } from "./icon.js";
@@ -7,11 +8,20 @@ const MOST = 120; // turns around the current one
 
 export function Outline({ data, current, marks, onTurn }) {
   const { turns } = data;
+  const [moved, setMoved] = useState(null); // first turn that is listed, where somebody turned a page
+  useEffect(() => setMoved(null), [current]);
   if (turns.length === 0) return null;
-  const from = Math.max(0, Math.min((current ?? 0) - MOST / 2, turns.length - MOST));
+  const last = Math.max(0, turns.length - MOST);
+  const from = Math.max(0, Math.min(moved ?? (current ?? 0) - MOST / 2, last));
+  const go = (event) => {
+    event.preventDefault();
+    const wanted = Number(new FormData(event.currentTarget).get("turn"));
+    if (wanted) onTurn(wanted - 1);
+  };
   return html`<section class="card outline" aria-label="Turns"><h2>Turns</h2>
+    ${turns.length > 12 && html`<form class="go-to" onSubmit=${go}><label>Go to turn <input name="turn" type="number" min="1" max=${turns.length} inputmode="numeric" /></label><span class="dim">of ${turns.length}</span><button class="button">Go</button></form>`}
     <ol start=${from + 1}>${turns.slice(from, from + MOST).map((turn, i) => html`<${Line} turn=${turn} isCurrent=${from + i === current} isWrong=${marks.write?.isSure && marks.write.turn === turn.turn} onTurn=${onTurn} />`)}</ol>
-    ${turns.length > MOST && html`<p class="dim">Turns ${from + 1} to ${Math.min(turns.length, from + MOST)} of ${turns.length}</p>`}
+    ${turns.length > MOST && html`<p class="row dim"><button class="button icon-only" disabled=${from === 0} onClick=${() => setMoved(from - MOST)} aria-label="Earlier turns"><${Icon} name="left" /></button>Turns ${from + 1} to ${Math.min(turns.length, from + MOST)} of ${turns.length}<button class="button icon-only" disabled=${from === last} onClick=${() => setMoved(from + MOST)} aria-label="Later turns"><${Icon} name="right" /></button></p>`}
   </section>`;
 }
 

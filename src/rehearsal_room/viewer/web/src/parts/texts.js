@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { number } from "../base/format.js";
 import { html } from "../base/html.js";
 import { cellText, prettyJson, visible } from "../base/text.js";
+import { Picture, pictureOf } from "./picture.js";
 
 const LONG = 1200; // characters that are shown at once
 const LINES = 24;
@@ -49,6 +50,8 @@ const ROWS = 12;
 // A JSON value laid out as names and values; deep and long ones are cut.
 export function Json({ value, depth = 0 }) {
   const [isWhole, setWhole] = useState(false);
+  const picture = pictureOf(value);
+  if (picture) return html`<${Picture} src=${picture} />`;
   if (!isNested(value)) return html`<${Scalar} value=${value} />`;
   const entries = Object.entries(value);
   if (entries.length === 0) return html`<span class="null">${Array.isArray(value) ? "[ ]" : "{ }"}</span>`;
@@ -75,7 +78,7 @@ export function Json({ value, depth = 0 }) {
 function columnsOf(value) {
   if (!Array.isArray(value) || !value.every((one) => isNested(one) && !Array.isArray(one))) return null;
   const names = [...new Set(value.slice(0, 50).flatMap(Object.keys))];
-  const isFlat = value.every((one) => Object.values(one).every((cell) => !isNested(cell)));
+  const isFlat = value.every((one) => !pictureOf(one) && Object.values(one).every((cell) => !isNested(cell) && !pictureOf(cell)));
   return isFlat && names.length > 0 && names.length <= 14 ? names : null;
 }
 

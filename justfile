@@ -238,10 +238,10 @@ dialogues *ARGS: sync
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
-# A benchmark's own runner against `rehearse eval`, played by one fake model: `just parity bfcl --share 0.1 --seed 3`.
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity tau2 --tau2 DIR`.
 parity SUITE *ARGS: sync
-    tests/suites/run.sh --install
-    {{bin}}/python -m tests.suites.parity {{SUITE}} --python .venv-suites/bin/python {{ARGS}}
+    [ {{SUITE}} = tau2 ] || tests/suites/run.sh --install
+    {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}
 
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.
 doors *ARGS: sync

@@ -10,6 +10,7 @@ seq) is unique: a key that arrives twice is the same fact, delivered twice.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
@@ -135,6 +136,11 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
         if isinstance(self.decision, Act):
             return self.decision.calls
         return () if self.user is None else self.user.calls
+
+    def was_refused(self, call: AgentCall, result: ToolResult, hidden: Sequence[str]) -> bool:
+        """Whether the harness refused one of `executed_calls`, so that the world was not asked: the
+        tool is the other's. `hidden`: see EpisodeStarted."""
+        return result.error == "unknown_tool" and (self.user is not None or call.name in hidden)
 
     @property
     def executed_results(self) -> tuple[ToolResult, ...]:

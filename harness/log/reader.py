@@ -43,6 +43,9 @@ _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
 StoredRecord = tuple[int, str, int, str, float, bytes, int]
 
 
+_NOTHING = msgspec.msgpack.encode(None)
+
+
 class _CalledName(msgspec.Struct, gc=False):
     name: str
 
@@ -56,7 +59,7 @@ class _Called(msgspec.Struct, gc=False):
 
     decision: _CalledDecision
     results: tuple[msgspec.Raw, ...] = ()
-    user: msgspec.Raw | None = None
+    user: msgspec.Raw = msgspec.Raw(_NOTHING)
 
 
 _decode_called = msgspec.msgpack.Decoder(_Called).decode
@@ -181,7 +184,7 @@ class LogReader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as exc:
             what = f"the log is damaged: record {position} cannot be read"
             raise log_error(self.path, what, exc) from exc
-        if step.user is not None:
+        if bytes(step.user) != _NOTHING:
             return {}
         return dict.fromkeys([call.name for call in step.decision.calls[: len(step.results)]])
 

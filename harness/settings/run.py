@@ -182,10 +182,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "full"
     dialect: Annotated[
-        Literal["native", "hermes", "awm", "awm-tool", "bfcl"],
+        Literal["native", "hermes", "awm", "awm-tool", "bfcl", "tau2"],
         Meta(
-            description="Format in which the model is shown tools and calls them; bfcl is what the "
-            "BFCL's own runner sends."
+            description="Format in which the model is shown tools and calls them; bfcl and tau2 "
+            "are what these benchmarks' own runners send."
         ),
     ] = "native"
     policy: Annotated[

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo, bfcl
+from rehearsal_room.scenarios.suites import agentdojo, bfcl, tau2
 
 _Categories = Mapping[str, float]
+_TAU2 = tuple([f"tau2_{domain}" for domain in tau2.DOMAINS])
 
 
 class SuiteScores(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def scores_of(
     """The scores of a run. `category_of`: scenario -> its category; `findings`: those of each
     episode (see `findings_of`), for suites that count single findings."""
     ended = [row for row in rows if row.ending is not None]
-    judged = [row for row in ended if row.label not in (None, Label.ENVIRONMENT_ERROR)]
+    judged = [row for row in ended if not _is_left_out(suite, row)]
     by_task: dict[str, dict[tuple[str, str], list[bool]]] = {}
     for row in judged:
         tasks = by_task.setdefault(category_of[row.scenario], {})
@@ -72,6 +73,14 @@ def scores_of(
         episodes=len(ended),
         unjudged=len(ended) - len(judged),
     )
+
+
+def _is_left_out(suite: str, row: EpisodeRow) -> bool:
+    """Whether an episode counts in no score. τ²-bench leaves those out, too, whose agent sends
+    arguments that are not an object: for it they are errors of infrastructure."""
+    if suite in _TAU2 and row.ending is Ending.FORMAT_ERROR:
+        return True
+    return row.label in (None, Label.ENVIRONMENT_ERROR)
 
 
 def _pass_hat(tries: Sequence[Sequence[bool]]) -> dict[str, float]:

@@ -35,5 +35,8 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     category: str
     world: dict[str, Any]  # from which the suite's program makes the world; JSON
     scoring: dict[str, dict[str, Any]] = {}  # task id -> what its program needs to score it; JSON
+    # What a call of a tool gives that its caller does not have; `{name}` is the tool's, and empty
+    # leaves it to the harness.
+    no_tool: str = ""
     served: ServedWorld | None = None  # set: the world is MCP servers, and `world` is empty
     earlier: tuple[Said, ...] = ()  # the talk before the instruction, with which a task begins

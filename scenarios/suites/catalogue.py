@@ -37,6 +37,7 @@ class UpstreamPrompts(msgspec.Struct, frozen=True):
     dialect: str  # of its messages
     temperature: float | None = None  # None: it sends none
     fields: dict[str, Any] = {}  # more fields of each request
+    has_seed: bool = False  # whether a request has a seed
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ class Suite(msgspec.Struct, frozen=True):
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
+    max_messages: int | None = None  # of a talk; None: no limit
+    max_errors: int | None = None  # failed calls that end an episode; None: no limit
     upstream: "UpstreamPrompts | None" = None  # how upstream asks a model; None: we do not
 
 
@@ -149,6 +152,9 @@ def _tau2(domain: str) -> Suite:
         "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
         "a model that plays the customer (--user-model)",
         lambda flags: tau2.Tau2Data(flags.folder, domain),
+        max_messages=200,
+        max_errors=10,
+        upstream=UpstreamPrompts("tau2", 0.0, {"tool_choice": "auto"}, has_seed=True),
     )
 
 

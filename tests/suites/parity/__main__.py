@@ -1,5 +1,5 @@
-"""python -m tests.suites.parity SUITE --python PYTHON [--runner PYTHON] [--share F] [--seed N]
-[--passes N] [--behaviour NAME]: a benchmark's own runner against `rehearse eval`.
+"""python -m tests.suites.parity bfcl [--python PYTHON] [--runner PYTHON] [--share F] [--seed N]
+[--passes N] [--behaviour NAME], or tau2 --tau2 DIR [--tasks N] …: a benchmark's own runner against `rehearse eval`.
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
 of each entry are compared. A pass draws one behaviour for each entry; as many passes as there are
@@ -10,15 +10,21 @@ The exit status is 1 where another entry differs.
 import argparse
 import sys
 
-from tests.suites.parity import bfcl
+from tests.suites.parity import bfcl, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
 
 
 def main() -> int:
     """Compare; returns the exit status."""
+    if sys.argv[1:2] == ["tau2"]:  # its runner takes other arguments
+        return tau2.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="parity")
     parser.add_argument("suite", choices=["bfcl"])
-    parser.add_argument("--python", required=True, help="interpreter with the suite's package")
+    parser.add_argument(
+        "--python",
+        default=".venv-suites/bin/python",
+        help="interpreter with the suite's package (default: %(default)s)",
+    )
     parser.add_argument("--runner", help="interpreter with what its runner needs (default: it)")
     parser.add_argument("--share", type=float, default=1.0, help="share of the entries")
     parser.add_argument("--seed", type=int, default=0, help="of the first pass")

@@ -290,6 +290,9 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
         limits = msgspec.structs.replace(limits, max_steps=found.max_steps)
     if flags.get("turn_steps") is None and settings.policy.name not in _FIXED:
         limits = msgspec.structs.replace(limits, turn_steps=found.turn_steps)
+    for name in ("max_messages", "max_errors"):
+        if flags.get(name) is None:
+            limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
     return msgspec.structs.replace(settings, limits=limits)
 
 
@@ -305,17 +308,21 @@ def _asked_like_upstream(
             who = f"suite {found.name!r}" if upstream is None else "an agent, or another dialect,"
             raise SettingsError(f"--prompts: {who} cannot be asked as upstream asks a model")
         return settings
-    model, limits = settings.model, settings.limits
+    model, user, limits = settings.model, settings.user, settings.limits
     if model.temperature is None:
         model = msgspec.structs.replace(model, temperature=upstream.temperature)
+    if user.temperature is None:
+        user = msgspec.structs.replace(user, temperature=upstream.temperature)
     if not model.extra_body and upstream.fields and settings.policy.name == "openai":
         fields = msgspec.json.encode(upstream.fields).decode()
         model = msgspec.structs.replace(model, extra_body=fields)
-    if "without:seed" not in model.adapt:
+    if not upstream.has_seed and "without:seed" not in model.adapt:
         model = msgspec.structs.replace(model, adapt=(*model.adapt, "without:seed"))
     if flags.get("max_calls") is None:
         limits = msgspec.structs.replace(limits, max_calls=_UNLIMITED)
-    return msgspec.structs.replace(settings, model=model, limits=limits, dialect=upstream.dialect)
+    return msgspec.structs.replace(
+        settings, model=model, user=user, limits=limits, dialect=upstream.dialect
+    )
 
 
 def _score_name(found: Suite, settings: Settings) -> str:

@@ -1,5 +1,8 @@
-"""python -m tests.suites.parity bfcl [--python PYTHON] [--runner PYTHON] [--share F] [--seed N]
-[--passes N] [--behaviour NAME], or tau2 --tau2 DIR [--tasks N] …: a benchmark's own runner against `rehearse eval`.
+"""A benchmark's own runner against `rehearse eval`.
+
+    python -m tests.suites.parity bfcl [--python PYTHON] [--runner PYTHON] [--share F] [--seed N]
+                                       [--passes N] [--behaviour NAME]
+    python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
 of each entry are compared. A pass draws one behaviour for each entry; as many passes as there are

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The BFCL's own runner against the suite bfcl_v3, on a share of its entries (python -m
-# tests.suites.parity); the share that is played changes from day to day. Of the package's 148
+# tests.suites.parity): a tenth of them, drawn by a seed (PARITY_SEED). Of the package's 148
 # dependencies those are installed that its runner uses, in an environment of its own. Then suites
 # on MCP servers (python -m tests.suites.served_campaign).
 set -euo pipefail
@@ -22,7 +22,7 @@ if [ ! -e $stamp ] || [ tests/suites/run.sh -nt $stamp ]; then
 fi
 [ "${1:-}" = --install ] && exit
 .venv/bin/python -m tests.suites.parity bfcl --python $environment/bin/python \
-    --share 0.05 --seed "$(date +%j)" "$@"
+    --share 0.1 --seed "${PARITY_SEED:-7}" "$@"
 files=$environment/node/node_modules/.bin/mcp-server-filesystem
 [ -x $files ] || { files=; echo "without npm: the official file system server is left out"; }
 exec .venv/bin/python -m tests.suites.served_campaign $environment/bin/python $files

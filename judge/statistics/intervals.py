@@ -10,8 +10,9 @@ tries, the mean has Jeffreys' distribution, and the correlation of two tries at 
 1 / (2 sqrt(x)). One task says next to nothing about others: its interval is the exact one of one
 try (C. Clopper and E. Pearson, 1934).
 
-Scores between 0 and 1, and very many tasks with different numbers of tries, get Wilson's interval
-for the effective number of tries (E. L. Korn and B. I. Graubard, 1998), with Student's t.
+Single tries at each task cannot resemble each other. They, scores between 0 and 1, and very many
+tasks with different numbers of tries get Wilson's interval for the effective number of tries (E. L.
+Korn and B. I. Graubard, 1998), with Student's t.
 
 `exact_interval` asks another question: what share an agent completes of these tasks alone, if it
 tries them again. Then the try is the unit.
@@ -52,7 +53,8 @@ def share_interval(
     if len(tries) == 1:
         return Interval(mean, *_clopper_pearson(mean, 1, level))
     counts = Counter((math.fsum(values), len(values)) for values in tries)
-    if len(counts) <= _MOST_KINDS and all(value in (0.0, 1.0) for one in tries for value in one):
+    is_whole = all(value in (0.0, 1.0) for one in tries for value in one)
+    if total > len(tries) and is_whole and len(counts) <= _MOST_KINDS:
         lower, upper = _integrated(dict(sorted(counts.items())), level)
         return Interval(mean, min(lower, mean), max(upper, mean))
     number, degrees = effective_tries(tries, mean, total), len(tries) - 1
@@ -85,10 +87,7 @@ def _possible(counts: Mapping[tuple[float, int], int], means: Any) -> Any:
     likely = np.zeros((len(_CORRELATIONS), len(means)))
     start = special.betaln(one, other)
     for (hits, tries), number in counts.items():
-        if tries == 1:  # the same for every correlation
-            likely += number * np.log(means if hits else 1 - means)
-        else:
-            likely += number * (special.betaln(one + hits, other + tries - hits) - start)
+        likely += number * (special.betaln(one + hits, other + tries - hits) - start)
     return np.exp(likely - likely.max()).sum(axis=0)
 
 

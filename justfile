@@ -234,9 +234,14 @@ claims: sync
 dialogues *ARGS: sync
     {{bin}}/python -m tests.support.dialogue_campaign {{ARGS}}
 
-# The suite bfcl_v3 against the BFCL's own data, worlds and checks (its package in an environment of its own).
+# The BFCL's own runner against the suite bfcl_v3 on a share of the entries, and suites on MCP servers.
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
+
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity tau2 --tau2 DIR`.
+parity SUITE *ARGS: sync
+    [ {{SUITE}} = tau2 ] || tests/suites/run.sh --install
+    {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}
 
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.
 doors *ARGS: sync

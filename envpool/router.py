@@ -48,9 +48,19 @@ class ScoringPool(Protocol):
     """A pool whose suite scores episodes."""
 
     async def score(
-        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+        self,
+        scenario: Scenario,
+        task: Task,
+        talk: list[dict[str, Any]],
+        answers: Sequence[str] | None = None,
     ) -> tuple[Finding, ...]:
-        """The suite's findings on an episode. Raises PoolError."""
+        """The suite's findings on an episode. `answers` of a model to `questions`; None: none was
+        asked. Raises PoolError."""
+
+    async def questions(
+        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+    ) -> list[list[dict[str, str]]]:
+        """What the score asks a model: messages, each with role and content. Raises PoolError."""
 
 
 ReportTrusted = Callable[[Sequence[Scenario]], None]
@@ -224,12 +234,25 @@ class RoutingPool(AsyncContextManagerMixin):
         return await pool.verify(scenario, task, state, answer, which)
 
     async def score(
-        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+        self,
+        scenario: Scenario,
+        task: Task,
+        talk: list[dict[str, Any]],
+        answers: Sequence[str] | None = None,
     ) -> tuple[Finding, ...]:
-        """A suite's own scoring of an episode (see envpool.objects.pool). Raises PoolError."""
+        """See ScoringPool."""
+        return await self._scoring(scenario).score(scenario, task, talk, answers)
+
+    async def questions(
+        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+    ) -> list[list[dict[str, str]]]:
+        """See ScoringPool."""
+        return await self._scoring(scenario).questions(scenario, task, talk)
+
+    def _scoring(self, scenario: Scenario) -> ScoringPool:
         if not isinstance(self._remote, ScoringPool):
             raise PoolError(f"scenario {scenario.name!r} is scored by its suite, which is not open")
-        return await self._remote.score(scenario, task, talk)
+        return self._remote
 
     async def bare_cpu_s(self, scenario: Scenario, episodes: Sequence[Calls]) -> float:
         """CPU seconds of the episodes' calls, back to back in one worker. Raises PoolError."""

@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, settings
 
 from rehearsal_room.cli.main import main
 from rehearsal_room.harness.rollout import gc_tuning
+from rehearsal_room.scenarios.suites import bfcl
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers
+from tests.support.paths import SUITES
 from tests.support.quick_gate import quick_gate
 from tests.support.warm_process import WarmProcess, open_warm_process
 
@@ -28,6 +30,9 @@ collect_ignore = ["mcp_servers", "ray", "viewer_web", "vllm"]
 # Small sums gain nothing by threads, and a child that is forked while OpenMP has threads hangs.
 # Torch reads it when it is first imported; processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The small benchmark of the tests stands for a release of the BFCL.
+bfcl.RELEASES[bfcl.digest_of(SUITES / "bfcl_eval")] = "1"
 
 # What is imported and collected stays: to search it for garbage takes a fifth of the collection,
 # and half a second of each full collection in a test.

@@ -24,12 +24,14 @@ WORLD_FAULTS: frozenset[ToolErrorKind | None] = frozenset(
 )  # not the agent's
 
 
-class ToolSpec(msgspec.Struct, frozen=True):
+class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool as MCP describes it."""
 
     name: str
     description: str
     schema: dict[str, Any]  # JSON schema of the arguments, an object
+    # What a benchmark's own runner sends beside them, as in {"response": {...}}; None: nothing.
+    fields: dict[str, Any] | None = None
 
 
 class ServerRequest(msgspec.Struct, frozen=True, omit_defaults=True):

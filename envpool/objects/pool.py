@@ -49,6 +49,9 @@ _DELETE = "DELETE FROM records WHERE kind = ? AND key = ?"
 TalkMessages = list[dict[str, Any]]  # of an episode: its turns as JSON (see judge.suites.talk)
 
 
+Question = list[dict[str, str]]  # to a model: messages, each with role and content
+
+
 class _Writes(msgspec.Struct):
     writes: list[tuple[str, str, str | None]]
 
@@ -116,7 +119,7 @@ class ObjectEnv:
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         if call_id and call_id in self._answered:
             return self._answered[call_id]
-        if name not in self._states.names:
+        if name not in self._states.names and not spec_of(self._states.scenario).get("any_name"):
             known = ", ".join(tool.name for tool in self.tools)
             text = f"There is no tool {name!r}. Tools: {known}."
             return ToolResult(text, "unknown_tool", (), self.digest)
@@ -288,18 +291,31 @@ class ObjectPool(AsyncContextManagerMixin):
             f"scenario {scenario.name!r} is scored by its suite, from the whole episode"
         )
 
-    async def score(
-        self, scenario: Scenario, task: Task, talk: TalkMessages
-    ) -> tuple[Finding, ...]:
-        """The suite's own scoring of an episode, as findings. Raises PoolError."""
+    async def questions(self, scenario: Scenario, task: Task, talk: TalkMessages) -> list[Question]:
+        """What the suite's own scoring of an episode asks a model. Raises PoolError."""
         assert scenario.suite is not None
         process = await self._running()
+        scoring = scenario.suite.scoring.get(task.id, {})
         answer = await process.request(
-            "score",
-            spec=spec_of(scenario),
-            scoring=scenario.suite.scoring.get(task.id, {}),
-            talk=talk,
+            "questions", spec=spec_of(scenario), scoring=scoring, talk=talk
         )
+        return msgspec.convert(answer["questions"], list[Question])
+
+    async def score(
+        self,
+        scenario: Scenario,
+        task: Task,
+        talk: TalkMessages,
+        answers: Sequence[str] | None = None,
+    ) -> tuple[Finding, ...]:
+        """The suite's own scoring of an episode, as findings. `answers` of a model to `questions`;
+        None: no model was asked. Raises PoolError."""
+        assert scenario.suite is not None
+        process = await self._running()
+        scoring = scenario.suite.scoring.get(task.id, {})
+        if answers is not None:
+            scoring = {**scoring, "answers": list(answers)}
+        answer = await process.request("score", spec=spec_of(scenario), scoring=scoring, talk=talk)
         return msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
 
     def statistics(self) -> dict[str, int]:

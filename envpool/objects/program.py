@@ -8,6 +8,8 @@ imports nothing of this project but one adapter beside it. Requests and answers 
     {"op": "call", "world": 3, "name": "cd", "arguments": {...}}
                                                          -> {"text": "...", "writes": [...]}
     {"op": "close", "worlds": [3]}                       -> {}
+    {"op": "questions", "spec": {...}, "scoring": {...}, "talk": [...]}
+                                                         -> {"questions": [[{"role", "content"}]]}
     {"op": "score", "spec": {...}, "scoring": {...}, "talk": [...]}  -> {"findings": [...]}
 
 Requests are answered in their order. A record is [kind, key, value]: kind and key are texts, value
@@ -16,7 +18,9 @@ request failed; `fatal` in it means that the program cannot go on.
 
 An adapter module has a function `adapter(**options)`; what that returns has `version`, and
 `world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
-arguments)`, `records(world)` and `score(spec, scoring, talk)`. A world with many records may have
+arguments)`, `records(world)` and `score(spec, scoring, talk)`. Where a score
+depends on what a model says, it has `questions(spec, scoring, talk)`, and its answers come in
+`scoring` under `answers`. A world with many records may have
 a method `changes()`, which returns the writes since it was asked last; otherwise all records are
 compared after each call.
 
@@ -57,6 +61,10 @@ class ProgramWorlds:
                 for world in request["worlds"]:
                     self.live.pop(world, None)
                     self.records.pop(world, None)
+            case "questions":
+                asks = getattr(self.adapter, "questions", _no_questions)
+                asked = asks(request["spec"], request["scoring"], request["talk"])
+                return {"questions": asked}
             case "score":
                 found = self.adapter.score(request["spec"], request["scoring"], request["talk"])
                 return {"findings": found}
@@ -105,6 +113,10 @@ class ProgramWorlds:
     def records_of(self, world: Any) -> dict[tuple[str, str], str]:
         """The records of a world, each value as JSON text."""
         return {(kind, key): _text_of(value) for kind, key, value in self.adapter.records(world)}
+
+
+def _no_questions(*given: Any) -> list[Any]:
+    return []
 
 
 def _text_of(value: Any) -> str:

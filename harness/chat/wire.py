@@ -293,7 +293,7 @@ def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:
         "name": name or tool.name,
         "description": tool.description,
         "parameters": tool.schema,
-    }
+    } | (tool.fields or {})
     return {"type": "function", "function": function}
 
 

@@ -125,7 +125,8 @@ async def rebuild(
     for turn, step in enumerate(beginning.steps):
         await anyio.lowlevel.checkpoint()  # an instant world must not block the event loop
         for call, logged in zip(step.executed_calls, step.executed_results, strict=False):
-            if logged.injected:
+            # Nothing was executed: there is no such tool, or its caller does not have it.
+            if logged.injected or logged.error == "unknown_tool":
                 continue
             result = dialect.local_result(call, briefing)
             if result is None:

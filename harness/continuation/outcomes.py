@@ -4,6 +4,10 @@ The episode loop asks after each turn; a resumed episode and a fork ask for the 
 keep.
 """
 
+from collections.abc import Sequence
+
+import msgspec
+
 from rehearsal_room.envpool.core.types import WORLD_FAULTS, ToolResult
 from rehearsal_room.harness.core.events import Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply
@@ -48,12 +52,45 @@ def world_failure_in(step: StepTaken, limits: Limits) -> str | None:
     return failure_message(step.decision.calls[-1].name, last)
 
 
+class TalkLength(msgspec.Struct, frozen=True):
+    """How long an episode is, as limits count it."""
+
+    messages: int = 0  # replies, messages of the user, and the results of the calls of each
+    errors: int = 0  # failed calls of both
+
+    def after(self, results: Sequence[ToolResult], acts: int) -> "TalkLength":
+        """The length after messages with calls, which had these results."""
+        errors = sum(result.is_error for result in results)
+        return TalkLength(self.messages + 2 * acts, self.errors + errors)
+
+    def limit_reached(self, limits: Limits) -> str | None:
+        """Which limit is reached, as a sentence; None: none is."""
+        if limits.max_errors is not None and self.errors >= limits.max_errors:
+            return f"{self.errors} tool calls failed"
+        if limits.max_messages is not None and self.messages >= limits.max_messages:
+            return f"{self.messages} messages"
+        return None
+
+
+def length_of(steps: Sequence[StepTaken], given: int) -> TalkLength:
+    """The length of an episode. `given`: turns at the start for which no agent was asked."""
+    length = TalkLength()
+    for number, step in enumerate(steps):
+        acted = isinstance(step.decision, Act)
+        length = length.after(step.executed_results, int(acted))
+        spoken = int(number >= given and not acted)
+        if (user := step.user) is not None:
+            spoken += 2 * (len(user.acts) or len(user.calls)) + bool(user.text)
+        length = TalkLength(length.messages + spoken, length.errors)
+    return length
+
+
 def outcome_of(
     step: StepTaken, fault: str | None, format: FormatSettings, limits: Limits
 ) -> EpisodeOutcome | None:
     """How an episode ends with a step that breaks this format rule (None: none), limits on the
     whole episode aside; None: it goes on."""
-    if step.reply.was_cut:
+    if step.reply.was_cut and isinstance(step.decision, FormatError):
         return Ending.TOKEN_LIMIT, cut_message(step.reply)
     if fault is not None and format.stop:
         return Ending.FORMAT_ERROR, fault

@@ -19,6 +19,7 @@ def logged_briefing(
         user,
         now,
         started.is_dialogue,
+        started.earlier,
     )
 
 

@@ -10,6 +10,7 @@ seq) is unique: a key that arrives twice is the same fact, delivered twice.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
@@ -110,6 +111,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
     tags: tuple[str, ...] = ()  # of the task: its difficulty, its kind (see Task.tags)
     given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
+    earlier: tuple[Message, ...] = ()  # the talk before the instruction
     edit: ForkEdit | None = None  # of a fork; None: nobody changed anything
 
 
@@ -134,6 +136,11 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
         if isinstance(self.decision, Act):
             return self.decision.calls
         return () if self.user is None else self.user.calls
+
+    def was_refused(self, call: AgentCall, result: ToolResult, hidden: Sequence[str]) -> bool:
+        """Whether the harness refused one of `executed_calls`, so that the world was not asked: the
+        tool is the other's. `hidden`: see EpisodeStarted."""
+        return result.error == "unknown_tool" and (self.user is not None or call.name in hidden)
 
     @property
     def executed_results(self) -> tuple[ToolResult, ...]:

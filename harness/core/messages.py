@@ -50,6 +50,7 @@ class Briefing(msgspec.Struct, frozen=True):
     user: str  # the person on whose behalf the agent acts: name and role
     now: str  # the scenario's clock
     is_dialogue: bool = False  # a reply without a call is said to a user, who answers
+    earlier: tuple[Message, ...] = ()  # the talk before the instruction
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -134,6 +135,13 @@ class FormatError(msgspec.Struct, frozen=True, tag="format_error", gc=False):
 Decision = Act | Answer | FormatError
 
 
+class UserAct(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One message of a user's model in which it makes calls."""
+
+    ids: tuple[str, ...]  # of the calls, as the model's server sent them
+    text: str = ""  # beside them; the agent does not see it
+
+
 class UserTurn(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a user says to a reply of the agent without a call, and what the user did before."""
 
@@ -142,3 +150,5 @@ class UserTurn(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     calls: tuple[AgentCall, ...] = ()  # the user's own calls, in order; the agent does not see them
     results: tuple[ToolResult, ...] = ()  # one for each of them
     tools: tuple[ToolSpec, ...] = ()  # that the agent has from now on, beside those it had
+    # The messages in which a user's model made `calls`; empty: no model plays the user.
+    acts: tuple[UserAct, ...] = ()

@@ -54,6 +54,8 @@ class Awm:
     that are not an object are format errors (for runs under the rules `awm`).
     """
 
+    reads_cut_replies = False
+
     def __init__(self, *, results: str = "user", lenient: bool = True) -> None:
         self.name = "awm" if results == "user" else "awm-tool"
         self._lenient = lenient
@@ -65,6 +67,7 @@ class Awm:
         """The system prompt with the two functions, and the task."""
         return (
             Message("system", self._system(briefing)),
+            *briefing.earlier,
             Message("user", briefing.instruction),
         )
 

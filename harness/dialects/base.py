@@ -4,6 +4,7 @@ A dialect has no state of an episode. `read` returns a Decision for any text tha
 tests/contracts/test_dialect.py states what every dialect promises.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -25,7 +26,12 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in settings and logs: native, hermes, awm or awm-tool."""
+        """The name in settings and logs: native, hermes, awm, awm-tool or tau2."""
+
+    @property
+    def reads_cut_replies(self) -> bool:
+        """Whether a reply that was cut at its limit of tokens is read like another; otherwise it
+        ends the episode."""
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
         """The pinned head of every window: the system prompt and the task."""
@@ -88,7 +94,9 @@ def user_messages(
 
 def result_text(result: ToolResult) -> str:
     """The text of a result as the agent reads it; a failure begins with `Error: `."""
-    return result.text if result.error is None else f"Error: {result.text}"
+    if result.error is None or result.text.startswith("Error: "):
+        return result.text
+    return f"Error: {result.text}"
 
 
 _ALONE = (
@@ -146,6 +154,9 @@ class ScenarioText:
 
 
 _OPEN, _CLOSE = "<think>", "</think>"
+_FIRST_THOUGHT = re.compile(
+    r"<(?:think|thinking|budget:thinking)>.*?</(?:think|thinking|budget:thinking)>", re.DOTALL
+)
 
 
 def without_thoughts(text: str) -> str:
@@ -171,6 +182,16 @@ def without_thoughts(text: str) -> str:
         if not found:
             break
     return "".join(parts).strip()
+
+
+def after_thought(text: str) -> str:
+    """The text after the thought with which it begins, as LiteLLM takes a reply apart: what follows
+    keeps its blanks.
+
+    Example: "<think>hm</think> Done. " -> " Done. "
+    """
+    thought = _FIRST_THOUGHT.match(text)
+    return text if thought is None else text[thought.end() :]
 
 
 def first_thought(text: str) -> str:

@@ -45,6 +45,7 @@ class Hermes:
     """
 
     name = "hermes"
+    reads_cut_replies = False
 
     def __init__(self) -> None:
         self._system = ScenarioText(_system_prompt)
@@ -53,6 +54,7 @@ class Hermes:
         """The system prompt with the tool list, and the task."""
         return (
             Message("system", self._system(briefing)),
+            *briefing.earlier,
             Message("user", briefing.instruction),
         )
 

@@ -36,6 +36,7 @@ class Native:
     """The chat API's own tool calling."""
 
     name = "native"
+    reads_cut_replies = False
 
     def __init__(self) -> None:
         self._system = ScenarioText(preamble)
@@ -44,6 +45,7 @@ class Native:
         """The system prompt and the task."""
         return (
             Message("system", self._system(briefing)),
+            *briefing.earlier,
             Message("user", briefing.instruction),
         )
 
@@ -79,7 +81,7 @@ class Native:
         """
         reply, decision = step.reply, step.decision
         if isinstance(decision, Act):
-            calls = _with_usable_ids(reply.calls, decision.calls)
+            calls = with_usable_ids(reply.calls, decision.calls)
             messages = [Message("assistant", reply.text, calls)]
             for call, result in zip(calls, step.results, strict=False):
                 messages.append(Message("tool", result_text(result), call_id=call.id))
@@ -111,7 +113,7 @@ class Native:
         return ()
 
 
-def _with_usable_ids(
+def with_usable_ids(
     sent: tuple[AgentCall, ...], read: tuple[AgentCall, ...]
 ) -> tuple[AgentCall, ...]:
     """The calls with the server's own ids, for the history that is sent back to it; with the

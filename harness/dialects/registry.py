@@ -3,11 +3,13 @@
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.dialects.awm import Awm
 from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.dialects.tau2 import Tau2
 from rehearsal_room.harness.dialects.verbatim import Verbatim
 
-NAMES = ("native", "hermes", "awm", "awm-tool")
+NAMES = ("native", "hermes", "awm", "awm-tool", "tau2")
 
 
 def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
@@ -22,6 +24,10 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Hermes()
     if name in ("awm", "awm-tool"):
         return Awm(results="tool" if name == "awm-tool" else "user", lenient=lenient)
+    if name == "bfcl":  # it keeps the promises of its benchmark, not those of our dialects
+        return Bfcl()
+    if name == "tau2":
+        return Tau2()
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

@@ -16,4 +16,4 @@ class Verbatim(Native):
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
         """The system prompt, where there is one, and the task."""
         system = (Message("system", briefing.rules),) if briefing.rules else ()
-        return (*system, Message("user", briefing.instruction))
+        return (*system, *briefing.earlier, Message("user", briefing.instruction))

@@ -43,6 +43,9 @@ _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
 StoredRecord = tuple[int, str, int, str, float, bytes, int]
 
 
+_NOTHING = msgspec.msgpack.encode(None)
+
+
 class _CalledName(msgspec.Struct, gc=False):
     name: str
 
@@ -52,10 +55,11 @@ class _CalledDecision(msgspec.Struct, gc=False):
 
 
 class _Called(msgspec.Struct, gc=False):
-    """What `called_tools` reads of a step. Only a turn of the agent's own calls has calls."""
+    """What `called_tools` reads of a step."""
 
     decision: _CalledDecision
     results: tuple[msgspec.Raw, ...] = ()
+    user: msgspec.Raw = msgspec.Raw(_NOTHING)
 
 
 _decode_called = msgspec.msgpack.Decoder(_Called).decode
@@ -180,6 +184,8 @@ class LogReader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as exc:
             what = f"the log is damaged: record {position} cannot be read"
             raise log_error(self.path, what, exc) from exc
+        if bytes(step.user) != _NOTHING:
+            return {}
         return dict.fromkeys([call.name for call in step.decision.calls[: len(step.results)]])
 
     def counts(self) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """One logged episode, executed again on a fresh world: its windows, results, row changes, digests
 and final state are compared with those of the log."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
@@ -198,7 +197,7 @@ class EpisodeReplay:
             expected, found = f"{len(results)} results", f"{len(calls)} calls"
             return ReplayDifference("results", index, None, None, expected, found)
         for position, (call, logged) in enumerate(zip(calls, results, strict=True)):
-            if logged.injected:
+            if logged.injected or step.was_refused(call, logged, self._hidden):
                 continue
             difference = await self._compare_call(index, position, call, logged)
             if difference is not None:
@@ -261,7 +260,7 @@ class EpisodeReplay:
         steps = []
         for index, step in enumerate(self._trajectory.steps):
             calls = step.executed_calls
-            results = await self._results(calls, step.executed_results)
+            results = await self._results(step)
             if first is None:
                 first = _first_difference(index, calls, step.executed_results, results)
             steps.append(_with_results(step, results))
@@ -280,16 +279,18 @@ class EpisodeReplay:
         )
         return trajectory, first
 
-    async def _results(
-        self, calls: Sequence[AgentCall], logged: Sequence[ToolResult]
-    ) -> tuple[ToolResult, ...]:
-        """What the calls return in this world; a result that a fault on purpose gave stays."""
-        return tuple(
-            [
-                one if one is not None and one.injected else await self._call(call, one)
-                for call, one in zip_longest(calls, logged[: len(calls)])
-            ]
-        )
+    @property
+    def _hidden(self) -> tuple[str, ...]:
+        return self._trajectory.started.hidden
+
+    async def _results(self, step: StepTaken) -> tuple[ToolResult, ...]:
+        """What a step's calls return in this world; results that the world did not give stay."""
+        calls = step.executed_calls
+        results = []
+        for call, one in zip_longest(calls, step.executed_results[: len(calls)]):
+            stays = one is not None and (one.injected or step.was_refused(call, one, self._hidden))
+            results.append(one if stays else await self._call(call, one))
+        return tuple(results)
 
 
 def _with_results(step: StepTaken, results: tuple[ToolResult, ...]) -> StepTaken:

@@ -32,8 +32,10 @@ from rehearsal_room.harness.continuation.beginning import (
 )
 from rehearsal_room.harness.continuation.outcomes import (
     EpisodeOutcome,
+    TalkLength,
     cut_message,
     fault_of,
+    length_of,
     outcome_of,
     world_failure_in,
 )
@@ -60,7 +62,9 @@ from rehearsal_room.harness.core.messages import (
     Briefing,
     Decision,
     FormatError,
+    Message,
     Reply,
+    UserAct,
     UserTurn,
     Window,
 )
@@ -84,7 +88,7 @@ from rehearsal_room.harness.users.base import EpisodeUser, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.harness.users.server_answers import AnsweringModel, AnsweringUser
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -127,10 +131,18 @@ def briefing_of(
         user_of(scenario),
         scenario.clock,
         user is not None,
+        earlier_of(scenario),
     )
 
 
+def earlier_of(scenario: Scenario) -> tuple[Message, ...]:
+    """The talk before the instruction, as messages."""
+    said = () if scenario.suite is None else scenario.suite.earlier
+    return tuple([Message(one.role, one.text) for one in said])
+
+
 _log = structlog.get_logger(__name__)
+_SHORT = TalkLength()
 
 
 async def run_episode(
@@ -215,6 +227,7 @@ class Episode:
         "given",
         "history",
         "max_steps",
+        "no_tool",
         "num_tokens",
         "opening",
         "paused_s",
@@ -236,7 +249,11 @@ class Episode:
         self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user)
         # Names of the tools that the agent has; None: all that the world has.
         self.available: list[str] | None = None
-        if self.user is not None and self.user.hidden:
+        suite = plan.scenario.suite
+        # What a call of a tool gives that the agent does not have; empty: our own sentence.
+        self.no_tool = "" if suite is None else suite.no_tool
+        is_held = self.user is not None and self.user.hidden and not _executes_withheld(plan.task)
+        if self.no_tool or is_held:
             self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
         self.max_steps = context.limits.steps_for(plan.task)
@@ -351,6 +368,7 @@ class Episode:
             hidden=() if self.user is None else self.user.hidden,
             tags=plan.task.tags,
             given=int(bool(self.opening)),
+            earlier=self.briefing.earlier,
             edit=None if beginning is None else beginning.edit,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
@@ -433,7 +451,7 @@ class Episode:
             if (over := self._outcome_after(step, fault)) is not None:
                 return over
             if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
-                return Ending.STEP_LIMIT, f"{limits.turn_steps} replies in one turn of the user"
+                return self._outcome_at_turn_limit(limits.turn_steps)
         return Ending.STEP_LIMIT, None
 
     async def _open_talk(self) -> StepTaken:
@@ -444,6 +462,24 @@ class Episode:
         step = StepTaken(reply, Answer(self.opening), user=user, user_s=user_s)
         await self.record_step(step)
         return step
+
+    def _outcome_at_turn_limit(self, most: int) -> EpisodeOutcome:
+        """How the episode ends where the agent has made this number of replies to one text."""
+        user = self.plan.task.user
+        if isinstance(user, UserScript) and user.ends_at_limit:
+            said = sum(step.user is not None for step in self.steps)
+            if said == len(user.turns):
+                self.answer = answer_of_steps(self.steps)
+                return Ending.ANSWERED, None
+        return Ending.STEP_LIMIT, f"{most} replies in one turn of the user"
+
+    @property
+    def length(self) -> TalkLength:
+        """How long the episode is so far."""
+        limits = self.context.limits
+        if limits.max_errors is None and limits.max_messages is None:
+            return _SHORT  # nobody asks
+        return length_of(self.steps, int(bool(self.opening)))
 
     def _replies_in_turn(self) -> int:
         """How many steps there were since the user spoke last; 0 outside of dialogues."""
@@ -465,6 +501,9 @@ class Episode:
         """How the episode ends with its latest step, which breaks this format rule (None: none);
         None: it goes on."""
         over = outcome_of(step, fault, self.context.format, self.context.limits)
+        if over is None or over[0] is Ending.ANSWERED:
+            limit = self.length.limit_reached(self.context.limits)
+            over = over if limit is None else (Ending.STEP_LIMIT, limit)
         if over is None and self.plan.task.single_turn:
             over = Ending.ANSWERED, None
         if over is not None and over[0] is Ending.ANSWERED:
@@ -608,6 +647,8 @@ class Episode:
         if self.available is None or name in self.available:
             return None
         text = f"There is no tool {name!r}. Tools: {', '.join(self.available)}."
+        if self.no_tool:
+            text = self.no_tool.format(name=name)
         return ToolResult(text, "unknown_tool", (), self.env.digest)
 
     def world_failure(self) -> str | None:
@@ -630,7 +671,7 @@ class Episode:
         is not an answer, and none of its calls is made.
         """
         first_turn, recalled = window.first_turn, window.recalled
-        if reply.was_cut:
+        if reply.was_cut and not self.context.dialect.reads_cut_replies:
             cut = FormatError(cut_message(reply))
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         reply, too_long = cut_reply(reply)
@@ -688,7 +729,9 @@ class Episode:
         """What the user says to the agent's words, and the seconds that it took. Raises
         WorldError."""
         began = time.perf_counter()
-        acting = _ActingUser(self._call, turn)
+        acting = _ActingUser(self, turn)
+        if acting.is_over(()):
+            return UserTurn("", ended=True), 0.0
         heard = await user.reply(text, acting)
         self._add_tools(heard)
         heard = msgspec.structs.replace(
@@ -734,22 +777,41 @@ class Episode:
         return ending
 
 
+def _executes_withheld(task: Task) -> bool:
+    return isinstance(task.user, UserScript) and task.user.executes_withheld
+
+
 class _ActingUser:
     """The world as a user acts in it in one turn (see harness.users.base.UserWorld)."""
 
-    def __init__(self, call: Callable[[str, Any, str], Awaitable[ToolResult]], turn: int) -> None:
-        self._call = call
+    def __init__(self, episode: Episode, turn: int) -> None:
+        self._episode = episode
         self._turn = turn
+        self._length: TalkLength | None = None  # before the user acts; None: not counted yet
         self.calls: list[AgentCall] = []
         self.results: list[ToolResult] = []
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Execute a call of the user."""
+        """Execute a call of the user; a user that a model plays has its own tools alone."""
+        episode, user = self._episode, self._episode.plan.task.user
         call = AgentCall(name, arguments, call_id(self._turn, len(self.calls)))
-        result = await self._call(call.name, call.arguments, call.id)
+        if isinstance(user, ModelUser) and name not in user.tools:
+            text = user.no_tool.format(name=name)
+            result = ToolResult(text, "unknown_tool", (), episode.env.digest)
+        else:
+            result = await episode._call(call.name, call.arguments, call.id)
         self.calls.append(call)
         self.results.append(result)
         return result
+
+    def is_over(self, acts: Sequence[UserAct]) -> bool:
+        """See UserWorld."""
+        if self._length is None:
+            before = self._episode.length
+            spoken = int(bool(self._episode.steps) or not self._episode.opening)
+            self._length = TalkLength(before.messages + spoken, before.errors)
+        length = self._length.after(self.results, len(acts))
+        return length.limit_reached(self._episode.context.limits) is not None
 
 
 def _repeating(env: Env, call: MakeCall, beginning: Beginning) -> MakeCall:

@@ -36,6 +36,21 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"default": "no limit"},
         ),
     ] = None
+    max_messages: Annotated[
+        _Count | None,
+        Meta(
+            description="Maximum number of messages in a dialogue: each reply of the model, each "
+            "message of the user, and the results of the calls of each.",
+            extra={"default": "no limit"},
+        ),
+    ] = None
+    max_errors: Annotated[
+        _Count | None,
+        Meta(
+            description="Number of failed tool calls, the user's included, that ends an episode.",
+            extra={"default": "no limit"},
+        ),
+    ] = None
     token_limit: Annotated[
         _Count | None,
         Meta(

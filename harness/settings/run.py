@@ -182,8 +182,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "full"
     dialect: Annotated[
-        Literal["native", "hermes", "awm", "awm-tool"],
-        Meta(description="Format in which the model is shown tools and calls them."),
+        Literal["native", "hermes", "awm", "awm-tool", "bfcl", "tau2"],
+        Meta(
+            description="Format in which the model is shown tools and calls them; bfcl and tau2 "
+            "are what these benchmarks' own runners send."
+        ),
     ] = "native"
     policy: Annotated[
         PolicySettings,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
-from rehearsal_room.harness.core.messages import UserTurn
+from rehearsal_room.harness.core.messages import UserAct, UserTurn
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -21,6 +21,10 @@ class UserWorld(Protocol):
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Execute a call of the user's own and log it. Raises WorldError."""
+
+    def is_over(self, acts: Sequence[UserAct]) -> bool:
+        """Whether a limit of the whole talk is reached after these messages with calls: then the
+        user says no more."""
 
 
 class EpisodeUser(Protocol):

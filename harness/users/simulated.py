@@ -5,6 +5,7 @@ it speaks. It ends the talk with one of the words that the task names. What the 
 in the log, so an episode that goes on after an interruption asks nothing again.
 """
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
@@ -14,7 +15,15 @@ from anyio import AsyncContextManagerMixin
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, UserTurn, Window
+from rehearsal_room.harness.core.messages import (
+    AgentCall,
+    Message,
+    Reply,
+    UserAct,
+    UserTurn,
+    Window,
+)
+from rehearsal_room.harness.dialects.base import after_thought, result_text
 from rehearsal_room.harness.policies.openai import OpenAIPolicy
 from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
 from rehearsal_room.harness.users.reworded import RewordedUser, Wordings
@@ -22,7 +31,7 @@ from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
 from rehearsal_room.scenarios.format import Scenario, Task
 
-MAX_CALLS = 30  # of the user, before it speaks
+MAX_CALLS = 100  # messages of the user with calls, before it speaks
 _SEEDS = 2**31
 
 
@@ -65,7 +74,7 @@ class SimulatedUser:
         self, user: ModelUser, tools: Sequence[ToolSpec], model: OpenAIPolicy, seed: int
     ) -> None:
         self.hidden = user.tools
-        self._stops = user.stops
+        self._user = user
         self._tools = tuple([tool for tool in tools if tool.name in user.tools])
         self._model = model
         self._seed = seed
@@ -74,38 +83,60 @@ class SimulatedUser:
     def keep(self, text: str, turn: UserTurn) -> None:
         """Remember a turn that is logged already."""
         self._hear(text)
-        for call, result in zip(turn.calls, turn.results, strict=False):
-            self._remember(call, result)
-        self._messages.append(Message("assistant", turn.text))
+        at = 0
+        for act in turn.acts or [UserAct((call.id,)) for call in turn.calls]:
+            end = at + len(act.ids)
+            self._remember(act, turn.calls[at:end], turn.results[at:end])
+            at = end
+        if turn.text:
+            self._messages.append(Message("assistant", turn.text))
 
     async def reply(self, text: str, world: UserWorld) -> UserTurn:
-        """Ask the model what the user does and says. Raises WorldError where it cannot answer."""
+        """Ask the model what the user does and says. Raises WorldError where it cannot answer, and
+        PolicyError for an empty text, to which nobody can answer."""
+        if not text.strip():
+            raise PolicyError("the agent's reply is empty")
         self._hear(text)
+        acts: list[UserAct] = []
         for _ in range(MAX_CALLS):
             reply = await self._asked()
+            said = after_thought(reply.text)
             if not reply.calls:
-                self._messages.append(Message("assistant", reply.text))
-                return UserTurn(reply.text, ended=any(stop in reply.text for stop in self._stops))
-            for call in reply.calls:
-                arguments = call.arguments if isinstance(call.arguments, dict) else {}
-                if call.name in self.hidden:
-                    result = await world.call(call.name, arguments)
-                else:
-                    result = ToolResult(f"There is no tool {call.name!r}.", "unknown_tool")
-                self._remember(call, result)
-        raise WorldError(f"the user made more than {MAX_CALLS} calls without saying a word")
+                if not said.strip():
+                    raise WorldError("the user's model answered with an empty text")
+                self._messages.append(Message("assistant", said))
+                ended = any(stop in said for stop in self._user.stops)
+                return UserTurn(said, ended=ended, acts=tuple(acts))
+            act = UserAct(tuple([call.id for call in reply.calls]), said)
+            self._remember(act, reply.calls, [await self._act(one, world) for one in reply.calls])
+            acts.append(act)
+            if world.is_over(acts):
+                return UserTurn("", ended=True, acts=tuple(acts))
+        raise WorldError(f"the user made calls in {MAX_CALLS} messages without saying a word")
+
+    async def _act(self, call: AgentCall, world: UserWorld) -> ToolResult:
+        if not isinstance(call.arguments, dict):
+            raise WorldError(f"the arguments of the user's call of {call.name!r} are not an object")
+        return await world.call(call.name, call.arguments)
 
     async def _asked(self) -> Reply:
+        fields = {"tool_choice": "auto"} if self._tools else None
+        window = Window(tuple(self._messages), self._tools, fields=fields)
         try:
-            return await self._model.reply_to(
-                Window(tuple(self._messages), self._tools), self._seed
-            )
+            return await self._model.reply_to(window, self._seed)
         except PolicyError as exc:
             raise WorldError(f"the user's model could not answer: {exc}") from exc
 
     def _hear(self, text: str) -> None:
         self._messages.append(Message("user", text))
 
-    def _remember(self, call: AgentCall, result: ToolResult) -> None:
-        self._messages.append(Message("assistant", "", (call,)))
-        self._messages.append(Message("tool", result.text, call_id=call.id))
+    def _remember(
+        self, act: UserAct, calls: Sequence[AgentCall], results: Sequence[ToolResult]
+    ) -> None:
+        sent = [
+            AgentCall(call.name, json.dumps(call.arguments), id)
+            for id, call in zip(act.ids, calls, strict=False)
+        ]
+        self._messages.append(Message("assistant", act.text, tuple(sent)))
+        for id, result in zip(act.ids, results, strict=False):
+            self._messages.append(Message("tool", result_text(result), call_id=id))

@@ -32,7 +32,7 @@ from rehearsal_room.harness.chat.retry import AttemptFailure, Backoff
 from rehearsal_room.harness.chat.server_features import ServerFeatures
 from rehearsal_room.harness.chat.transport import ModelTransport
 from rehearsal_room.harness.chat.wire import RequestWriter
-from rehearsal_room.harness.core.errors import BudgetExhausted, SettingsError
+from rehearsal_room.harness.core.errors import BudgetExhausted, PolicyError, SettingsError
 from rehearsal_room.harness.core.events import ModelJudgement
 from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.policies.openai import (
@@ -126,6 +126,19 @@ class ChatJudgeModel(AsyncContextManagerMixin):
             seconds=anyio.current_time() - started,
         )
 
+    async def answer(self, messages: list[dict[str, str]]) -> str:
+        """The text with which the model answers the question of a suite's own score: the request
+        has these messages and temperature 0, and nothing else. Raises PolicyError."""
+        question = _SuiteQuestion(self._settings, self._endpoint.base_url, messages)
+        size = sum(len(message["content"]) for message in messages) // 4
+        try:
+            outcome = await self._client.ask(question, _uncounted, num_tokens=size)
+        except BudgetExhausted as exc:
+            raise PolicyError(str(exc)) from exc
+        if isinstance(outcome, NoAnswer):
+            raise PolicyError(self._fault(outcome))
+        return outcome
+
     def _fault(self, outcome: NoAnswer) -> str:
         sentence = error_sentence(
             outcome.failure,
@@ -135,6 +148,36 @@ class ChatJudgeModel(AsyncContextManagerMixin):
             secret=self._endpoint.api_key,
         )
         return f"no judgement of {sentence}"
+
+
+def _uncounted(charge: Charge) -> None:
+    """The budget has counted it."""
+
+
+class _SuiteQuestion:
+    """A question of a suite's own score (see harness.chat.metered.Question)."""
+
+    def __init__(
+        self, settings: OpenAISettings, base_url: str, messages: list[dict[str, str]]
+    ) -> None:
+        self._max_tokens = settings.max_tokens or 0
+        self._settings = msgspec.structs.replace(settings, temperature=0.0, max_tokens=None)
+        self._base_url = base_url
+        self._window = Window(msgspec.convert(tuple(messages), tuple[Message, ...]))
+
+    def request(self, features: ServerFeatures) -> ModelRequest:
+        """See Question."""
+        features = msgspec.structs.replace(features, format="text")
+        fields = features.apply(request_fields(self._settings, self._base_url))
+        return ModelRequest(RequestWriter(fields).body(self._window), self._max_tokens)
+
+    def read(self, reply: Reply) -> str | AttemptFailure:
+        """See Question."""
+        return reply.text or AttemptFailure("malformed", "the answer is empty")
+
+    def is_hopeless(self, failure: AttemptFailure) -> bool:
+        """See Question."""
+        return False
 
 
 class JudgeQuestion:

@@ -2,7 +2,8 @@
 of the answers.
 
     llm      the models see the trajectory; their judgement is the verdict
-    hybrid   they also see what code found, and cannot change what code proved
+    hybrid   they also see what code found, and cannot change what code proved; of a benchmark's
+             episodes they are asked what its own score asks a model, and nothing else
 
 Promises:
 - A verdict has a label, or a sentence with the reason why it has none. Whatever a model or its
@@ -147,6 +148,8 @@ class LLMJudge:
         own = ended_of(case.trajectory).ending is Ending.AGENT_FAILED
         code = code_verdict_of(case) if hybrid or own else OPEN
         judgements: tuple[ModelJudgement, ...] = ()
+        if hybrid and case.verifier == "suite" and (label := case.code.label) is not None:
+            own, code = True, CodeVerdict(label, frozenset((label,)), "the benchmark's own score")
         if not ((own or self._settings.ask == "unproven") and len(code.allowed) == 1):
             try:
                 is_decided = len(code.allowed) == 1

@@ -1,25 +1,38 @@
 """Intervals for a share, where the tries at one task resemble each other.
 
 Tries at a task are not independent: a hundred tries at one task say little about the next task. So
-the task is the unit (E. Miller, arXiv:2411.00640): the variance of the mean is taken from the means
-of the tasks, it gives an effective number of tries, and Wilson's interval is made for that number
-(E. L. Korn and B. I. Graubard, 1998, with Wilson's interval instead of Clopper and Pearson's). With
-few tasks, Student's t takes the part of the normal distribution. One task says next to nothing
-about others: its interval is the exact one of one try (C. Clopper and E. Pearson, 1934).
+the task is the unit (E. Miller, arXiv:2411.00640). The share of a task is drawn from a beta
+distribution, its successes are binomial (J. G. Skellam, 1948), and the interval holds 95 % of what
+the tries leave possible for the mean of that distribution, with its spread integrated out (J. O.
+Berger, B. Liseo and R. L. Wolpert, 1999): the spread cannot be known from few tasks, and an
+interval that takes its estimate for the truth is too short where most tasks are alike. Before the
+tries, the mean has Jeffreys' distribution, and the correlation of two tries at a task the density
+1 / (2 sqrt(x)). One task says next to nothing about others: its interval is the exact one of one
+try (C. Clopper and E. Pearson, 1934).
+
+Single tries at each task cannot resemble each other. They, scores between 0 and 1, and very many
+tasks with different numbers of tries get Wilson's interval for the effective number of tries (E. L.
+Korn and B. I. Graubard, 1998), with Student's t.
 
 `exact_interval` asks another question: what share an agent completes of these tasks alone, if it
 tries them again. Then the try is the unit.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from scipy import special
 
 from rehearsal_room.harness.outcomes.intervals import Interval
 
 LEVEL = 0.95
+_GRID = 200  # means that are tried
+_CORRELATIONS = ((np.arange(24) + 0.5) / 24) ** 2  # of two tries at a task, equally likely
+_NEGLIGIBLE = 1e-9
+_MOST_KINDS = 150  # of clusters: beyond, the estimated spread is near the true one
 _EQUAL = 1e-9  # means that differ by less are equal
 
 
@@ -30,7 +43,7 @@ def share_interval(
     each task, numbers from 0 to 1.
 
     Example: 20 tasks, of which 10 are solved in both of two tries and 10 in none -> 0.5 in
-    (0.29, 0.71): as if there had been 20 tries, not 40
+    (0.30, 0.70): as if there had been 20 tries, not 40
     """
     tries = [list(values) for values in clusters.values() if values]
     total = sum(map(len, tries))
@@ -39,9 +52,43 @@ def share_interval(
     mean = math.fsum(map(math.fsum, tries)) / total  # in whatever order they come
     if len(tries) == 1:
         return Interval(mean, *_clopper_pearson(mean, 1, level))
+    counts = Counter((math.fsum(values), len(values)) for values in tries)
+    is_whole = all(value in (0.0, 1.0) for one in tries for value in one)
+    if total > len(tries) and is_whole and len(counts) <= _MOST_KINDS:
+        lower, upper = _integrated(dict(sorted(counts.items())), level)
+        return Interval(mean, min(lower, mean), max(upper, mean))
     number, degrees = effective_tries(tries, mean, total), len(tries) - 1
     quantile = _quantile(level, degrees)
     return Interval(mean, *_wilson(mean, number, quantile))
+
+
+def _integrated(counts: Mapping[tuple[float, int], int], level: float) -> tuple[float, float]:
+    """The bounds of the mean of a beta distribution; `counts` has how many clusters have so many
+    successes in so many tries. The grid is even in arcsin(sqrt(mean)), where Jeffreys' distribution
+    is flat; a second grid covers what the first one leaves possible."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(2):
+        edges = np.linspace(low, high, _GRID + 1)
+        weights = _possible(counts, np.sin((edges[:-1] + edges[1:]) / 2) ** 2)
+        held = np.flatnonzero(weights > weights.max() * _NEGLIGIBLE)
+        low, high = float(edges[held[0]]), float(edges[held[-1] + 1])
+    below = np.concatenate(([0.0], np.cumsum(weights) / weights.sum()))
+    tail = (1 - level) / 2
+    bounds = np.sin(np.interp((tail, 1 - tail), below, edges)) ** 2
+    successes = math.fsum(hits * number for (hits, _), number in counts.items())
+    failures = sum(tries * number for (_, tries), number in counts.items()) - successes
+    return float(bounds[0]) if successes else 0.0, float(bounds[1]) if failures else 1.0
+
+
+def _possible(counts: Mapping[tuple[float, int], int], means: Any) -> Any:
+    """How likely the counts are with each mean, over all correlations of two tries."""
+    spread = (1 / _CORRELATIONS - 1)[:, None]
+    one, other = means * spread, (1 - means) * spread
+    likely = np.zeros((len(_CORRELATIONS), len(means)))
+    start = special.betaln(one, other)
+    for (hits, tries), number in counts.items():
+        likely += number * (special.betaln(one + hits, other + tries - hits) - start)
+    return np.exp(likely - likely.max()).sum(axis=0)
 
 
 def exact_interval(scores: Sequence[float], *, level: float = LEVEL) -> Interval[float] | None:

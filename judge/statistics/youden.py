@@ -3,7 +3,7 @@
     J = TPR - FPR        W. J. Youden, "Index for rating diagnostic tests" (1950)
 
 A judge that pays everything has J = 0, as has one that pays nothing. The interval is R. G.
-Newcombe's for the difference of two shares (1998, method 10), from the Wilson intervals of both.
+Newcombe's for the difference of two shares (1998, method 10), from the intervals of both.
 
 Tries at one task or in one world resemble each other, so Korn and Graubard's effective number of
 tries is used (see judge.statistics.intervals). Where no try or every try counted, that number is

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo, bfcl
+from rehearsal_room.scenarios.suites import agentdojo, bfcl, tau2
 
 _Categories = Mapping[str, float]
+_TAU2 = tuple([f"tau2_{domain}" for domain in tau2.DOMAINS])
 
 
 class SuiteScores(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def scores_of(
     """The scores of a run. `category_of`: scenario -> its category; `findings`: those of each
     episode (see `findings_of`), for suites that count single findings."""
     ended = [row for row in rows if row.ending is not None]
-    judged = [row for row in ended if row.label not in (None, Label.ENVIRONMENT_ERROR)]
+    judged = [row for row in ended if not _is_left_out(suite, row)]
     by_task: dict[str, dict[tuple[str, str], list[bool]]] = {}
     for row in judged:
         tasks = by_task.setdefault(category_of[row.scenario], {})
@@ -74,6 +75,14 @@ def scores_of(
     )
 
 
+def _is_left_out(suite: str, row: EpisodeRow) -> bool:
+    """Whether an episode counts in no score. τ²-bench leaves those out, too, whose agent sends
+    arguments that are not an object: for it they are errors of infrastructure."""
+    if suite in _TAU2 and row.ending is Ending.FORMAT_ERROR:
+        return True
+    return row.label in (None, Label.ENVIRONMENT_ERROR)
+
+
 def _pass_hat(tries: Sequence[Sequence[bool]]) -> dict[str, float]:
     """pass^k: the chance that k tries at a task all succeed, estimated without bias from n tries of
     which c succeed as C(c, k) / C(n, k) (tau-bench, arXiv:2406.12045)."""
@@ -92,22 +101,21 @@ def _no_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float
     return {}
 
 
-def _bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
-    """The three columns of the leaderboard's third version, and hallucination beside them.
+def bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The three columns of the leaderboard's third version, and two values beside them.
 
-    Multi-turn and non-live are means of categories (the three languages count as one); live is the
-    mean of its tasks.
+    Multi-turn and non-live are means of categories (the three languages count as one, and
+    irrelevance as one); live is the mean of its tasks, those about relevance included.
     """
     groups: dict[str, float] = {}
     simple = ("simple_python", "simple_java", "simple_javascript")
-    calls = ("multiple", "parallel", "parallel_multiple")
-    if all(name in scores for name in (*simple, *calls)):
-        values = [_mean([scores[name] for name in simple]), *(scores[name] for name in calls)]
+    others = ("multiple", "parallel", "parallel_multiple", "irrelevance")
+    if all(name in scores for name in (*simple, *others)):
+        values = [_mean([scores[name] for name in simple]), *(scores[name] for name in others)]
         groups["non_live"] = _mean(values)
-    live = [name for name in bfcl.LIVE if not name.endswith("relevance")]
-    if all(name in scores for name in live):
-        total = sum(sizes[name] for name in live)
-        groups["live"] = sum(scores[name] * sizes[name] for name in live) / total
+    if all(name in scores for name in bfcl.LIVE):
+        total = sum(sizes[name] for name in bfcl.LIVE)
+        groups["live"] = sum(scores[name] * sizes[name] for name in bfcl.LIVE) / total
     if all(name in scores for name in bfcl.MULTI_TURN):
         groups["multi_turn"] = _mean([scores[name] for name in bfcl.MULTI_TURN])
     irrelevance = ("irrelevance", "live_irrelevance")
@@ -151,7 +159,7 @@ def _mean_of_all(
 
 
 _GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]] = {
-    bfcl.NAME: _bfcl_groups
+    bfcl.NAME: bfcl_groups
 }
 _OVERALL: dict[str, Callable[[_Categories, Mapping[str, float], Iterable[str]], float | None]] = {
     bfcl.NAME: _bfcl_overall

@@ -4,16 +4,18 @@ from typing import Any
 
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import StepTaken
-from rehearsal_room.harness.core.messages import AgentCall, Answer
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import after_thought
 
 
 def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     """The turns of an episode, each with its calls, what the agent said (None: it made calls, or
-    its reply was malformed), and the user's turn (None: there was none).
+    its reply was malformed), what it said beside its calls, and the user's turn (None: there was
+    none) with the messages in which the user made calls.
 
     Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
-    "text": None, "user": None}]
+    "text": None, "beside": "I go there.", "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
 
@@ -24,9 +26,15 @@ def _turn(step: StepTaken) -> dict[str, Any]:
     return {
         "calls": [] if user is not None else _calls(step),
         "text": text,
+        "beside": after_thought(step.reply.text) if isinstance(step.decision, Act) else "",
         "user": None
         if user is None
-        else {"text": user.text, "ended": user.ended, "calls": _calls(step)},
+        else {
+            "text": user.text,
+            "ended": user.ended,
+            "calls": _calls(step),
+            "acts": [{"text": act.text, "calls": len(act.ids)} for act in user.acts],
+        },
     }
 
 

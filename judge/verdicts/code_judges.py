@@ -23,7 +23,7 @@ from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.rewards import AWM, RewardProfile
 from rehearsal_room.judge.failures.diagnoser import Diagnoser
-from rehearsal_room.judge.suites.runner import SuiteRunner
+from rehearsal_room.judge.suites.runner import AskModel, SuiteRunner
 from rehearsal_room.scenarios.format import Scenario
 
 
@@ -48,13 +48,18 @@ class ScenarioJudges:
     name = NAME
 
     def __init__(
-        self, pool: HostingPool, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
+        self,
+        pool: HostingPool,
+        scenarios: Iterable[Scenario],
+        profile: RewardProfile = AWM,
+        asks: AskModel | None = None,
     ) -> None:
+        """`asks` is the model on which the score of a suite may depend; None: nobody is asked."""
         scenarios = list(scenarios)
         # By package digest, and by name.
         self._judges: dict[str, CodeJudge] = {}
         for scenario in {scenario.digest: scenario for scenario in scenarios}.values():
-            judge = CodeJudge(scenario, runner_of(pool, scenario), profile)
+            judge = CodeJudge(scenario, runner_of(pool, scenario, asks), profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
         self.diagnoser = Diagnoser(pool, scenarios)
 
@@ -89,14 +94,16 @@ class ScenarioJudges:
         return judge
 
 
-def runner_of(pool: HostingPool, scenario: Scenario) -> VerifierRunner:
+def runner_of(
+    pool: HostingPool, scenario: Scenario, asks: AskModel | None = None
+) -> VerifierRunner:
     """What runs a scenario's verifiers: its worlds' pool decides where. Raises PackageError for a
     broken verify.py."""
     if scenario.foreign is not None:
         return LoggedRunner()
     if scenario.suite is not None:
         assert isinstance(pool, ScoringPool)
-        return SuiteRunner(scenario, pool)
+        return SuiteRunner(scenario, pool, asks)
     world = pool.hosted(scenario)
     if pool.isolates(scenario):
         assert isinstance(pool, VerifierPool)

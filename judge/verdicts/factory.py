@@ -46,18 +46,10 @@ async def open_judge(
     """
     assert settings.mode != "none" and settings.mode != "elsewhere", "there is no judge to open"
     profile = PROFILES[settings.rewards]
-    cases: Cases
-    if settings.mode == "llm":
-        known = {scenario.digest: scenario_info(scenario) for scenario in scenarios}
-        cases = LoggedCases(known if infos is None else infos)
-        reasons = reasons if pool is None else Diagnoser(pool, scenarios)
-    else:
+    if settings.mode == "code":
         assert pool is not None
-        cases = code = ScenarioJudges(pool, scenarios, profile)
-        if settings.mode == "code":
-            yield code
-            return
-        reasons = code.diagnoser
+        yield ScenarioJudges(pool, scenarios, profile)
+        return
     rubric = read_rubric(Path(settings.rubric) if settings.rubric else None)
     if settings.evidence_tokens < (least := least_tokens(rubric, settings.mode)):
         raise JudgeError(
@@ -69,6 +61,15 @@ async def open_judge(
     async with AsyncExitStack() as stack:
         for model in models:
             await stack.enter_async_context(model)
+        cases: Cases
+        if settings.mode == "llm":
+            known = {scenario.digest: scenario_info(scenario) for scenario in scenarios}
+            cases = LoggedCases(known if infos is None else infos)
+            reasons = reasons if pool is None else Diagnoser(pool, scenarios)
+        else:
+            assert pool is not None
+            cases = code = ScenarioJudges(pool, scenarios, profile, models[0].answer)
+            reasons = code.diagnoser
         path = Path(settings.cache) if settings.cache else kept_path(folder, CACHE_NAME)
         cache = await stack.enter_async_context(VerdictCache(path))
         yield LLMJudge(

@@ -33,6 +33,10 @@ class UserScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="s
     turns: tuple[ScriptedTurn, ...] = ()
     # Tools of the world that the agent does not have at the start and may get by a turn.
     withheld: tuple[str, ...] = ()
+    # Whether a call of such a tool is executed, although the agent was not shown it.
+    executes_withheld: bool = False
+    # Whether an agent that reaches the limit of replies to the last text has ended the talk.
+    ends_at_limit: bool = False
 
 
 class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="model"):
@@ -41,6 +45,8 @@ class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mo
     prompt: str  # the model's system prompt
     tools: tuple[str, ...] = ()  # tools of the world that are the user's alone
     stops: tuple[str, ...] = ()  # words with which it ends the talk
+    # What a call of a tool gives that the user does not have; `{name}` is the tool's.
+    no_tool: str = "There is no tool {name!r}."
     solution: tuple[ScriptedTurn, ...] = ()  # its turns where the reference solution is played
     # What opens the talk in the agent's name: no agent is asked for it, and the user answers it.
     # Empty: the agent speaks first.

@@ -5,7 +5,7 @@ canonical form is rows of the table `records`, so that log, replay and diffs kno
 Or the world is MCP servers (envpool.served): then its state is unknown.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,6 +20,13 @@ RECORDS_SQL = """CREATE TABLE records (
 """
 
 
+class Said(msgspec.Struct, frozen=True):
+    """What was said before the task's instruction."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
 class SuiteRecord(msgspec.Struct, frozen=True):
     """The part of a scenario that belongs to its suite."""
 
@@ -28,4 +35,8 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     category: str
     world: dict[str, Any]  # from which the suite's program makes the world; JSON
     scoring: dict[str, dict[str, Any]] = {}  # task id -> what its program needs to score it; JSON
+    # What a call of a tool gives that its caller does not have; `{name}` is the tool's, and empty
+    # leaves it to the harness.
+    no_tool: str = ""
     served: ServedWorld | None = None  # set: the world is MCP servers, and `world` is empty
+    earlier: tuple[Said, ...] = ()  # the talk before the instruction, with which a task begins

@@ -9,6 +9,7 @@ chat API does not allow.
 """
 
 import ast
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,11 +18,12 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
-from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.core.suite_record import Said, SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import read_text
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
+from rehearsal_room.scenarios.suites.bfcl_tools import tool_name, tool_of
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 NAME = "bfcl_v3"
@@ -50,7 +52,41 @@ _DOCS = {
     "TravelAPI": "travel_booking",
     "VehicleControlAPI": "vehicle_control",
 }
-_MORE_TOOLS = "There are more functions now. Please try again with them."
+_MORE_TOOLS = "I have updated some more functions you can choose from. What about now?"
+
+
+RELEASE = "2026.3.23"  # of bfcl-eval
+RELEASES = {"4f58f1a2101da8603f1b24c0066b5839": RELEASE}  # by the digest of data and checks
+
+
+def release_of(package: Path, version: str) -> str:
+    """The release of bfcl-eval in a folder. Raises PackageError for another release, and where the
+    data or the checks were changed: their scores would not compare."""
+    found = RELEASES.get(digest_of(package))
+    if found is None:
+        what = "has changed data or checks" if version in (RELEASE, "unknown") else f"is {version}"
+        raise PackageError(
+            f"{package}: this bfcl-eval {what}, and its scores would not compare with those of "
+            f"{RELEASE}: pip install --no-deps bfcl-eval=={RELEASE}"
+        )
+    return found
+
+
+def digest_of(package: Path) -> str:
+    """The digest of what scores depend on: entries, answers, functions, worlds and checks."""
+    entries = [f"BFCL_v4_{category}.json" for category in CATEGORIES]
+    files = [
+        *(package / "data" / name for name in entries),
+        *(package / "data" / "possible_answer" / name for name in entries),
+        *sorted((package / "data" / "multi_turn_func_doc").glob("*.json")),
+        *sorted((package / "eval_checker").rglob("*.py")),
+    ]
+    found = hashlib.blake2b(digest_size=16)
+    for file in files:
+        if file.is_file():
+            data = file.read_bytes()
+            found.update(f"{file.relative_to(package).as_posix()} {len(data)}\n".encode() + data)
+    return found.hexdigest()
 
 
 class BfclData:
@@ -102,9 +138,10 @@ class BfclData:
             else _single_turn(category, entry, truth)
         )
         scoring: dict[str, Any] = {"category": category, "truth": truth}
-        record = SuiteRecord(NAME, self.version, category, world, {task.id: scoring})
-        first = entry["question"][0]
-        rules = "\n\n".join(one["content"] for one in first if one["role"] == "system")
+        rules, earlier, _ = opening_of(entry["question"][0])
+        record = SuiteRecord(
+            NAME, self.version, category, world, {task.id: scoring}, earlier=earlier
+        )
         return entry_scenario(record, task, title=entry["id"], path=self._data, rules=rules)
 
     def _multi_turn(self, entry: dict[str, Any], truth: Any) -> tuple[Task, dict[str, Any]]:
@@ -112,9 +149,11 @@ class BfclData:
         missed = {
             int(turn): tuple(names) for turn, names in entry.get("missed_function", {}).items()
         }
-        excluded = set(entry.get("excluded_function", ()))
-        tools = [tool_of(doc) for name, doc in named.items() if name not in excluded]
-        texts = [_user_text(messages) for messages in entry["question"]]
+        late = {name for names in missed.values() for name in names}
+        tools = [
+            tool_of(doc, language="" if name in late else "python") for name, doc in named.items()
+        ]
+        texts = [opening_of(messages)[2] for messages in entry["question"]]
         later = [
             ScriptedTurn(text or _MORE_TOOLS, missed.get(turn, ()))
             for turn, text in enumerate(texts[1:], 1)
@@ -127,7 +166,12 @@ class BfclData:
             kind="open",
             answer=ANSWER,
             oracle=tuple(call for turn in calls for call in turn),
-            user=UserScript(tuple(later), tuple(n for names in missed.values() for n in names)),
+            user=UserScript(
+                tuple(later),
+                tuple(name for names in missed.values() for name in names),
+                executes_withheld=bool(missed),
+                ends_at_limit=True,
+            ),
             utterances=tuple(
                 Utterance(sum(map(len, calls[: turn + 1])), ANSWER)
                 for turn in range(len(calls) - 1)
@@ -139,6 +183,7 @@ class BfclData:
             "config": entry["initial_config"],
             "long_context": "long_context" in entry["id"],
             "tools": tools,
+            "any_name": True,
         }
         return task, world
 
@@ -159,7 +204,7 @@ def _single_turn(category: str, entry: dict[str, Any], truth: Any) -> tuple[Task
         oracle = [Call(tool_name(functions[0]["name"]), {})]
     task = Task(
         id=identifier(entry["id"]),
-        instruction=_user_text(entry["question"][0]),
+        instruction=opening_of(entry["question"][0])[2],
         difficulty="unrated",
         kind="open",
         answer=ANSWER,
@@ -167,7 +212,8 @@ def _single_turn(category: str, entry: dict[str, Any], truth: Any) -> tuple[Task
         single_turn=True,
     )
     tools = [tool_of(function, language=language_of(category)) for function in functions]
-    return task, {"entry": entry["id"], "classes": [], "functions": functions, "tools": tools}
+    world = {"entry": entry["id"], "classes": [], "functions": functions, "tools": tools}
+    return task, world | {"any_name": True}
 
 
 def language_of(category: str) -> str:
@@ -179,57 +225,13 @@ def language_of(category: str) -> str:
     return language if language in ("java", "javascript") else "python"
 
 
-def tool_name(name: str) -> str:
-    """The name of a function as a tool."""
-    return name.replace(".", "_")
-
-
-def tool_of(doc: Mapping[str, Any], *, language: str = "python") -> dict[str, Any]:
-    """A function's description as a tool: name, description and JSON schema."""
-    schema = _schema(doc["parameters"])
-    if language != "python":
-        schema["properties"] = {
-            name: _as_text(value, language)
-            for name, value in doc["parameters"]["properties"].items()
-        }
-    return {"name": tool_name(doc["name"]), "description": doc["description"], "schema": schema}
-
-
-_TYPES = {
-    "dict": "object",
-    "float": "number",
-    "tuple": "array",
-    "any": "string",
-    "Any": "string",
-    "String": "string",
-    "Boolean": "boolean",
-    "Integer": "integer",
-    "Double": "number",
-}
-
-
-def _schema(part: Any) -> Any:
-    """A part of a description as JSON schema: its types have the names of JSON schema."""
-    if isinstance(part, list):
-        return [_schema(item) for item in part]
-    if not isinstance(part, dict):
-        return part
-    found = {name: _schema(value) for name, value in part.items()}
-    if isinstance(kind := part.get("type"), str):
-        found["type"] = _TYPES.get(kind, kind)
-    return found
-
-
-def _as_text(value: Mapping[str, Any], language: str) -> dict[str, Any]:
-    """An argument that is written in another language: a text in JSON."""
-    kind, title = value["type"], {"java": "Java", "javascript": "JavaScript"}[language]
-    what = f"a {title} value" if kind == "any" else f"a {title} value of type {kind}"
-    text = f"{value.get('description', '')} (Write {what}, as text.)".strip()
-    return {"type": "string", "description": text}
-
-
-def _user_text(messages: Sequence[Mapping[str, str]]) -> str:
-    return "\n\n".join(one["content"] for one in messages if one["role"] != "system")
+def opening_of(messages: Sequence[Mapping[str, str]]) -> tuple[str, tuple[Said, ...], str]:
+    """The messages of a turn: the system prompt, the talk before the last text, and that text. Each
+    may be missing."""
+    rules = messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
+    said = messages[1:] if rules else messages
+    earlier = [Said(one["role"], one["content"]) for one in said[:-1]]  # type: ignore[arg-type]
+    return rules, tuple(earlier), said[-1]["content"] if said else ""
 
 
 def parsed_call(text: str, docs: Mapping[str, Mapping[str, Any]]) -> Call:

@@ -31,6 +31,15 @@ class SuiteSource(Protocol):
         """What the suite's adapter in envpool.objects needs."""
 
 
+class UpstreamPrompts(msgspec.Struct, frozen=True):
+    """How a benchmark's own runner asks a model."""
+
+    dialect: str  # of its messages
+    temperature: float | None = None  # None: it sends none
+    fields: dict[str, Any] = {}  # more fields of each request
+    has_seed: bool = False  # whether a request has a seed
+
+
 class Suite(msgspec.Struct, frozen=True):
     """A suite: what it is, and how its data is read."""
 
@@ -43,6 +52,9 @@ class Suite(msgspec.Struct, frozen=True):
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
+    max_messages: int | None = None  # of a talk; None: no limit
+    max_errors: int | None = None  # failed calls that end an episode; None: no limit
+    upstream: "UpstreamPrompts | None" = None  # how upstream asks a model; None: we do not
 
 
 def suite(name: str) -> Suite:
@@ -93,7 +105,7 @@ class SuiteFinder:
 
 def _open_bfcl(flags: SuiteFlags) -> SuiteSource:
     package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
-    return bfcl.BfclData(package, version)
+    return bfcl.BfclData(package, bfcl.release_of(package, version))
 
 
 _FIND = (
@@ -140,6 +152,9 @@ def _tau2(domain: str) -> Suite:
         "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
         "a model that plays the customer (--user-model)",
         lambda flags: tau2.Tau2Data(flags.folder, domain),
+        max_messages=200,
+        max_errors=10,
+        upstream=UpstreamPrompts("tau2", 0.0, {"tool_choice": "auto"}, has_seed=True),
     )
 
 
@@ -152,6 +167,7 @@ SUITES: dict[str, Suite] = {
         "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
         _open_bfcl,
         turn_steps=21,  # upstream stops a model that goes on calling after 20
+        upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
     ),
     agentdojo.NAME: Suite(
         agentdojo.NAME,

@@ -27,10 +27,12 @@ from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario
 
 DOMAINS = ("retail", "airline", "telecom")
-TESTED = "1.0.1"  # the version whose figures are in docs/suites.md
+VERSION = "1.0.1"  # whose rules these are; other versions grade otherwise
 GREETING = "Hi! How can I help you today?"  # upstream's
 INSTRUCTION = "A customer has joined the chat. Help the customer by the rules."
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+_NO_TOOL = "Error: Tool '{name}' not found."  # these two are upstream's
+_NO_USER_TOOLS = "Error: User tools not available"
 _HELLO = "Hello, I need your help."
 _PLEASE = "Please do the next steps on your side now."
 _DID = "I have done that."
@@ -53,13 +55,22 @@ class Tau2Data:
         if not (self._root / "src" / "tau2").is_dir():
             raise PackageError(f"{folder}: there is no checkout of τ²-bench (no src/tau2) here")
         self._data = self._root / "data" / "tau2" / "domains" / domain
+        if (found := self._number) != VERSION:
+            raise PackageError(
+                f"{folder}: this is τ²-bench {found}, and its scores are not comparable with those "
+                f"of {VERSION}, whose rules are played here: check out the tag v{VERSION}"
+            )
+
+    @property
+    def _number(self) -> str:
+        project = tomllib.loads(self._text(self._root / "pyproject.toml")).get("project", {})
+        return str(project.get("version", "of an unknown version"))
 
     @cached_property
     def version(self) -> str:
         """The checkout's version, and a digest of the domain's tasks."""
-        project = tomllib.loads(self._text(self._root / "pyproject.toml")).get("project", {})
         digest = blake2b(self._text(self._data / "tasks.json").encode(), digest_size=4).hexdigest()
-        return f"{project.get('version', 'unknown')}+{digest}"
+        return f"{self._number}+{digest}"
 
     def options(self) -> dict[str, Any]:
         """What the suite's adapter needs."""
@@ -87,7 +98,12 @@ class Tau2Data:
         made = [self._task(*both) for both in zip(names, tasks, strict=True)]
         scoring = {name: {"task": task} for name, task in zip(names, tasks, strict=True)}
         record = SuiteRecord(
-            f"tau2_{self._domain}", self.version, self._domain, {"initial": initial}, scoring
+            f"tau2_{self._domain}",
+            self.version,
+            self._domain,
+            {"initial": initial},
+            scoring,
+            no_tool=_NO_TOOL,
         )
         title = f"τ²-bench {self._domain}" if initial is None else str(tasks[0]["id"])
         one = entry_scenario(record, made[0], title=title, path=self._data, rules=self._rules)
@@ -110,6 +126,7 @@ class Tau2Data:
                 prompt=f"{self._guidelines}\n\n<scenario>\n"
                 f"{_scenario_text(task['user_scenario'])}\n</scenario>",
                 tools=self._user_tools,
+                no_tool=_NO_TOOL if self._user_tools else _NO_USER_TOOLS,
                 stops=STOPS,
                 solution=(ScriptedTurn(_HELLO), *turns),
                 opening=GREETING,

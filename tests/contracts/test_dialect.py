@@ -137,12 +137,15 @@ def test_a_text_that_would_be_misread_is_refused(dialect: Dialect) -> None:
     """`write` refuses a text that `read` would take for a thought or a call."""
     with pytest.raises(ValueError, match="cannot hold"):
         dialect.write((), "I <think>think</think> so.", turn=0)
-    if dialect.name != "native":
+    if dialect.name not in ("native", "tau2"):
         with pytest.raises(ValueError, match="cannot hold"):
             dialect.write((), blocks("{}"), turn=0)
 
 
-@each_dialect
+OURS = [dialect for dialect in DIALECTS if dialect.name != "tau2"]  # whose prompt is ours
+
+
+@pytest.mark.parametrize("dialect", OURS, ids=lambda dialect: dialect.name)
 def test_the_head_has_user_time_rules_and_task(dialect: Dialect) -> None:
     """The head is a system prompt with user, time and rules, then the task; the episodes of one
     scenario share one system prompt, and those of another user do not get it."""

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The BFCL's own data, worlds and checks, against the suite bfcl_v3 (python -m tests.suites.campaign).
-# The package is installed without its 148 dependencies, in an environment of its own. Then suites on
-# MCP servers (python -m tests.suites.served_campaign).
+# The BFCL's own runner against the suite bfcl_v3, on a share of its entries (python -m
+# tests.suites.parity): a tenth of them, drawn by a seed (PARITY_SEED). Of the package's 148
+# dependencies those are installed that its runner uses, in an environment of its own. Then suites
+# on MCP servers (python -m tests.suites.served_campaign).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 environment=.venv-suites
@@ -11,14 +12,17 @@ if [ ! -e $stamp ] || [ tests/suites/run.sh -nt $stamp ]; then
     $environment/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
         bfcl-eval==2026.3.23 mpmath==1.3.0 mcpuniverse==1.1.3
     $environment/bin/python -m pip install --quiet --disable-pip-version-check \
-        psycopg2-binary pydantic jinja2 python-dotenv
+        psycopg2-binary pydantic jinja2 python-dotenv openai httpx tenacity typer tabulate tqdm \
+        pandas filelock overrides requests beautifulsoup4 \
+        tree_sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
     if command -v npm >/dev/null; then
         npm install --silent --prefix $environment/node @modelcontextprotocol/server-filesystem
     fi
     touch $stamp
 fi
 [ "${1:-}" = --install ] && exit
-.venv/bin/python -m tests.suites.campaign $environment/bin/python "$@"
+.venv/bin/python -m tests.suites.parity bfcl --python $environment/bin/python \
+    --share 0.1 --seed "${PARITY_SEED:-7}" "$@"
 files=$environment/node/node_modules/.bin/mcp-server-filesystem
 [ -x $files ] || { files=; echo "without npm: the official file system server is left out"; }
 exec .venv/bin/python -m tests.suites.served_campaign $environment/bin/python $files

@@ -99,7 +99,7 @@ def test_the_table_as_csv(open_page: OpenPage, address: str, run: Path) -> None:
     page.get_by_label("Note").fill(FORMULA)
     page.get_by_role("button", name="Keep the note").click()
     expect(page.locator(".hand-label [role=status]")).to_contain_text("Kept")
-    page.goto(f"{address}?label=agent_error&label=partially_completed&sort=-turns")
+    page.goto(f"{address}/episodes?label=agent_error&label=partially_completed&sort=-turns")
     expect(page.locator(".chip.on")).to_have_count(2)
     walk = Walk(page)
     with walk.download(page.get_by_role("button", name="CSV")) as files:
@@ -199,14 +199,17 @@ def test_an_exported_file_filters_as_the_server_does(
     """For filters, orders and searches the file has the rows and the counts of the server."""
     path = tmp_path / "whole.html"
     rehearse("view", run, "--export", path)
-    served, context = open_page(address, width=1440), browser.new_context(offline=True)
+    served, context = (
+        open_page(f"{address}/episodes", width=1440),
+        browser.new_context(offline=True),
+    )
     file = context.new_page()
     file.set_viewport_size({"width": 1440, "height": 860})
     for query in QUERIES:
         seen = []
         for page, base in (
-            (served, address),
-            (file, f"file://{path}#/run/{viewer.run_id('listed')}"),
+            (served, f"{address}/episodes"),
+            (file, f"file://{path}#/run/{viewer.run_id('listed')}/episodes"),
         ):
             page.goto("about:blank")
             page.goto(f"{base}?{query}")
@@ -220,7 +223,7 @@ def test_an_exported_file_filters_as_the_server_does(
 def test_an_error_of_a_search_is_a_sentence(browser: Browser, address: str) -> None:
     """In the page and with its place; the rest of the page stays, and so does what was typed."""
     page = browser.new_page()
-    page.goto(address)
+    page.goto(f"{address}/episodes")
     field = page.get_by_label("Search the text of the episodes")
     for text, sentence in {
         'a "unbalanced': "the quote at character 3 is not closed",
@@ -237,7 +240,7 @@ def test_an_error_of_a_search_is_a_sentence(browser: Browser, address: str) -> N
 
 def test_a_search_is_one_step_of_back(open_page: OpenPage, address: str) -> None:
     """However many letters were typed; and Back puts the former text into the field."""
-    page = open_page(address)
+    page = open_page(f"{address}/episodes")
     page.wait_for_selector(".facet")
     field = page.get_by_label("Search the text of the episodes")
     field.press_sequentially("refund", delay=250)
@@ -265,7 +268,7 @@ def test_what_an_old_link_has_is_named(open_page: OpenPage, address: str) -> Non
 def test_the_first_row_is_near_by_keyboard(open_page: OpenPage, address: str) -> None:
     """From the search one key leads to the first row, where a digit labels the episode; from the
     skip link there are fewer than 25 steps."""
-    page = open_page(address, width=1440)
+    page = open_page(f"{address}/episodes", width=1440)
     page.wait_for_selector(".facet")
     page.locator(".skip").focus()
     page.keyboard.press("Enter")
@@ -293,8 +296,8 @@ def test_nothing_is_cut_and_axe_finds_nothing(
     rehearse("view", run, "--export", path, "--filter", "label=agent_error")
     name = viewer.run_id("listed")
     pages = {
-        f"{address}": ".facet, .facets-fold",
-        f"{address}?text=refun&failure=-wrong_value&colour=red": ".hit mark",
+        f"{address}/episodes": ".facet, .facets-fold",
+        f"{address}/episodes?text=refun&failure=-wrong_value&colour=red": ".hit mark",
         f"{address}/episode/e000005?find=order&in=label%3Dagent_error": ".hand-label",
         f"{address}/judge?label=agent_error": ".label-choice",
         f"file://{path}#/run/{name}": "[role=note]",
@@ -314,7 +317,7 @@ def test_nothing_is_cut_and_axe_finds_nothing(
                     found.append(f"{width} {at[-60:]}: cut: {cut}")
                 if page.evaluate("document.documentElement.scrollWidth") > width:
                     found.append(f"{width} {at[-60:]}: wider than the screen")
-                if width == 1440 and at == address:
+                if width == 1440 and at == f"{address}/episodes":
                     expect(page.get_by_role("columnheader", name="Tokens")).to_be_visible()
             page.context.close()
     assert not found, "\n".join(found)

@@ -56,9 +56,15 @@ def episodes(run: Path) -> dict[str, Trajectory]:
 @pytest.fixture
 def walk(open_page: OpenPage, viewer: Served) -> Walk:
     """Begins at the run's page."""
-    page = open_page(viewer.at(f"#/run/{viewer.run_id('walked')}"), width=1440)
-    page.wait_for_selector(".facet")
-    return Walk(page)
+    found = Walk(open_page(viewer.at(f"#/run/{viewer.run_id('walked')}"), width=1440))
+    to_episodes(found)
+    return found
+
+
+def to_episodes(walk: Walk) -> None:
+    """From the page of a run, which opens on its tasks, to its episodes."""
+    walk.click(walk.page.get_by_role("link", name="Episodes", exact=True))
+    walk.page.wait_for_selector(".facet")
 
 
 def facet(page: Page, title: str, value: str) -> object:
@@ -91,8 +97,9 @@ def test_3_episodes_that_did_harm(walk: Walk, run: Path, episodes: dict[str, Tra
     }
     walk.click(facet(walk.page, "Did harm", "Broken guard"))
     expect(walk.page.locator(".chip.on")).to_have_count(1)
-    walk.click(facet(walk.page, "Did harm", "Unasked change"))
-    expect(walk.page.locator(".chip.on")).to_have_count(2)
+    if unasked:
+        walk.click(facet(walk.page, "Did harm", "Unasked change"))
+        expect(walk.page.locator(".chip.on")).to_have_count(2)
 
     assert set(rows_of(walk.page)) == broken | unasked
     assert walk.presses <= 3
@@ -109,6 +116,7 @@ def test_10_only_those_that_still_play(open_page: OpenPage, tmp_path: Path) -> N
             playing = halted(one, folder)
             with serving(folder, cwd=tmp_path) as served:
                 walk = Walk(open_page(served.at(f"#/run/{served.run_id('live')}"), width=1440))
+                to_episodes(walk)
                 walk.click(facet(walk.page, "Ending", "Live"))
                 expect(walk.page.locator(".chip.on")).to_have_count(1)
 
@@ -161,9 +169,12 @@ def test_12_and_13_a_label_with_a_note(
     page.goto(viewer.at(base))
     page.reload()
     walk.presses = 0
+    to_episodes(walk)
     walk.click(facet(page, "Labels by hand", "I labelled"))
     expect(page.locator(".chip.on")).to_have_count(1)
     assert set(rows_of(page)) == set(said)
+    assert walk.presses <= 3
+    walk.presses = 0
     walk.click(facet(page, "Labels by hand", "I disagree"))
     walk.click(facet(page, "Labels by hand", "I labelled"))
     expect(page.locator(".chip.on")).to_have_count(1)
@@ -277,6 +288,7 @@ def test_28_a_file_of_the_failures(
     other.get_by_role("row").nth(1).locator("a").click()
     expect(other.get_by_role("note")).to_contain_text(words)
     expect(other.get_by_role("note")).to_contain_text("Label: Agent error")
+    to_episodes(Walk(other))
     counts = other.locator(".facet[aria-label='Label'] li").all_inner_texts()
 
     assert walk.presses <= 3

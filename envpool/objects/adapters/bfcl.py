@@ -16,6 +16,7 @@ import types
 from typing import Any
 
 _CLASSES = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
+_MOST_REPLIES = 21  # with calls, to one turn of the user
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")  # as upstream
 
 
@@ -102,13 +103,15 @@ class Bfcl:
         self, spec: dict[str, Any], truth: list[list[str]], talk: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """The verdict on a talk with several turns, by the same steps as upstream's checker: after
-        each turn the state must be that of the reference, and what the reference calls returned
-        must be among what the model's calls have returned so far."""
+        each turn with reference calls the state must be that of the reference, and what these
+        returned must be among what the model's calls have returned so far. A turn without reference
+        calls is not checked: upstream has not called its check of such turns since November 2024.
+        """
         checker = importlib.import_module(
             "bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker"
         )
-        turns, is_whole = _turns(talk)
-        if not is_whole or len(turns) != len(truth):
+        turns = _turns(talk)
+        if len(turns) != len(truth):
             found = f"{len(turns)} turns"
             return [_finding("all turns were played", False, f"{len(truth)} turns", found)]
         model, reference = self.world(spec), self.world(spec)
@@ -117,11 +120,9 @@ class Bfcl:
         for number, (calls, wanted) in enumerate(zip(turns, truth, strict=True), 1):
             heard += [execute(model, one["name"], one["arguments"])[0] for one in calls]
             results = [_execute_text(reference, text) for text in wanted]
-            name = f"turn {number}"
             if not wanted:
-                passed = not calls
-                findings.append(_finding(name, passed, "no call", f"{len(calls)} calls"))
                 continue
+            name = f"turn {number}"
             if not calls:
                 findings.append(_finding(name, False, "calls", "no call"))
                 continue
@@ -153,15 +154,23 @@ def _files(kind: str, path: str, directory: Any) -> Any:
 def execute(
     instances: dict[str, Any], name: str, arguments: dict[str, Any]
 ) -> tuple[str, str | None]:
-    """Call the method of this name, as text like upstream's."""
+    """Call the method of this name: its text, which is upstream's, and what kind of failure it is.
+
+    Upstream writes the call as Python and evaluates it. The text is compiled here, too, so that a
+    name of an argument that Python does not take fails with the same words.
+    """
+    written = ",".join(f"{key}={value!r}" for key, value in arguments.items())
     try:
-        method = _method(instances, name)
         if name in _FORBIDDEN:
             raise Exception(f"Function call {name} is not allowed.")
-        value = method(**arguments)
+        compile(f"{name}({written})", "<string>", "eval")
+        method = _method(instances, name)
+    except Exception as exc:
+        return f"Error during execution: {exc}", "unknown_tool"
+    try:
+        return _text(method(**arguments)), None
     except Exception as exc:
         return f"Error during execution: {exc}", "refused"
-    return _text(value), None
 
 
 def _execute_text(instances: dict[str, Any], text: str) -> str:
@@ -182,7 +191,7 @@ def _method(instances: dict[str, Any], name: str) -> Any:
         method = getattr(instance, name, None)
         if not name.startswith("_") and inspect.ismethod(method):
             return method
-    raise NameError(f"name {name!r} is not defined")
+    raise NameError(f"name {name.partition('.')[0]!r} is not defined")
 
 
 def _text(value: Any) -> str:
@@ -197,19 +206,21 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _turns(talk: list[dict[str, Any]]) -> tuple[list[list[dict[str, Any]]], bool]:
-    """The calls of each turn of the user, and whether the talk came to its end. A call of a tool
-    that the model did not have was not made."""
+def _turns(talk: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The calls of each turn of the user. Upstream stops a model that makes calls in 21 replies to
+    one turn, and scores such a talk if that turn was the last; a talk that ended otherwise, before
+    the user ended it, has no last turn."""
     turns: list[list[dict[str, Any]]] = [[]]
-    is_whole = False
+    replies = 0
     for step in talk:
-        turns[-1] += [one for one in step["calls"] if one["error"] != "unknown_tool"]
-        user = step["user"]
-        if user is not None and user["ended"]:
-            is_whole = True
-        elif user is not None:
+        turns[-1] += step["calls"]
+        replies += 1
+        if (user := step["user"]) is not None:
+            if user["ended"]:
+                return turns
             turns.append([])
-    return turns, is_whole
+            replies = 0
+    return turns if replies == _MOST_REPLIES else []
 
 
 def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:

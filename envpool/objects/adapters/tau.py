@@ -200,12 +200,13 @@ class Tau:
         self._make = importlib.import_module(f"tau2.domains.{domain}.environment").get_environment
         self._tasks = importlib.import_module("tau2.data_model.tasks")
         self._messages = importlib.import_module("tau2.data_model.message")
+        self._words = _judge_of_words()
         self._texts = importlib.import_module("tau2.evaluator.evaluator_communicate")
         self._actions = importlib.import_module("tau2.evaluator.evaluator_action")
         types_of = importlib.import_module("tau2.environment.toolkit").get_tool_types
         made = self._make()
-        self._user_names = set() if made.user_tools is None else set(made.user_tools.get_tools())
-        self._agent_names = set(made.tools.get_tools())
+        tools = {} if made.user_tools is None else made.user_tools.get_tools()
+        self._user_names = set(tools) - set(made.tools.get_tools())
         self._types = types_of(made.tools)
         if made.user_tools is not None:
             self._types |= types_of(made.user_tools)
@@ -241,17 +242,19 @@ class Tau:
                 yield name, key, json.loads(_text_of(value))
 
     def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
-        """Execute a call of the agent or the user: its text, and `refused` where it raised."""
-        made = world.environment.get_response(self._tool_call(name, arguments, "0"))
+        """Execute a call of the agent or the user, each with its own tools: its text, and `refused`
+        where it raised."""
+        requestor = "user" if name in self._user_names else "assistant"
+        made = world.environment.get_response(self._tool_call(name, arguments, requestor))
+        world.environment.sync_tools()
         return made.content, "refused" if made.error else None
 
-    def _tool_call(self, name: str, arguments: Any, identifier: str) -> Any:
-        is_user = name in self._user_names and name not in self._agent_names
+    def _tool_call(self, name: str, arguments: Any, requestor: str, identifier: str = "0") -> Any:
         return self._messages.ToolCall(
             id=identifier,
             name=name,
             arguments=arguments if isinstance(arguments, dict) else {},
-            requestor="user" if is_user else "assistant",
+            requestor=requestor,
         )
 
     def score(
@@ -265,7 +268,9 @@ class Tau:
         basis = [str(one.value) for one in criteria.reward_basis]
         found = []
         played = self._played(spec, talk)
-        if "DB" in basis:
+        if "DB" in basis and criteria.actions is None and criteria.env_assertions is None:
+            found.append(_finding("database", True, "anything", "not compared"))
+        elif "DB" in basis:
             found.append(self._compare(played, self._solved(spec, criteria.actions or [])))
         if "ENV_ASSERTION" in basis:
             found += self._assertions(played, criteria.env_assertions or [])
@@ -283,18 +288,45 @@ class Tau:
             missing = [one.action.name for one in made if not one.action_match]
             found.append(_finding("actions", checks.reward == 1, "", f"missing: {missing}"))
         if "NL_ASSERTION" in basis and criteria.nl_assertions:
-            text = "; ".join(criteria.nl_assertions)
-            found.append(_finding(f"nl assertions {_OPEN}", True, text, "not checked by code"))
+            found.append(self._in_words(task, messages, scoring))
         return found or [_finding("no criteria", True, "", "")]
 
+    def questions(
+        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
+    ) -> list[list[dict[str, str]]]:
+        """What the score asks a model, each as messages."""
+        task = self._tasks.Task.model_validate(scoring["task"])
+        criteria = task.evaluation_criteria
+        if criteria is None or not criteria.nl_assertions:
+            return []
+        if "NL_ASSERTION" not in [str(one.value) for one in criteria.reward_basis]:
+            return []
+        asked: list[Any] = []
+        self._words.generate = lambda **given: asked.append(given["messages"])
+        with contextlib.suppress(AttributeError):  # it reads an answer that it did not get
+            self._words.NLAssertionsEvaluator.calculate_reward(task, self._conversation(talk))
+        return [[{"role": one.role, "content": one.content} for one in asked[0]]]
+
+    def _in_words(self, task: Any, messages: list[Any], scoring: dict[str, Any]) -> dict[str, Any]:
+        """The assertions on which a model decides, if one was asked."""
+        expected = "; ".join(task.evaluation_criteria.nl_assertions)
+        if "answers" not in scoring:
+            return _finding(f"nl assertions {_OPEN}", True, expected, "not checked by code")
+        answer = self._messages.AssistantMessage(role="assistant", content=scoring["answers"][0])
+        self._words.generate = lambda **given: answer
+        checks = self._words.NLAssertionsEvaluator.calculate_reward(task, messages)
+        missing = [one.nl_assertion for one in checks.nl_assertions if not one.met]
+        return _finding("nl assertions", checks.reward == 1, expected, f"not met: {missing}")
+
     def _played(self, spec: dict[str, Any], talk: list[dict[str, Any]]) -> World:
-        """A world in which the calls of an episode were made. Reading changes nothing."""
+        """A world in which the calls of an episode were made, each by the one who made it: a call
+        of the other's tool does nothing. Reading changes nothing."""
         world = self.world(spec)
         environment = world.environment
-        for call in _calls_of(talk):
+        for requestor, call in _calls_of(talk):
             name = call["name"]
             if environment._has_tool(name) and environment._is_mutating_tool(name):
-                environment.get_response(self._tool_call(name, call["arguments"], "0"))
+                environment.get_response(self._tool_call(name, call["arguments"], requestor))
         environment.sync_tools()
         return world
 
@@ -335,25 +367,31 @@ class Tau:
         made: list[Any] = []
         messages = self._messages
         for number, turn in enumerate(talk):
-            made += self._acted(messages.AssistantMessage, "assistant", turn["calls"], number)
+            if turn["calls"]:
+                kind, text = messages.AssistantMessage, turn["beside"]
+                made += self._acted(kind, "assistant", text, turn["calls"], f"{number}")
             if turn["text"]:
                 made.append(messages.AssistantMessage(role="assistant", content=turn["text"]))
             user = turn["user"]
             if user is not None:
-                made += self._acted(messages.UserMessage, "user", user["calls"], number)
+                for at, (text, calls) in enumerate(_acts_of(user)):
+                    made += self._acted(messages.UserMessage, "user", text, calls, f"{number}-{at}")
                 if user["text"]:
                     made.append(messages.UserMessage(role="user", content=user["text"]))
         return made
 
     def _acted(
-        self, kind: Any, role: str, calls: list[dict[str, Any]], number: int
+        self, kind: Any, role: str, text: str, calls: list[dict[str, Any]], identifier: str
     ) -> Iterator[Any]:
-        for index, call in enumerate(calls):
-            made = self._tool_call(call["name"], call["arguments"], f"{number}-{role}-{index}")
-            made.requestor = role
-            yield kind(role=role, content=None, tool_calls=[made])
+        """A message with calls, and their results."""
+        made = [
+            self._tool_call(call["name"], call["arguments"], role, f"{identifier}-{index}")
+            for index, call in enumerate(calls)
+        ]
+        yield kind(role=role, content=text or None, tool_calls=made)
+        for one, call in zip(made, calls, strict=True):
             yield self._messages.ToolMessage(
-                id=made.id,
+                id=one.id,
                 role="tool",
                 content=call["text"],
                 requestor=role,
@@ -361,11 +399,32 @@ class Tau:
             )
 
 
-def _calls_of(talk: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _calls_of(talk: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every call with who made it."""
     for turn in talk:
-        yield from turn["calls"]
+        yield from (("assistant", call) for call in turn["calls"])
         if turn["user"] is not None:
-            yield from turn["user"]["calls"]
+            yield from (("user", call) for call in turn["user"]["calls"])
+
+
+def _acts_of(user: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The messages in which the user made calls: text, and calls."""
+    at, calls = 0, user["calls"]
+    for act in user["acts"] or [{"text": "", "calls": 1} for _ in calls]:
+        yield act["text"], calls[at : at + act["calls"]]
+        at += act["calls"]
+
+
+def _judge_of_words() -> Any:
+    """Upstream's evaluator of assertions in words, whose model we ask: what it would import for
+    that, and for spoken talks, is not needed."""
+    client = types.ModuleType("tau2.utils.llm_utils")
+    client.generate = None  # type: ignore[attr-defined]
+    streams = types.ModuleType("tau2.agent.base.streaming")
+    for name in ("LinearizationStrategy", "ParticipantTick", "linearize_ticks"):
+        setattr(streams, name, None)
+    sys.modules |= {client.__name__: client, streams.__name__: streams}
+    return importlib.import_module("tau2.evaluator.evaluator_nl_assertions")
 
 
 def _spec_of(tool: Any) -> dict[str, Any]:

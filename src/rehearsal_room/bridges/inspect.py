@@ -18,7 +18,7 @@ import msgspec
 from inspect_ai import Task
 from inspect_ai.agent import Agent
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
@@ -73,6 +73,9 @@ def rehearsal_task(
     )
 
 
+_SAID = {"user": ChatMessageUser, "assistant": ChatMessageAssistant}
+
+
 @solver
 def _lease(run: BackgroundRun) -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -84,10 +87,11 @@ def _lease(run: BackgroundRun) -> Solver:
             return await run.run(_called, episode, name, arguments)
 
         state.tools = [tool_of(tool, call).as_tool() for tool in episode.tools]
-        system, user = _native.opening_messages(briefing)
+        system, *earlier, user = _native.opening_messages(briefing)
         tools_of_sample.set(list(state.tools))
         state.messages = [
             ChatMessageSystem(content=system.content),
+            *[_SAID[one.role](content=one.content) for one in earlier],
             ChatMessageUser(content=user.content),
         ]
         return state

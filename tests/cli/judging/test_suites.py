@@ -1,6 +1,7 @@
 """The commands `suites` and `eval`, on a small benchmark in the format of the BFCL."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,36 @@ def test_a_model_is_evaluated(rehearse: Rehearse, tmp_path: Path) -> None:
             assert (report["scores"], report["policy"]) == ({category: share}, "openai")
 
 
+@pytest.mark.parametrize(
+    ("more", "expected", "name"),
+    [
+        ((), ("bfcl", 0.001, '{"store":false}', ["without:seed"]), "bfcl_v3"),
+        (("--temperature", "0.7"), ("bfcl", 0.7, '{"store":false}', ["without:seed"]), "bfcl_v3"),
+        (("--prompts", "ours"), ("native", None, "", []), "bfcl_v3 (prompts: ours)"),
+        (("--dialect", "hermes"), ("hermes", None, "", []), "bfcl_v3 (prompts: ours)"),
+    ],
+)
+def test_a_model_is_asked_as_upstream_asks_it(
+    rehearse: Rehearse,
+    tmp_path: Path,
+    more: tuple[str, ...],
+    expected: tuple[object, ...],
+    name: str,
+) -> None:
+    """Unless the user chooses our prompts, or a dialect, which the score's name says then. What a
+    model is sent is compared with upstream's own runner by `just parity bfcl`."""
+    asked = ("eval", "bfcl_v3", "--task", "irrelevance_0", *HERE, *more)
+    report = json_of(rehearse, *asked, "-p", "noop", "-o", tmp_path / "run")
+    assert (report["suite"], report["tasks"]) == (name, 1)
+    model = ("-p", "openai", "-m", "m", "--base-url", "http://127.0.0.1:9/v1")
+    status, out, _ = rehearse(*asked, *model, "--dry-run")
+    found = tomllib.loads(out)
+    assert status == 0
+    model_found = found.get("model", {})
+    names = ("temperature", "extra_body", "adapt")
+    assert (found.get("dialect", "native"), *map(model_found.get, names)) == expected
+
+
 @pytest.mark.parametrize("category", ["multi_turn_miss_func", "parallel", "simple_java"])
 def test_every_kind_of_entry_is_played(rehearse: Rehearse, tmp_path: Path, category: str) -> None:
     """Withheld functions, several calls in one reply and other languages are played and scored."""
@@ -101,6 +132,7 @@ def test_an_evaluation_goes_on_after_an_interruption(rehearse: Rehearse, tmp_pat
         (("eval", "bfcl_v3", "--category", "sums"), "has no category 'sums'; categories: multi"),
         (("eval", "bfcl_v3", "--suite-path", "nowhere"), "there is no package 'bfcl_eval'"),
         (("eval", "bfcl_v3", "--suite-python", "/no/python"), "/no/python cannot be started"),
+        (("eval", "bfcl_v3", *HERE, "--prompts", "upstream", "--dialect", "hermes"), "--prompts: "),
         (("eval", "agentdojo", "--suite-python", "/no/python"), "/no/python cannot be started"),
     ],
 )

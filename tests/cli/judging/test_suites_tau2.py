@@ -2,16 +2,16 @@
 
 import asyncio
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
-from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes, ReceivedRequest
 from tests.support.paths import SUITES
@@ -121,9 +121,11 @@ def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
     assert names == {"get_line", "resume_line"}
     names = {tool["function"]["name"] for body in customers for tool in body["tools"]}
     assert names == {"check_signal", "toggle_airplane_mode"}
-    first = [(one["role"], one["content"]) for one in agents[1]["messages"][1:]]  # 0: the rehearsal
-    assert first == [
-        ("user", "A customer has joined the chat. Help the customer by the rules."),
+    assert {(body["temperature"], body["tool_choice"]) for body in agents} == {(0.0, "auto")}
+    assert {(body["temperature"], body["tool_choice"]) for body in customers} == {(0.0, "auto")}
+    first = [(one["role"], one["content"]) for one in agents[1]["messages"]]  # 0: the rehearsal
+    assert first[0][1].startswith("<instructions>\nYou are a customer service agent")
+    assert first[1:] == [
         ("assistant", "Hi! How can I help you today?"),
         ("user", "My phone has no signal."),
     ]
@@ -133,6 +135,40 @@ def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
     assert "Your phone has no signal." in customers[0]["messages"][0]["content"]
     _, out, _ = rehearse("show", run, "e000000")
     assert "user: It works, thank you. ###STOP###" in out
+
+
+class WrongSide(Pair):
+    """The same, where the agent makes the customer's call again and again."""
+
+    def _agent(self, messages: list[dict[str, Any]]) -> Completes:
+        return Completes("I do it.", ((f"c{len(messages)}", "toggle_airplane_mode", "{}"),))
+
+
+@pytest.mark.slow
+def test_the_customers_tools_are_not_the_agents(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Calls of the customer's tools are refused in upstream's words, do nothing, are not done again
+    when the episode is scored and replayed, and the tenth ends the episode."""
+    both, run = WrongSide(), tmp_path / "run"
+    with served(both) as server:
+        models = ("-m", "agent", "--base-url", server.url, "--no-preflight")
+        models += ("--user-model", "customer", "--user-base-url", server.url)
+        report = json_of(rehearse, *asked("tau2_telecom", *models, "-o", run))
+    assert report["scores"] == {"telecom": 0.0}
+    texts = [one for body in both.bodies for one in body["messages"] if one["role"] == "tool"]
+    assert {one["content"] for one in texts} == {"Error: Tool 'toggle_airplane_mode' not found."}
+    with open_reader(run) as reader:
+        ended = [one.ended for one in reader.trajectories()]
+        changes = [
+            result.changes
+            for one in reader.trajectories()
+            for step in one.steps
+            for result in step.executed_results
+        ]
+    assert {(one.ending, one.error) for one in ended if one} == {
+        (Ending.STEP_LIMIT, "10 tool calls failed")
+    }
+    assert changes == [()] * 10 * report["tasks"]
+    assert json_of(rehearse, "replay", run)["divergences"] == []
 
 
 @pytest.mark.slow
@@ -150,19 +186,23 @@ def test_an_evaluation_with_a_customer_goes_on(rehearse: Rehearse, tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_model_judges_what_code_cannot(rehearse: Rehearse, tmp_path: Path) -> None:
-    """It is asked about the one task with assertions in words, and decides on it; the others are
-    proved."""
-    judge = Speaks(biased(Label.PARTIALLY_COMPLETED))
-    with served(judge) as server:
+    """It is asked the suite's own question about the one task with assertions in words, nothing
+    about the others, and its answer decides."""
+    unmet = [{"expectedOutcome": "The agent is polite.", "metExpectation": False}]
+    with served(Completes(json.dumps({"results": unmet}))) as server:
         models = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)
         run = ("-p", "oracle", "-o", tmp_path / "run")
         report = json_of(rehearse, *asked("tau2_retail", *models, *run))
-        prompts = [json.dumps(one.body) for one in server.requests if "messages" in one.body]
+        sent = [one.body for one in server.requests if "response_format" not in one.body]
     assert report["scores"] == {"retail": pytest.approx(2 / 3)}
-    assert any("The agent is polite." in prompt for prompt in prompts)
+    question, _ = [
+        body for body in sent if "The agent is polite." in json.dumps(body)
+    ]  # also of the floor
+    assert question.keys() == {"model", "temperature", "messages"}
+    assert question["messages"][0]["content"].startswith("assistant: Hi! How can I help you today?")
     with open_reader(tmp_path / "run") as reader:
         labels = {row.task: row.label for row in reader.episodes()}
-    assert labels["retail_1"] is Label.PARTIALLY_COMPLETED
+    assert labels["retail_1"] is not Label.COMPLETED
     assert labels["retail_0"] is Label.COMPLETED
 
 
@@ -196,3 +236,13 @@ def test_bad_input_is_one_sentence(
     status, _, err = rehearse(*arguments, *policy, *more, "-o", tmp_path / "run")
     assert (status, sentence in err) == (2, True), err
     assert err.strip().count("\n") == 0
+
+
+def test_another_version_is_refused(rehearse: Rehearse, tmp_path: Path) -> None:
+    """τ²-bench 2 grades otherwise, so its tasks are not scored by the rules of 1.0.1."""
+    checkout = tmp_path / "tau2"
+    shutil.copytree(CHECKOUT, checkout)
+    (checkout / "pyproject.toml").write_text('[project]\nname = "tau2"\nversion = "2.0.0"\n')
+    status, _, err = rehearse("eval", "tau2_retail", "--tau2", checkout, "-p", "oracle")
+    assert (status, err.strip().count("\n")) == (2, 0), err
+    assert "this is τ²-bench 2.0.0, and its scores are not comparable with those of 1.0.1" in err

@@ -71,6 +71,7 @@ async def test_what_is_not_a_call_changes_nothing() -> None:
             await env.call("open_ticket", {"name": "Lamp"}, "c2-0"),
         ]
         assert [one.error for one in results] == ["unknown_tool", "arguments", "refused"]
+        assert results[0].text == "Error during execution: name 'drop_all' is not defined"
         assert {one.digest for one in results} == {env.start_digest}
 
 
@@ -118,7 +119,8 @@ async def test_a_program_that_cannot_start_is_one_sentence(
 
 
 async def test_an_episode_is_scored_by_the_suite() -> None:
-    """The suite's findings follow from the calls of each turn and how the talk ended."""
+    """The suite's findings follow from the calls of each turn and how the talk ended. A model that
+    was stopped in the last turn, after 21 replies with calls, is scored; one in another is not."""
     task = TICKETS.tasks[0]
     end = {"text": "", "ended": True, "calls": []}
 
@@ -136,3 +138,9 @@ async def test_an_episode_is_scored_by_the_suite() -> None:
         assert [(one.name, one.passed) for one in findings] == [("turn 1", True), ("turn 2", False)]
         (broken_off,) = await pool.score(TICKETS, task, talk[:3])
         assert (broken_off.name, broken_off.passed) == ("all turns were played", False)
+        wrong = [call("close_ticket", ticket="1"), call("count_tickets")]
+        counts = {"calls": [call("count_tickets")], "text": None, "user": None}
+        forced = [*talk[:2], {"calls": wrong, "text": None, "user": None}, *[counts] * 20]
+        assert all(one.passed for one in await pool.score(TICKETS, task, forced))
+        (too_few,) = await pool.score(TICKETS, task, forced[:-1])
+        assert too_few.name == "all turns were played"

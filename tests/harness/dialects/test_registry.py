@@ -8,6 +8,6 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 
 def test_an_unknown_dialect() -> None:
     """The error for a wrong name is one sentence with the right ones."""
-    expected = r"there is no dialect 'xml' \(expected one of native, hermes, awm, awm-tool\)"
+    expected = r"there is no dialect 'xml' \(expected one of native, hermes, awm, awm-tool, tau2\)"
     with pytest.raises(SettingsError, match=expected):
         dialect_of("xml")

@@ -251,7 +251,7 @@ async def test_runs_replay(tmp_path: Path, dialect: str, history: str, policy: s
         pinned = 1 if dialect.startswith("awm") else 0
         counts = [(len(one.summaries), len(one.steps) - 2 - pinned) for one in logged]
         assert all(found == max(0, expected) for found, expected in counts)
-    if history == "retrieve:1":
+    if history == "retrieve:1" and dialect != "tau2":  # which shows no instruction to look for
         assert any(step.recalled for one in logged for step in one.steps)
 
 

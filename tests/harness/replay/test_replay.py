@@ -186,7 +186,7 @@ def _divergence(
 
 def _broken(dialect: Dialect) -> Reply:
     """A reply that the dialect cannot read."""
-    if dialect.name == "native":
+    if dialect.name in ("native", "tau2"):
         return Reply("Hm.", (AgentCall("get_member", "no json", "x"),), "tool_calls")
     return Reply("<tool_call>\nno json\n</tool_call>")
 

@@ -55,7 +55,7 @@ async def test_a_client_of_the_models_dialect_gets_the_prompts_of_the_training(
 
 def _differing(step: StepTaken, mine: StepTaken) -> dict[str, Any]:
     """The fields that may differ: tokens, the window of the client's own run, and times."""
-    names = ("reply", "policy_s", "calls_s", "first_turn", "recalled")
+    names = ("reply", "policy_s", "calls_s", "call_s", "first_turn", "recalled")
     assert step.reply.text == mine.reply.text
     return {name: getattr(mine, name) for name in names}
 

@@ -8,7 +8,7 @@ import pytest
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.core.messages import AgentCall, Reply, UserTurn, Window
+from rehearsal_room.harness.core.messages import AgentCall, Reply, UserAct, UserTurn, Window
 from rehearsal_room.harness.users.simulated import MAX_CALLS, SimulatedUser
 from rehearsal_room.scenarios.core.dialogue import ModelUser
 
@@ -53,6 +53,10 @@ class World:
         self.results.append(ToolResult("a red light"))
         return self.results[-1]
 
+    def is_over(self, acts: Sequence[UserAct]) -> bool:
+        """Never."""
+        return False
+
 
 def call(name: str, arguments: Any = None, id: str = "x1") -> Reply:
     return Reply(calls=(AgentCall(name, {} if arguments is None else arguments, id),))
@@ -71,7 +75,9 @@ async def test_it_acts_and_then_speaks() -> None:
     model, world = Model(call("look"), Reply("It is red.")), World()
     user = user_of(model)
     assert user.hidden == ("look",)
-    assert await user.reply("What do you see?", world) == UserTurn("It is red.")
+    assert await user.reply("What do you see?", world) == UserTurn(
+        "It is red.", acts=(UserAct(("x1",)),)
+    )
     assert [one.name for one in world.calls] == ["look"]
     assert [tool.name for tool in model.windows[0].tools] == ["look"]
     assert roles(model.windows[0]) == ["system", "user"]
@@ -101,17 +107,47 @@ async def test_it_goes_on_after_an_interruption() -> None:
     assert texts == [message.content for message in first.windows[-1].messages]
 
 
-async def test_it_has_no_other_tools() -> None:
-    """The agent's tools are unknown to it, and arguments that are not an object are none."""
-    model, world = Model(call("book"), call("look", "{"), Reply("Red.")), World()
-    await user_of(model).reply("Look, please.", world)
-    assert [(one.name, one.arguments) for one in world.calls] == [("look", {})]
-    assert model.windows[1].messages[-1].content == "There is no tool 'book'."
+async def test_what_it_says_beside_its_calls_is_kept() -> None:
+    """A message with two calls and a text is one message, in the next request and after an
+    interruption; arguments are written as they were."""
+    calls = (AgentCall("look", {"at": "é"}, "x1"), AgentCall("look", {}, "x2"))
+    first, world = Model(Reply("I look. ###STOP###", calls), Reply("Red.")), World()
+    turn = await user_of(first).reply("Look, please.", world)
+    assert turn.acts == (UserAct(("x1", "x2"), "I look. ###STOP###"),)
+    shown = first.windows[-1].messages[2:]
+    assert [(one.role, one.content) for one in shown] == [
+        ("assistant", "I look. ###STOP###"),
+        ("tool", "a red light"),
+        ("tool", "a red light"),
+    ]
+    assert [(one.id, one.arguments) for one in shown[0].calls] == [
+        ("x1", '{"at": "\\u00e9"}'),
+        ("x2", "{}"),
+    ]
+    second = Model()
+    again = user_of(second)
+    logged = UserTurn(
+        turn.text, calls=tuple(world.calls), results=tuple(world.results), acts=turn.acts
+    )
+    again.keep("Look, please.", logged)
+    await again.reply("And now?", World())
+    assert second.windows[0].messages[:5] == first.windows[-1].messages
+
+
+async def test_it_does_not_answer_to_nothing() -> None:
+    """An empty reply of the agent counts as one that its model did not give."""
+    with pytest.raises(PolicyError, match="the agent's reply is empty"):
+        await user_of(Model()).reply(" ", World())
 
 
 async def test_its_failures_are_not_the_agents() -> None:
-    """A model that cannot answer, or never speaks, breaks the world."""
+    """A model that cannot answer, sends nothing or what cannot be read, or never speaks, breaks the
+    world."""
     with pytest.raises(WorldError, match="the user's model could not answer: no key"):
         await user_of(Model(PolicyError("no key"))).reply("Hello.", World())
-    with pytest.raises(WorldError, match=f"more than {MAX_CALLS} calls without"):
+    with pytest.raises(WorldError, match="arguments of the user's call of 'look' are not an"):
+        await user_of(Model(call("look", "{"))).reply("Hello.", World())
+    with pytest.raises(WorldError, match="answered with an empty text"):
+        await user_of(Model(Reply(" "))).reply("Hello.", World())
+    with pytest.raises(WorldError, match=f"calls in {MAX_CALLS} messages without"):
         await user_of(Model(*[call("look")] * MAX_CALLS)).reply("Hello.", World())

@@ -215,7 +215,7 @@ async def test_models_judge_what_a_verifier_observed() -> None:
     model = ScriptedModel("a", COMPLETED)
     given = await judged(crashed(verifier="awm", observed='{"orders": 1}'), model)
 
-    assert (given.label, given.code, given.proof) == (COMPLETED, None, "")
+    assert (given.label, given.code, given.proof) == (COMPLETED, None, "the world did not fail")
     assert "V" in model.asked[0][0].evidence_ids
 
 

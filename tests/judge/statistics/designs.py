@@ -30,6 +30,39 @@ class Design(NamedTuple):
         return random.betavariate(self.share * size, (1 - self.share) * size)
 
 
+class WorldDesign(NamedTuple):
+    """Worlds, tasks in each, and tries at each task. The tasks of a world resemble each other, and
+    so do, more, the tries at a task."""
+
+    worlds: int
+    tasks: int
+    tries: int
+    share: float
+    likeness: float  # intraclass correlation of the tasks of a world
+
+    def draw(self, random: Random) -> dict[int, list[float]]:
+        """The tries in each world, 1 or 0: the world is the unit."""
+        found: dict[int, list[float]] = {}
+        for world in range(self.worlds):
+            own = _near(random, self.share, self.likeness)
+            shares = [_near(random, own, _OF_A_TASK) for _ in range(self.tasks)]
+            found[world] = [
+                float(random.random() < one) for one in shares for _ in range(self.tries)
+            ]
+        return found
+
+
+_OF_A_TASK = 0.5  # the likeness of the tries at one task of a world
+
+
+def _near(random: Random, share: float, likeness: float) -> float:
+    """A share from a beta distribution with this mean."""
+    size = (1 - likeness) / likeness
+    if not 1e-12 < share < 1 - 1e-12:
+        return share
+    return random.betavariate(share * size, (1 - share) * size)
+
+
 DESIGNS = (
     Design(10, (4,), 0.5, 0.3),
     Design(20, (1,), 0.8, 0.0),
@@ -46,7 +79,25 @@ DESIGNS = (
 )
 
 
-def samples(design: Design, count: int, seed: int = 0) -> Iterator[dict[int, list[float]]]:
+# What an evaluation of agents can look like at its ends, and with the world as the unit.
+HARD = tuple(
+    Design(tasks, (tries,), share, likeness)
+    for tasks in (10, 40, 130)
+    for tries in (1, 4, 16)
+    for share in (0.02, 0.5, 0.99)
+    for likeness in (0.0, 0.6)
+)
+OF_WORLDS = tuple(
+    WorldDesign(*size, share, likeness)
+    for size in ((10, 10, 1), (10, 10, 4), (100, 10, 1), (10, 30, 4), (3, 10, 4), (5, 20, 2))
+    for share in (0.1, 0.5, 0.9)
+    for likeness in (0.1, 0.2)
+)
+
+
+def samples(
+    design: Design | WorldDesign, count: int, seed: int = 0
+) -> Iterator[dict[int, list[float]]]:
     """So many evaluations of one design."""
     random = Random(f"{design} {seed}")
     for _ in range(count):

@@ -1,13 +1,15 @@
 """The entries of the BFCL as scenarios."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
+from rehearsal_room.scenarios.core.suite_record import Said
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Call, Utterance
-from rehearsal_room.scenarios.suites.bfcl import BfclData
+from rehearsal_room.scenarios.suites.bfcl import BfclData, opening_of, release_of
 from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
 from rehearsal_room.scenarios.suites.catalogue import SuiteFinder, installed_package, suite
 from tests.support.paths import SUITES
@@ -19,7 +21,8 @@ def test_a_multi_turn_entry_is_a_dialogue() -> None:
     reference calls of a turn and then speaks. Positional arguments get their names."""
     task = entry("multi_turn_base").tasks[0]
     assert task.instruction == "Open a ticket 'Lamp'."
-    assert task.user == UserScript((ScriptedTurn("Close the printer ticket and count."),))
+    script = (ScriptedTurn("Close the printer ticket and count."),)
+    assert task.user == UserScript(script, ends_at_limit=True)
     assert task.oracle == (
         Call("open_ticket", {"title": "Lamp", "priority": 1}),
         Call("close_ticket", {"ticket": "1"}),
@@ -32,7 +35,7 @@ def test_a_missed_function_comes_with_its_turn() -> None:
     """A withheld function is a tool of the world, which the agent gets with a later turn."""
     task = entry("multi_turn_miss_func").tasks[0]
     assert isinstance(task.user, UserScript)
-    assert task.user.withheld == ("close_ticket",)
+    assert (task.user.withheld, task.user.executes_withheld) == (("close_ticket",), True)
     assert [turn.tools for turn in task.user.turns] == [("close_ticket",)]
 
 
@@ -53,6 +56,37 @@ def test_a_system_message_is_the_rules() -> None:
     """What the data has as system message is not part of the instruction."""
     scenario = entry("irrelevance")
     assert (scenario.rules, scenario.tasks[0].instruction) == ("Be brief.", "Who wrote Faust?")
+
+
+def test_earlier_messages_are_not_the_instruction() -> None:
+    """The talk with which an entry begins keeps its roles; the last text is the instruction."""
+    said = [{"role": role, "content": role[0]} for role in ("system", "user", "assistant", "user")]
+    assert opening_of(said) == ("s", (Said("user", "u"), Said("assistant", "a")), "u")
+    assert opening_of([]) == ("", (), "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "sentence"),
+    [
+        ("", "2027.1.1", None),
+        ("eval_checker/ast_eval/ast_checker.py", "2026.3.23", "has changed data or checks"),
+        ("data/BFCL_v4_parallel.json", "2027.1.1", "is 2027.1.1"),
+        ("data/possible_answer/BFCL_v4_parallel.json", "unknown", "has changed data or checks"),
+    ],
+)
+def test_another_release_and_changed_data_are_refused(
+    tmp_path: Path, changed: str, version: str, sentence: str | None
+) -> None:
+    """Scores belong to the data and the checks of one release; what has others is one sentence,
+    which names the release. Equal files are that release, whatever they call themselves."""
+    package = tmp_path / "bfcl_eval"
+    shutil.copytree(SUITES / "bfcl_eval", package)
+    if sentence is None:
+        assert release_of(package, version) == "1"
+        return
+    (package / changed).write_text((package / changed).read_text() + "\n")
+    with pytest.raises(PackageError, match=rf"bfcl-eval {sentence}.*pip install .*==2026\.3\.23"):
+        release_of(package, version)
 
 
 @pytest.mark.parametrize(

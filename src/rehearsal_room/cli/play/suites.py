@@ -39,12 +39,14 @@ from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
 
+_UNLIMITED = 1_000_000  # calls in a reply
 _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
 _OMITTED = (
     *("scenarios", "suite", "suite_path", "awm", "mcp", "openenv", "group_size"),
@@ -167,6 +169,19 @@ def _needs_of(
 @flags_of(Settings, omit=_OMITTED)
 @click.option("--category", metavar="NAME", help="One category of the suite (default: all).")
 @click.option(
+    "--task",
+    "chosen",
+    multiple=True,
+    metavar="ENTRY",
+    help="An entry of the suite, by its own id; may be repeated (default: all of them).",
+)
+@click.option(
+    "--prompts",
+    type=click.Choice(["upstream", "ours"]),
+    help="What the model is sent: the benchmark's own messages, tools and temperature (upstream), "
+    "or ours (default: upstream, where this is known of the suite).",
+)
+@click.option(
     "-k",
     "tries",
     type=click.IntRange(min=1),
@@ -193,6 +208,8 @@ def _needs_of(
 def eval_command(
     suite_name: str,
     category: str | None,
+    chosen: tuple[str, ...],
+    prompts: str | None,
     tries: int,
     suite_path: str | None,
     config: Path | None,
@@ -214,12 +231,15 @@ def eval_command(
     found = suite(suite_name)
     _require_category(found, category)
     flags |= {
-        "scenarios": (category,) if category else found.categories,
+        "scenarios": chosen or ((category,) if category else found.categories),
         "suite": suite_name,
         "suite_path": suite_path and str(Path(suite_path).absolute()),
         "group_size": tries,
     }
     settings = with_defaults(settings_of(config, output, resume, flags), found, flags)
+    has_begun = resume and output is not None and (output / RUN_FILE).is_file()
+    if prompts != "ours" and not has_begun:
+        settings = _asked_like_upstream(settings, found, flags, is_demanded=prompts is not None)
     if dry_run:
         print_settings(settings)
         return
@@ -232,7 +252,7 @@ def eval_command(
         for policy in (("noop", "oracle") if found.has_solutions else ("noop",))
     }
     result = SuiteReport(
-        suite=suite_name,
+        suite=_score_name(found, settings),
         version=SuiteWorlds(source_arguments(settings.worlds)).data.version,
         tasks=scores.tasks,
         episodes=scores.episodes,
@@ -270,7 +290,46 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
         limits = msgspec.structs.replace(limits, max_steps=found.max_steps)
     if flags.get("turn_steps") is None and settings.policy.name not in _FIXED:
         limits = msgspec.structs.replace(limits, turn_steps=found.turn_steps)
+    for name in ("max_messages", "max_errors"):
+        if flags.get(name) is None:
+            limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
     return msgspec.structs.replace(settings, limits=limits)
+
+
+def _asked_like_upstream(
+    settings: Settings, found: Suite, flags: Mapping[str, Any], *, is_demanded: bool
+) -> Settings:
+    """The settings with which a model is asked as the suite's own runner asks it. Raises
+    SettingsError where that is demanded and cannot be done."""
+    upstream = found.upstream
+    has_dialect = flags.get("dialect") is not None or settings.dialect != "native"
+    if upstream is None or settings.agent.target or has_dialect:
+        if is_demanded:
+            who = f"suite {found.name!r}" if upstream is None else "an agent, or another dialect,"
+            raise SettingsError(f"--prompts: {who} cannot be asked as upstream asks a model")
+        return settings
+    model, user, limits = settings.model, settings.user, settings.limits
+    if model.temperature is None:
+        model = msgspec.structs.replace(model, temperature=upstream.temperature)
+    if user.temperature is None:
+        user = msgspec.structs.replace(user, temperature=upstream.temperature)
+    if not model.extra_body and upstream.fields and settings.policy.name == "openai":
+        fields = msgspec.json.encode(upstream.fields).decode()
+        model = msgspec.structs.replace(model, extra_body=fields)
+    if not upstream.has_seed and "without:seed" not in model.adapt:
+        model = msgspec.structs.replace(model, adapt=(*model.adapt, "without:seed"))
+    if flags.get("max_calls") is None:
+        limits = msgspec.structs.replace(limits, max_calls=_UNLIMITED)
+    return msgspec.structs.replace(
+        settings, model=model, user=user, limits=limits, dialect=upstream.dialect
+    )
+
+
+def _score_name(found: Suite, settings: Settings) -> str:
+    """The suite as scores name it. Where a model could be asked as upstream asks it, and was not,
+    that is a part of the name."""
+    is_ours = found.upstream is not None and settings.dialect != found.upstream.dialect
+    return f"{found.name} (prompts: ours)" if is_ours else found.name
 
 
 def _player(settings: Settings) -> str:

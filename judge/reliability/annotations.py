@@ -196,4 +196,5 @@ class LabelBook:
         try:
             yield
         except OSError as exc:
-            raise JudgeError(f"{self.path}: the label cannot be written: {exc}") from exc
+            why = exc.strerror or exc
+            raise JudgeError(f"{self.path}: the label cannot be written: {why}") from exc

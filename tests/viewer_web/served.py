@@ -53,11 +53,13 @@ class Served:
 
 
 @contextmanager
-def serving(*runs: Path, cwd: Path, state: Path | None = None) -> Iterator[Served]:
+def serving(
+    *runs: Path, cwd: Path, state: Path | None = None, python: Path | str = sys.executable
+) -> Iterator[Served]:
     """Serve runs until the block is left; what is played goes into a folder below `cwd`. `state` is
     the folder with the user's key, from which the address is kept; None: a free port."""
     command = [
-        sys.executable,
+        str(python),
         "-m",
         "rehearsal_room",
         "view",

@@ -139,10 +139,10 @@ def test_an_episode_is_copied(open_page: OpenPage, address: str, run: Path) -> N
 
 def press_copy(page: Page, name: str) -> str:
     """Press a button that copies; returns what the clipboard has."""
-    page.locator(".list-bar").get_by_role("button", name=name, exact=True).click()
-    expect(page.locator(".list-bar").get_by_role("button", name="Copied")).to_be_visible()
+    page.locator(".copies").get_by_role("button", name=name, exact=True).click()
+    expect(page.locator(".copies").get_by_role("button", name="Copied")).to_be_visible()
     text = str(page.evaluate("navigator.clipboard.readText()"))
-    expect(page.locator(".list-bar").get_by_role("button", name="Copied")).to_have_count(0)
+    expect(page.locator(".copies").get_by_role("button", name="Copied")).to_have_count(0)
     return text
 
 

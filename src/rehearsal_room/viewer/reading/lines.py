@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, LogError, SettingsError
+from rehearsal_room.harness.core.events import EpisodeStarted
+from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
 from rehearsal_room.viewer.index.hand_labels import NO_LABELS, HandLabel, HandLabels
@@ -186,19 +188,28 @@ def run_line(run: ShownRun) -> RunLine:
         )
 
 
+def _first_started(reader: LogReader) -> EpisodeStarted | None:
+    """How the first episode of a log began; None: not yet."""
+    for _, record in reader.records_after(0, 1):
+        if isinstance(record.event, EpisodeStarted):
+            return record.event
+    return None
+
+
 def _run_line(run: ShownRun) -> RunLine:
     index = run.index()
     ((total, *sums),) = index.rows(_TOTALS)
     ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
     prompt, cached, completion, steps = (int(one or 0) for one in rest)
-    settings = run.settings()
     by_task = index.rows(_BY_TASK)
+    settings = run.settings()
     counts = [sum(column) for column in zip(*(row[2:] for row in by_task), strict=True)]
     counted = Tally(counts[2], counts[1], int(counts[0])) if counts else Tally(0, 0, 0)
     is_live = run.is_live()
     is_reported = not is_live and ended == total and run.is_reported(total)
     with run.reading() as reader:
         length = reader.num_records()
+        imported = None if run.has_settings() else _first_started(reader)
     is_behind = index.position < length and (not index.was_at_end or run.was_written_lately())
     planned = total if is_reported else run.num_planned()
     is_whole = ended >= planned if planned else ended == total
@@ -209,11 +220,11 @@ def _run_line(run: ShownRun) -> RunLine:
         str(run.folder),
         run.kind,
         status="live" if is_live else over,
-        scenarios=settings.scenarios,
-        policy=settings.policy.name,
+        scenarios=settings.scenarios or tuple(sorted({str(row[0]) for row in by_task})),
+        policy=settings.policy.name if imported is None else imported.policy,
         model=settings.model.name,
-        dialect=settings.dialect,
-        history=settings.history,
+        dialect=settings.dialect if imported is None else imported.dialect,
+        history=settings.history if imported is None else imported.history,
         started_at=first,
         seconds=None if first is None else last - first,
         episodes=total,

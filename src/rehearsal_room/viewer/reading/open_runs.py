@@ -119,6 +119,10 @@ class ShownRun:
         except HarnessError:
             return False
 
+    def has_settings(self) -> bool:
+        """Whether it has a run.toml; an imported run has none."""
+        return (self.log_folder / "run.toml").is_file()
+
     def settings(self) -> Settings:
         """The settings of run.toml; defaults where there is none. Raises SettingsError."""
         began = self.log_folder / "run.toml"

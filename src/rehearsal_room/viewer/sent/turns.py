@@ -37,6 +37,7 @@ from rehearsal_room.harness.policies.openai import (
 )
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.policies import openai_settings
+from rehearsal_room.viewer.sent.asked import asked_for
 from rehearsal_room.viewer.sent.shown import (
     LeftOut,
     SentAtTurn,
@@ -66,6 +67,8 @@ def sent_at(
     """What the model was sent for a turn (from 0)."""
     if not 0 <= turn < len(trajectory.steps):
         return SentAtTurn(missing=f"The episode has {len(trajectory.steps)} turns.")
+    if trajectory.asked or trajectory.started.policy.startswith(AGENT):
+        return asked_for(trajectory.asked, turn)
     if (why := _not_asked(trajectory, turn)) is not None:
         return SentAtTurn(missing=why)
     if world is None:
@@ -83,11 +86,6 @@ def sent_at(
 def _not_asked(trajectory: Trajectory, turn: int) -> str | None:
     """Why no policy of this run was asked for a turn; None: one was."""
     started = trajectory.started
-    if trajectory.asked or started.policy.startswith(AGENT):
-        return (
-            "The agent is a program of its own, which writes its own requests; those that it sent "
-            "to its model through the run are shown above the turns."
-        )
     if turn < started.given:
         return "The task gave this turn to the agent; no model was asked for it."
     if turn >= trajectory.first_own_turn:

@@ -37,6 +37,29 @@ export function useWidth() {
   return [ref, width];
 }
 
+// A ref for a bar that sticks under the head. Its height is `--bar` in the styles, so that what sticks
+// or is scrolled to stands below it. A turn in focus stays in view when the bar grows.
+export function useBarHeight() {
+  const ref = useRef(null);
+  useEffect(() => {
+    const { style } = document.documentElement;
+    const watch = new ResizeObserver(() => {
+      const bar = ref.current;
+      if (!bar) return;
+      style.setProperty("--bar", `${bar.offsetHeight}px`);
+      const { bottom } = bar.getBoundingClientRect();
+      const { top } = document.activeElement?.closest(".turn")?.getBoundingClientRect() ?? { top: bottom };
+      if (scrollY > 0 && top > 0 && top < bottom) scrollBy({ top: top - bottom - 12, behavior: "instant" });
+    });
+    watch.observe(ref.current);
+    return () => {
+      watch.disconnect();
+      style.removeProperty("--bar");
+    };
+  }, []);
+  return ref;
+}
+
 // The newest value of a variable, for handlers that are registered once.
 export function useLatest(value) {
   const ref = useRef(value);

@@ -103,10 +103,11 @@ function Differs({ found: { runs, differs, only_in_some: only } }) {
   if (differs.length === 0 && !hasOnly) return html`<p class="dim">Settings, worlds, judges and tasks are the same.</p>`;
   return html`<${Beside} label="What else differs" runs=${runs}>
     ${differs.map((one) => html`<tr><th scope="row">${{ setting: "Setting ", world: "World ", judge: "Judge" }[one.what]}<${Word} class="mono" value=${one.name} /></th>${one.values.map((value) => html`<td><${Word} value=${settingText(value)} /></td>`)}</tr>`)}
-    ${hasOnly && html`<tr><th scope="row">Tasks that not all have</th>${runs.map((run) => html`<td class="figure">${number(only[run.name] ?? 0)}</td>`)}</tr>`}
+    ${hasOnly && html`<tr><th scope="row">Tasks that some runs lack</th>${runs.map((run) => html`<td class="figure">${number(only[run.name] ?? 0)}</td>`)}</tr>`}
   <//>`;
 }
 
+const isPhone = () => matchMedia("(max-width: 600px)").matches;
 const CHOICES = (name) => ({ "": "All tasks", gained: `${name} does better`, lost: "A does better", same: "Same", "left out": "Not compared" });
 
 function Tasks({ found, ids }) {
@@ -123,11 +124,11 @@ function Tasks({ found, ids }) {
       <div class="chips flat" role="group" aria-label="Show tasks">${Object.entries(CHOICES(found.verdicts[at].name)).map(([change, text]) => html`<button class="chip" aria-pressed=${only === change} onClick=${() => setQuery({ change })}>${text} <b>${number(sizes(change))}</b></button>`)}</div>
     </div>
     ${rows.length === 0 ? html`<${Notice}>No task is of this kind.<//>` : html`<${Grid} label="Tasks" fit=${false} total=${rows.length} rowAt=${(i) => rows[i]} rowHeight=${44} onOpen=${open} columns=${[
-      { key: "task", title: "Task", width: Math.min(420, Math.round(longest * 7.6) + 8), grow: 1, render: (row) => html`<span class="stack">${row.pairs[at] ? html`<a class="strong ellipsis" tabindex="-1" title=${row.task} href=${pairHref(ids, at + 1, row.pairs[at])}><${Word} value=${row.task} /></a>` : html`<span class="strong ellipsis" title=${row.task}><${Word} value=${row.task} /></span>`}<span class="dim ellipsis"><${Word} value=${row.scenario} /></span></span>` },
+      { key: "task", title: "Task", width: Math.min(isPhone() ? 132 : 420, Math.round(longest * 7.6) + 8), grow: 1, render: (row) => html`<span class="stack">${row.pairs[at] ? html`<a class="strong ellipsis" tabindex="-1" title=${row.task} href=${pairHref(ids, at + 1, row.pairs[at])}><${Word} value=${row.task} /></a>` : html`<span class="strong ellipsis" title=${row.task}><${Word} value=${row.task} /></span>`}<span class="dim ellipsis"><${Word} value=${row.scenario} /></span></span>` },
       { key: "change", title: `${found.verdicts[at].name} and A`, width: 116, render: (row) => html`<${Tag} tone=${TONES[row.changes[at]]}>${changeText(row.changes[at], found.verdicts[at].name)}<//>` },
       ...found.runs.map((run, i) => ({ key: run.name, title: run.name, width: 74, end: true, render: (row) => html`<${Side} run=${run} row=${row} side=${row.sides[i]} />` })),
     ]} />`}
-    <p class="dim">A row opens two of its episodes where they part.</p></section>`;
+    <p class="dim below">A row opens two of its episodes where they part.</p></section>`;
 }
 
 const changeText = (change, name) => ({ gained: `${name} is better`, lost: "A is better", same: "Same", "left out": "Not compared" })[change];

@@ -3,9 +3,10 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, decimal, labelName, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
-import { useLoad, useTitle } from "../base/hooks.js";
+import { useBarHeight, useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
 import { firstError, firstWrongWrite } from "../base/marks.js";
+import { presence } from "../base/presence.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
 import { api, events, post } from "../base/source.js";
 import { about, canDo } from "../base/state.js";
@@ -16,7 +17,7 @@ import { Icon } from "../parts/icon.js";
 import { Prose } from "../parts/markdown.js";
 import { Sent } from "../parts/sent.js";
 import { HandLabel } from "../parts/hand_label.js";
-import { ListBar } from "../parts/list_bar.js";
+import { Copies, ListBar } from "../parts/list_bar.js";
 import { Passage, Word } from "../parts/texts.js";
 import { Timeline } from "../parts/timeline.js";
 import { Turn } from "../parts/turn.js";
@@ -41,17 +42,25 @@ export function Episode({ run, episode }) {
 
 export function Crumbs({ run, data, children }) {
   const summary = useLoad(api`/api/runs/${run}`);
+  const { runs } = presence.value;
+  const before = useRef(runs);
+  useEffect(() => {
+    if (before.current && before.current !== runs) summary.reload();
+    before.current = runs;
+  }, [runs]);
   const line = data?.line;
   return html`<nav class="crumbs" aria-label="Path">
     <a href=${href(["runs"])}>Runs</a><${Icon} name="right" /><a href=${runHref(run)}><${Word} value=${summary.data?.line.name ?? run} /></a>
     ${line && html`<${Icon} name="right" /><a href=${href(["run", run, "group", line.group])}><${Word} value=${line.task} /></a>`}
     ${children}
-  </nav>`;
+  </nav>
+  ${summary.data?.line.status === "gone" && html`<p class="bad-text" role="status">The folder of this run was deleted or moved. The page shows what was read before.</p>`}`;
 }
 
 function Conversation({ run, data }) {
   const { line, turns } = data;
   const list = useRef(null);
+  const bar = useBarHeight();
   const wanted = route.value.query.get("turn");
   const current = wanted === null ? null : Math.max(0, Math.min(Math.trunc(Number(wanted)) || 1, turns.length) - 1);
   const found = useLoad(data.ended ? api`/api/runs/${run}/episodes/${line.episode}/failures` : null);
@@ -107,15 +116,17 @@ function Conversation({ run, data }) {
       <a class="button" href=${href(["run", run, "episode", line.episode, "world"], { turn: worldTurn })}><${Icon} name="table" />World</a>
       <a class="button" href=${href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length })}><${Icon} name="fork" />Fork</a>
     </div>
-    <p class="lead dim"><${Facts} data=${data} /></p>
-    <${ListBar} run=${run} data=${data} list=${list} />
-    <div class="jumps" role="toolbar" aria-label="Jump to">
-      ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
-      ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
-      ${canReplay && html`<button class="button" disabled=${replay.isBusy || (replay.found && !divergence)} onClick=${repeat}>${divergence ? "Divergence" : "Replay"} <kbd>d</kbd></button>`}
-      <span class="spring"></span>
-      <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
-      <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
+    <div class="lead facts"><p class="dim"><${Facts} data=${data} /></p><${Copies} data=${data} /></div>
+    <div class="episode-bar" ref=${bar}>
+      <${ListBar} run=${run} data=${data} list=${list} />
+      <div class="jumps" role="toolbar" aria-label="Jump to">
+        ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
+        ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
+        ${canReplay && html`<button class="button" disabled=${replay.isBusy || (replay.found && !divergence)} onClick=${repeat}>${divergence ? "Divergence" : "Replay"} <kbd>d</kbd></button>`}
+        <span class="spring"></span>
+        <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
+        <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
+      </div>
     </div>
     <${Replay} of=${replay} />
     <div class="episode">
@@ -160,7 +171,8 @@ function focusOn(item, call) {
   if (!element) return;
   element.focus({ preventScroll: true });
   const { top } = element.getBoundingClientRect();
-  if (call !== undefined && (top < 80 || top > innerHeight * 0.6)) scrollBy({ top: top - 150, behavior: "instant" });
+  const bar = document.querySelector(".episode-bar")?.getBoundingClientRect().bottom ?? 0;
+  if (call !== undefined && (top < bar || top > innerHeight * 0.6)) scrollBy({ top: top - bar - 24, behavior: "instant" });
 }
 
 function Facts({ data }) {

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { csvOf, save } from "../base/csv.js";
 import { count, decimal, labelName, labelOf, number, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
+import { useLatest } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
 import { canBeExcluded, FILTERS, filterName, listQuery, signed, SORTS, unsigned, valueText } from "../base/list_query.js";
 import { episodeHref, go, href, route, setQuery } from "../base/route.js";
@@ -51,6 +52,16 @@ export function Episodes({ run, summary, onRows, onFirst }) {
     onFirst();
     setThere(true);
   }, [rows.isLoading]);
+  const again = useLatest(rows.refresh);
+  useEffect(() => { // another tab may have labelled an episode
+    const look = () => {
+      if (document.hidden) return;
+      again.current();
+      setRound((one) => one + 1);
+    };
+    document.addEventListener("visibilitychange", look);
+    return () => document.removeEventListener("visibilitychange", look);
+  }, []);
   const [hits, onRange] = useHits(run, text, rows);
   const open = (row) => go(episodeHref(run, row.episode, hitQuery(query, hits[row.episode])));
   const label = async (one) => {

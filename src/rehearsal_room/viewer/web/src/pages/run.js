@@ -120,7 +120,7 @@ function Head({ summary, live }) {
       ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
     ]} />
     ${line.folded < 1 && html`<p class="dim" role="status">Reading the log: ${percent(line.folded, 0)} is indexed.</p>`}
-    ${summary.reasons?.found < summary.reasons?.episodes && html`<p class="dim" role="status">What went wrong: the reasons of ${number(summary.reasons.found)} of ${number(summary.reasons.episodes)} episodes are found.</p>`}
+    ${summary.reasons?.found < summary.reasons?.episodes && html`<p class="dim" role="status">This log has no reasons yet. What went wrong has been found for ${number(summary.reasons.found)} of ${number(summary.reasons.episodes)} episodes.</p>`}
     ${line.status === "gone" && html`<p class="bad-text" role="status">The folder of this run was deleted or moved. The page shows what was read before.</p>`}
     ${line.status === "cut off" && html`<p class="dim">This run was cut off. <code>rehearse run --resume</code> goes on with it.</p>`}`;
 }

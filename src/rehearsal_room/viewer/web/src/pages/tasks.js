@@ -54,7 +54,7 @@ export function Tasks({ run, summary, onFirst }) {
         ? html`<${Notice}>${isNarrowed ? "Nothing has these names." : by === "kind" ? "No episode failed." : by === "tag" ? "No task has a tag." : "No episode has started yet."}<//>`
         : html`<${Grid} label=${TABLES[by]} columns=${columns(run, by, summary)} total=${rows.total} rowAt=${rows.rowAt} onRange=${rows.onRange} rowHeight=${44} maxHeight="52vh"
             sort=${sort} onSort=${(next) => setQuery({ sort: next })} onOpen=${(row) => go(nameHref(run, by, row))} />`}
-    ${by === "kind" && html`<p class="dim">The rate is the share of judged episodes that have this kind; an episode may have several.</p>`}
+    ${by === "kind" && html`<p class="dim below">The share is that of the judged episodes; one may have several kinds.</p>`}
   </section>
   <${Reasons} run=${run} load=${reasons} />`;
 }
@@ -85,7 +85,7 @@ function columns(run, by, summary) {
     { key: "name", title: { task: "Task", world: "World", tag: "Tag", kind: "Kind" }[by], width: 150, narrow: 110, grow: 3, sort: "name", render: (row) => html`<span class="stack"><a class="strong ellipsis" tabindex="-1" href=${nameHref(run, by, row)} title=${name(row)}><${Word} value=${name(row)} /></a>
       ${by === "task" ? html`<a class="dim ellipsis" tabindex="-1" href=${listHref(run, { scenario: row.scenario })}><${Word} value=${row.scenario} /></a>` : html`<span class="dim">${count(row.tasks, "task")}</span>`}</span>` },
     { key: "rate", title: by === "kind" ? "Share" : "Completed", width: 150, narrow: 112, sort: "rate", render: (row) => html`<${Rate} row=${row} to=${by === "kind" ? filter(row) : filter(row, { label: "completed" })} />` },
-    { key: "tries", title: "Tries", width: 56, priority: 2, end: true, sort: "tries", render: (row) => cell(number(row.tries), filter(row)) },
+    { key: "tries", title: by === "task" ? "Tries" : "Episodes", width: by === "task" ? 56 : 72, priority: 2, end: true, sort: "tries", render: (row) => cell(number(row.tries), filter(row)) },
     { key: "kinds", title: by === "kind" ? "Together with" : "What went wrong", width: 190, priority: 1, grow: 3, sort: "kinds", render: (row) => html`<${Kinds} row=${row} filter=${filter} />` },
     { key: "turns", title: "Turns", width: 58, priority: 3, end: true, sort: "turns", render: (row) => cell(row.turns.toFixed(1), filter(row, { sort: "-turns" })) },
     hasTokens && { key: "tokens", title: "Tokens", width: 70, priority: 4, end: true, sort: "tokens", render: (row) => cell(number(row.tokens), filter(row, { sort: "-tokens" })) },
@@ -106,6 +106,6 @@ const SHOWN = 4; // kinds in a cell
 
 function Kinds({ row, filter }) {
   if (row.kinds.length === 0) return html`<span class="dim">–</span>`;
-  return html`<span class="links" title=${row.kinds.map((one) => `${words(one.kind)} ${one.n}`).join(", ")}>${row.kinds.slice(0, SHOWN).map((one) => html`<a tabindex="-1" class="nowrap" href=${filter(row, { failure: one.kind })}>${words(one.kind)} <b class="figure">${number(one.n)}</b></a>`)}
+  return html`<span class="links kinds" title=${row.kinds.map((one) => `${words(one.kind)} ${one.n}`).join(", ")}>${row.kinds.slice(0, SHOWN).map((one) => html`<a tabindex="-1" class="nowrap" href=${filter(row, { failure: one.kind })}>${words(one.kind)} <b class="figure">${number(one.n)}</b></a>`)}
     ${row.kinds.length > SHOWN && html`<span class="dim">+${row.kinds.length - SHOWN}</span>`}</span>`;
 }

@@ -52,17 +52,20 @@ function Broken({ rule, data, failures, onTurn }) {
   return html`<div class="broken"><p><b><${Word} value=${rule.name} /></b></p>
     <dl class="against"><dt>expected</dt><dd><${Word} value=${rule.expected} /></dd><dt>found</dt><dd><${Word} value=${String(rule.found).slice(0, 600)} /></dd></dl>
     ${rows.slice(0, 8).map((row) => html`<div class="changed-row"><p class="minor"><button class="link" onClick=${() => onTurn(row.turn, row.call)}>Turn ${row.turn + 1}</button> <${Word} value=${row.name} class="mono" /></p><${ChangeCard} change=${row.change} /></div>`)}
-    ${rows.length === 0 && html`<p class="dim">No row of this episode is named by the rule.</p>`}</div>`;
+    ${rows.length === 0 && html`<p class="dim">${all(data.turns).length === 0 ? "The log has no changed rows of this episode." : "The rule names no row of this episode."}</p>`}</div>`;
 }
+
+// The rows that the agent's calls changed, with turn and call.
+const all = (turns) => turns.flatMap((turn) => (turn.results ?? []).flatMap((result, call) => (result?.changes ?? []).map((change) => ({ turn: turn.turn, call, name: turn.calls?.[call]?.name ?? "", change }))));
 
 // The changed rows that a rule's finding names, with turn and call; else those of the turns in which
 // a mistake wrote.
 export function brokenBy(rule, turns, failures) {
-  const all = turns.flatMap((turn) => (turn.results ?? []).flatMap((result, call) => (result?.changes ?? []).map((change) => ({ turn: turn.turn, call, name: turn.calls?.[call]?.name ?? "", change }))));
-  const named = all.filter(({ change }) => names(String(rule.found), change));
+  const rows = all(turns);
+  const named = rows.filter(({ change }) => names(String(rule.found), change));
   if (named.length > 0) return named;
   const wrong = new Set(failures.filter((one) => Number.isInteger(one.turn)).map((one) => one.turn));
-  return all.filter(({ turn }) => wrong.has(turn));
+  return rows.filter(({ turn }) => wrong.has(turn));
 }
 
 function names(found, { table, key }) {

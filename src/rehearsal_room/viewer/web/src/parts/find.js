@@ -116,7 +116,8 @@ function mark(root, text, hit, n, then, tries = TRIES) {
   for (let one = current.startContainer.parentElement; one && one !== root; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
   current.startContainer.parentElement.scrollIntoView({ block: "nearest" });
   const { top } = current.getBoundingClientRect();
-  if (top < 130 || top > innerHeight - 80) scrollBy({ top: top - innerHeight / 3, behavior: "instant" });
+  const bar = document.querySelector(".episode-bar")?.getBoundingClientRect().bottom ?? 0;
+  if (top < bar + 10 || top > innerHeight - 80) scrollBy({ top: top - innerHeight / 3, behavior: "instant" });
 }
 
 function unmark() {

@@ -60,7 +60,7 @@ export function GoOn({ id, data }) {
   return html`<section class="card go-on" aria-label="Go on from here"><h2>Go on from here</h2>
     <form class="go-on-form" onSubmit=${play}>
       <div class="go-on-edit">${data.calls.length > 0
-        ? html`<p>Your ${count(data.calls.length, "call")} below ${data.calls.length === 1 ? "is" : "are"} played first, one a turn, in the agent's name.</p>`
+        ? html`<p>Your ${count(data.calls.length, "call")} below ${data.calls.length === 1 ? "is" : "are"} played first, as the agent's own, one in each turn.</p>`
         : html`<${TurnEditor} number=${number} turn=${turn} onChange=${setTurn} isChanged=${isChanged} hasNext=${Boolean(data.next)} />`}
         <${Fold} summary=${instruction === data.instruction ? "Edit the instruction" : "The instruction is edited"}><label class="field"><span>Instruction</span><textarea rows="4" value=${instruction} onInput=${(event) => setInstruction(event.currentTarget.value)}></textarea></label><//>
       </div>
@@ -119,7 +119,7 @@ function readObject(text, i) {
 function TurnEditor({ number, turn, onChange, isChanged, hasNext }) {
   const setCall = (i, change) => onChange({ ...turn, calls: turn.calls.map((one, j) => (i === j ? { ...one, ...change } : one)) });
   const add = () => onChange({ ...turn, calls: [...turn.calls, { name: "", args: "{}", result: "", isGiven: false }] });
-  return html`<p class="dim">${isChanged ? `Turn ${number} is played as you wrote it; who goes on plays from turn ${number + 1}.` : `Unchanged, who goes on plays turn ${number} itself. Change the reply, a call or a result, and it is played as you wrote it.`}</p>
+  return html`<p class="dim">${isChanged ? `Turn ${number} is played as you wrote it. Whoever goes on plays from turn ${number + 1}.` : `If you change nothing, whoever goes on plays turn ${number} as well. If you change the reply, a call or a result, turn ${number} is played as you wrote it.`}</p>
     <label class="field"><span>Reply of turn ${number}${hasNext ? "" : " (none was logged)"}</span><textarea rows="3" value=${turn.text} onInput=${(event) => onChange({ ...turn, text: event.currentTarget.value })}></textarea></label>
     ${turn.calls.map((one, i) => html`<fieldset class="call-editor"><legend>Call ${i + 1}</legend>
       <label class="field"><span>Tool</span><input type="text" class="mono" value=${one.name} spellcheck="false" onInput=${(event) => setCall(i, { name: event.currentTarget.value })} /></label>

@@ -1,4 +1,4 @@
-// Above an episode: its place in the list that led to it, a box to find a text, and copies.
+// Of an episode: its place in the list that led to it, a box to find a text, and copies.
 import { labelName, labelOf, number } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad } from "../base/hooks.js";
@@ -15,8 +15,12 @@ import { Word } from "./texts.js";
 
 export function ListBar({ run, data, list }) {
   return html`<div class="list-bar"><${InList} run=${run} episode=${data.line.episode} />
-    <${Find} data=${data} list=${list} /><span class="spring"></span>
-    <span class="row"><${Copy} label="Link" text=${() => location.href} /><${Copy} label="JSON" text=${() => prettyJson(data)} /><${Copy} label="Markdown" text=${() => markdownOf(data)} /></span></div>`;
+    <${Find} data=${data} list=${list} /></div>`;
+}
+
+// The episode to the clipboard.
+export function Copies({ data }) {
+  return html`<span class="row copies" role="group" aria-label="Copy the episode"><${Copy} label="Link" text=${() => location.href} /><${Copy} label="JSON" text=${() => prettyJson(data)} /><${Copy} label="Markdown" text=${() => markdownOf(data)} /></span>`;
 }
 
 // The episode before and after in the filtered list; a step lands on the turn that went wrong.

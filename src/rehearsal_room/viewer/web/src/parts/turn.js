@@ -80,7 +80,7 @@ function turnFacts(turn) {
 function Window({ of }) {
   if (!of || !of.dropped?.length) return null;
   const recalled = of.recalled?.length ? `, recalled ${ranges(of.recalled)}` : "";
-  return html`<span class="window" title="Turns that the model did not see when it wrote this reply"><${Icon} name="clock" />Did not see turns ${ranges(of.dropped)}${recalled}</span>`;
+  return html`<span class="window" title="Turns that the model did not see when it wrote this reply"><${Icon} name="clock" />Did not see ${of.dropped.length === 1 ? "turn" : "turns"} ${ranges(of.dropped)}${recalled}</span>`;
 }
 
 // [0, 1, 2, 5] -> "1–3, 6": people count turns from 1

@@ -77,17 +77,20 @@ function visibleItems(tops, [from, size], count) {
   return [first, last];
 }
 
-const HEADROOM = 120; // pixels of the sticky bars
+// Pixels of the sticky bars, with some air.
+function headroom() {
+  return 60 + (document.querySelector(".episode-bar")?.offsetHeight ?? 48);
+}
 
 function reveal(box, topOf, i, then, tries = 8) {
   const element = box.querySelector(`[data-item="${i}"]`);
   if (element) {
-    const top = element.getBoundingClientRect().top - HEADROOM;
+    const top = element.getBoundingClientRect().top - headroom();
     scrollBy({ top, behavior: "instant" });
     if (tries > 6 && Math.abs(top) > 2) requestAnimationFrame(() => reveal(box, topOf, i, then, tries - 1));
     else then?.(element);
     return;
   }
-  scrollTo({ top: box.getBoundingClientRect().top + scrollY + topOf() - HEADROOM, behavior: "instant" });
+  scrollTo({ top: box.getBoundingClientRect().top + scrollY + topOf() - headroom(), behavior: "instant" });
   if (tries > 0) requestAnimationFrame(() => reveal(box, topOf, i, then, tries - 1));
 }

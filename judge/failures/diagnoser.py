@@ -6,7 +6,7 @@ the run has hosted. What an old log lacks is found later (see judge.failures.rea
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import anyio
 import msgspec
@@ -72,7 +72,7 @@ class Diagnoser:
         key = started.scenario_digest, started.task
         if key not in self._tasks or key in self._references:
             return False
-        return not isinstance(self._hosted(self._scenarios[key[0]]), BlockingWorld)
+        return not _answers_at_once(self._hosted(self._scenarios[key[0]]))
 
     async def add_to(self, trajectory: Trajectory, judged: Judged) -> Judged:
         """The verdict with the episode's mistakes. Where they cannot be found, it is given without
@@ -107,7 +107,7 @@ class Diagnoser:
             self._references.move_to_end(key)
             return known
         world = self._hosted(scenario)
-        if isinstance(world, BlockingWorld):  # it answers at once, so nothing comes in between
+        if _answers_at_once(world):  # so nothing comes in between
             lease = world.lease()
             played = [
                 (is_own, lease.call(call.name, call.arguments, call_id))
@@ -145,6 +145,12 @@ class Diagnoser:
             dropped, _ = self._references.popitem(last=False)
             self._playing.pop(dropped, None)
         return found
+
+
+def _answers_at_once(world: States) -> TypeGuard[BlockingWorld]:
+    """Whether a world's tools run in this process. The world of a benchmark does not: what its pool
+    hosts here is the mirror of its records."""
+    return world.scenario.suite is None and isinstance(world, BlockingWorld)
 
 
 async def with_diagnosis(trajectory: Trajectory, judged: Judged, find: Find) -> Judged:

@@ -50,7 +50,7 @@ class TriesRoutes:
         """The tries so far, beside the episode from which they go on."""
         tries = self._viewer.tries.get(request.path_params["id"])
         is_over = tries.is_over  # before the log is read, so that nothing is missed
-        rows, run = await self._played(tries)
+        rows, run = await self._played(tries, is_over=is_over)
         before = await self._before(tries)
         return {
             "id": tries.id,
@@ -66,11 +66,13 @@ class TriesRoutes:
             **before,
         }
 
-    async def _played(self, tries: Tries) -> tuple[list[Any], str | None]:
+    async def _played(self, tries: Tries, *, is_over: bool) -> tuple[list[Any], str | None]:
         if not (tries.folder / LOG_NAME).is_file():
             return [], None
         run = await in_thread(self._viewer.runs.add, tries.folder)
         await self._viewer.updates.look(run)
+        if is_over:  # what was written last may not be folded yet, and nobody asks again
+            await in_thread(_fold_all, run)
         table = await in_thread(episode_table, run.index(), {"limit": [str(tries.tries)]})
         return sorted(table.rows, key=lambda row: row.episode), run.id
 
@@ -81,6 +83,11 @@ class TriesRoutes:
         if origin.trajectory is None:
             raise SettingsError("these tries go on from no episode")
         return await in_thread(_original, run, origin.trajectory.episode)
+
+
+def _fold_all(run: ShownRun) -> None:
+    while run.index().fold():
+        pass
 
 
 def _original(run: ShownRun, episode: str) -> dict[str, Any]:

@@ -90,9 +90,9 @@ class CodeJudge:
         changes = changes_of(trajectory)
         verification = await self._runner.verify(task, trajectory, changes, observe=observe)
         found, answer = verification.findings, ended_of(trajectory).answer
-        kept = [one for one in changes if one not in verification.left_out]
+        texts = changes if verification.texts is None else verification.texts
         try:
-            within = await self._bounded(found, task, answer, kept)
+            within = await self._bounded(found, task, answer, texts)
         except VerifierError as exc:
             return unjudged(trajectory, str(exc), found, verification.run), None
         if within != found:

@@ -32,7 +32,7 @@ from rehearsal_room.judge.code.answer_bounds import doubts
 from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import Verification, calls_of, ended_of
-from rehearsal_room.judge.core.put_right import left_behind, logs_of
+from rehearsal_room.judge.core.put_right import left_behind, logs_of, without_corrected
 from rehearsal_room.judge.core.verifier import Verifier
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding, failed
@@ -143,7 +143,8 @@ class ForgivingRunner:
         ended = trajectory.ended
         if ended is None or ended.state is None or not failed(found.findings):
             return found
-        left = left_behind(calls_of(trajectory), self._logs)
+        calls = calls_of(trajectory)
+        left = left_behind(calls, self._logs)
         if not left:
             return found
         try:
@@ -157,10 +158,8 @@ class ForgivingRunner:
         second = await self._runner.verify(task, without, kept, observe=False)
         if second.unverified is not None or _passed(found) - _passed(second):
             return found
-        # A log tells of a correction with the wrong value that it corrects.
-        logs = {one.table for one in left if one.before is None}
-        told = (one for one in kept if one.before is None and one.table in logs)
-        return msgspec.structs.replace(found, findings=second.findings, left_out=(*left, *told))
+        texts = without_corrected(kept, calls, self._logs)
+        return msgspec.structs.replace(found, findings=second.findings, texts=texts)
 
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""

@@ -59,7 +59,8 @@ class Verification(msgspec.Struct, frozen=True):
     unverified: str | None = None  # why there are no findings; None: the verifier ran
     observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, not a verdict
     run: VerifierRun | None = None  # where it ran; None: it did not run
-    left_out: tuple[RowChange, ...] = ()  # rows whose texts no check reads
+    # The rows whose texts the bounds are about; None: those that the episode changed.
+    texts: tuple[RowChange, ...] | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ _LOG = re.compile(
     re.IGNORECASE,
 )
 _AUDIT = re.compile(r"(?:^|_)audit(?:_|s?$)", re.IGNORECASE)
+_LEAST = 3  # characters of a value that is looked for in a log row
 _RowName = tuple[str, tuple[Any, ...]]  # table and key
 _Cell = tuple[_RowName, str]  # a column of a row
 
@@ -82,7 +83,12 @@ def left_behind(calls: Iterable[Sequence[RowChange]], logs: Logs) -> tuple[RowCh
     found: dict[_RowName, RowChange] = {}
     for index, write in enumerate(writes):
         if index in undone:
-            records = write.records
+            beside = [writes[n] for n in undone if n != index and writes[n].meets(write)]
+            records = [
+                one
+                for one in write.records
+                if logs.has_surely(one.table) or _is_kept_by_each(one.table, beside)
+            ]
         elif _is_overwritten(write, writes[index + 1 :]):
             records = [one for one in write.records if logs.has_surely(one.table)]
         else:
@@ -98,6 +104,44 @@ def left_behind(calls: Iterable[Sequence[RowChange]], logs: Logs) -> tuple[RowCh
     return tuple(sorted(found.values(), key=change_order))
 
 
+def without_corrected(
+    changes: Sequence[RowChange], calls: Iterable[Sequence[RowChange]], logs: Logs
+) -> tuple[RowChange, ...]:
+    """The changes, but in each log row without the wrong value that its call corrected, which the
+    tool wrote there: "email: a@b.co to a@b.com". Each is left out once a column; whatever else the
+    row says stays."""
+    written: dict[_Cell, set[str]] = {}  # what earlier calls wrote, as text
+    wrong: dict[_RowName, set[str]] = {}
+    for write in (_Write(changes, logs) for changes in calls):
+        found = set[str]()
+        for cell, change in write.cells.items():
+            before = "" if change.before is None else str(change.before[cell[1]])
+            found |= {before} & written.get(cell, set())
+            if change.after is not None:
+                written.setdefault(cell, set()).add(str(change.after[cell[1]]))
+        for one in write.records:
+            wrong[_name(one)] = {value for value in found if len(value) >= _LEAST}
+    return tuple(_without(one, wrong.get(_name(one), set())) for one in changes)
+
+
+def _without(change: RowChange, values: Iterable[str]) -> RowChange:
+    row = dict(change.after or {})
+    for value in sorted(values, key=len, reverse=True):
+        row = {
+            name: text.replace(value, "", 1) if isinstance(text, str) else text
+            for name, text in row.items()
+        }
+    return msgspec.structs.replace(change, after=row) if values else change
+
+
+def _is_kept_by_each(table: str, writes: Sequence["_Write"]) -> bool:
+    """Whether each of these calls, and one at least, wrote a new row there: a table that has a row
+    of one act and none of the act that undid it may be what the first call was for."""
+    return bool(writes) and all(
+        any(one.table == table for one in write.records) for write in writes
+    )
+
+
 class _Write:
     """What one call changed, divided into records of the act and all else."""
 
@@ -109,6 +153,10 @@ class _Write:
         self.cells = {
             (_name(one), column): one for one in others for column in _substance(one, logs)
         }
+
+    def meets(self, other: "_Write") -> bool:
+        """Whether both changed one value."""
+        return not self.cells.keys().isdisjoint(other.cells)
 
 
 def _undone(writes: Sequence[_Write], net: dict[_RowName, RowChange], logs: Logs) -> frozenset[int]:

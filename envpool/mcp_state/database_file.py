@@ -85,6 +85,7 @@ class DatabaseFile:
                         if old.num_pages or self._seen:
                             raise WorldError(f"the server's database {self.path} is gone")
                         return None
+                    self._is_removed = False
                     found = self._try(fd, old)
                 if found is not None:
                     return None if found.changed == set() else found

@@ -48,8 +48,9 @@ export function Meter({ value, most, tone = "accent" }) {
   return html`<span class="meter" aria-hidden="true"><span class=${tone} style=${{ width }}></span></span>`;
 }
 
-// `text` is a text, or a function that makes it.
-export function Copy({ text, label = "Copy" }) {
+// [whether it was copied just now, the function that copies it]. `text` is a text, or a function
+// that makes it when it is copied.
+export function useCopy(text) {
   const [isDone, setDone] = useState(false);
   const copy = async () => {
     const copied = typeof text === "function" ? text() : text;
@@ -61,6 +62,11 @@ export function Copy({ text, label = "Copy" }) {
     setDone(true);
     setTimeout(() => setDone(false), 1600);
   };
+  return [isDone, copy];
+}
+
+export function Copy({ text, label = "Copy" }) {
+  const [isDone, copy] = useCopy(text);
   return html`<button class="button" onClick=${copy}>
     <${Icon} name=${isDone ? "check" : "copy"} /><span aria-live="polite">${isDone ? "Copied" : label}</span>
   </button>`;

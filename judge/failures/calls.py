@@ -1,6 +1,7 @@
 """The calls of an episode against those of the solution: which belong together, which were read
 before they were written, and which were too many."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ _LOOPS = 3  # refusals of one call in the same words
 _SPARE_CALLS = 4  # beyond twice the solution's
 _ENOUGH = 0.5  # share of a record's fields that an agent must have read to know it
 _SMALL = 100  # smaller numbers do not name a record
+_WORDS = re.compile(r"[^\W_][\w.@:/#-]+[^\W_]")
+_Fact = tuple[str, Any]  # a field's name and value
 
 
 class MadeCall(msgspec.Struct, frozen=True):
@@ -108,7 +111,7 @@ def unread(made: Sequence[MadeCall], write: MadeCall, index: int, reference: Ref
     """
     values = _record_values(reference.calls[index].arguments)
     earlier = made[: next(at for at, one in enumerate(made) if one is write)]
-    read: set[tuple[str, Any]] | None = None
+    read: _Read | None = None
     for call, result in zip(reference.calls[:index], reference.results[:index], strict=True):
         if result.changes or result.error:
             continue
@@ -119,31 +122,65 @@ def unread(made: Sequence[MadeCall], write: MadeCall, index: int, reference: Ref
         if subjects and not values & (subjects | {value for _, value in shown}):
             continue
         if read is None:
-            read = {fact for one in earlier for fact in _facts(one.result.text)}
-        if not shown or len(shown & read) < _ENOUGH * len(shown):
+            read = _Read(one.result.text for one in earlier)
+        needed = _facts(result.text, values) or shown
+        if not read.has_enough(needed):
             return call_text(call.name, call.arguments)
     return ""
 
 
+class _Read:
+    """What an agent has read, by field. A value by which a record is known counts under any name:
+    `id` in one result is `order_id` in another."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._facts = {fact for text in texts for fact in _facts(text)}
+        self._values = {value for _, value in self._facts if _is_record_value(value)}
+
+    def has_enough(self, needed: set[_Fact]) -> bool:
+        """Whether half of these fields were read; none cannot be."""
+        known = sum(fact in self._facts or fact[1] in self._values for fact in needed)
+        return bool(needed) and known >= _ENOUGH * len(needed)
+
+
 def _record_values(arguments: Any) -> frozenset[Any]:
     """The values of arguments by which records are known."""
-    return frozenset(
-        value
-        for _, value in _leaves(arguments)
-        if (isinstance(value, str) and len(value) > 2 and not is_free_text(value))
-        or (isinstance(value, int) and not isinstance(value, bool) and value >= _SMALL)
-    )
+    return frozenset(value for _, value in _leaves(arguments) if _is_record_value(value))
 
 
-def _facts(text: str) -> set[tuple[str, Any]]:
-    """The fields of a result, each with its last name and value; none for a text without them."""
+def _is_record_value(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) > 2 and not is_free_text(value)
+    return isinstance(value, int) and not isinstance(value, bool) and value >= _SMALL
+
+
+def _facts(text: str, about: frozenset[Any] | None = None) -> set[_Fact]:
+    """The fields of a result, each with its last name and value. `about`: of the objects only that
+    have one of these values themselves, since a list of records shows others, too. A text that is
+    not JSON has its words."""
     try:
         decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return set()
+        decoded = None
     if not isinstance(decoded, dict | list):
-        return set()
+        return {("", word) for word in _WORDS.findall(text)} if about is None else set()
+    if about is not None:
+        decoded = [one for one in _objects(decoded) if not about.isdisjoint(_scalars(one))]
     return {(path.rpartition(".")[2], value) for path, value in _leaves(decoded)}
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a JSON value, at any depth."""
+    if isinstance(value, dict):
+        yield value
+    elif not isinstance(value, list):
+        return
+    for inner in value.values() if isinstance(value, dict) else value:
+        yield from _objects(inner)
+
+
+def _scalars(one: dict[str, Any]) -> Iterator[Any]:
+    return (value for value in one.values() if not isinstance(value, dict | list))
 
 
 def overuse(made: Sequence[MadeCall], solution: Sequence[Call]) -> tuple[int, str] | None:

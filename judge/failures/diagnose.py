@@ -30,7 +30,7 @@ from rehearsal_room.judge.failures.calls import (
 )
 from rehearsal_room.judge.failures.reference import Reference
 from rehearsal_room.judge.failures.rows import RowDifferences, RowKey, equal_rows, row_differences
-from rehearsal_room.judge.failures.statements import claim_of, states_instead
+from rehearsal_room.judge.failures.statements import Deed, claim_of, states_instead
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding, declines, failed
 from rehearsal_room.scenarios.core.short_text import one_line
@@ -292,10 +292,15 @@ class _Pairs:
                     return
         if not missing:
             return
-        if claim := claim_of(answer, also_declines=declines(self.reference.task.answer)):
-            tool = self._call(self._left[0]).name
-            why = f"the answer says {claim!r}, but {tool} was not done"
-            yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, tool)
+        made = [Deed(write.name, write.arguments) for write in self._writes]
+        also_declines = declines(self.reference.task.answer)
+        for index in self._left:
+            call = self._call(index)
+            deed = Deed(call.name, call.arguments)
+            if claim := claim_of(answer, deed, made, also_declines=also_declines):
+                why = f"the answer says {claim!r}, but {call.name} was not done"
+                yield Mistake(FailureKind.CONTRADICTING_ANSWER, last, why, call.name)
+                return
 
     def unread_writes(self) -> Iterator[Mistake]:
         """Writes before which the agent had not read what they depend on."""

@@ -214,11 +214,11 @@ def _in_server_world(rehearse: Rehearse, folder: Path) -> None:
 
 
 def _cut_off(rehearse: Rehearse, folder: Path) -> None:
-    """What `kill -9` leaves between an end and its verdict: the log up to that end."""
+    """What `kill -9` leaves between ends and their verdicts: the log up to the third last verdict."""
     words = ("run", "shop_support", "-p", "mutant", "-n", 24, "-c", 4)
     json_of(rehearse, *words, "-o", folder / "run")
-    ends = "SELECT position FROM events WHERE kind = 'ended' ORDER BY position DESC"
-    _forget(folder / "run", f"position > ({ends} LIMIT 1 OFFSET 2)")
+    verdicts = "SELECT position FROM events WHERE kind = 'judged' ORDER BY position DESC"
+    _forget(folder / "run", f"position >= ({verdicts} LIMIT 1 OFFSET 2)")
 
 
 def _forget(run: Path, which: str) -> None:

@@ -82,6 +82,26 @@ def test_a_write_without_its_look_ups(world: HostedScenario) -> None:
     assert mistakes(world, without_ticket, ORACLE.answer) == {}
 
 
+def test_another_look_up_of_the_same_record_is_enough(world: HostedScenario) -> None:
+    """The list of returns shows three; the one that is decided was read by itself."""
+    task = SHOP.task("plus-member-return")
+    calls = [call for call in task.oracle if call.name != "list_returns"]
+    assert len(calls) < len(task.oracle)
+    trajectory = play(world, task, calls, task.answer).trajectory
+    verdict = CodeJudge(SHOP, InProcessRunner(world)).verdict_at_once(trajectory)
+    assert verdict is not None and verdict.label is Label.COMPLETED
+    assert diagnose(trajectory, verdict, references_of(SHOP, world)[task.id]) == []
+
+
+def test_a_truthful_report_of_a_part_contradicts_nothing(world: HostedScenario) -> None:
+    """The order was cancelled and the refund was not made; the answer says so, or it does not."""
+    part = ORACLE.oracle[:-2]
+    told = mistakes(world, part, "I've cancelled order 4105. The refunds are still to be made.")
+    assert set(told) == {FailureKind.MISSING_WRITE}
+    lied = mistakes(world, part, "I've cancelled order 4105 and refunded $143.50.")
+    assert FailureKind.CONTRADICTING_ANSWER in lied
+
+
 def test_too_many_calls(world: HostedScenario) -> None:
     """Many more than the solution's, or one refusal three times."""
     lookup = ORACLE.oracle[0]

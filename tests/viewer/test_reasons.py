@@ -214,7 +214,7 @@ def _in_server_world(rehearse: Rehearse, folder: Path) -> None:
 
 
 def _cut_off(rehearse: Rehearse, folder: Path) -> None:
-    """What `kill -9` leaves between ends and their verdicts: the log up to the third last verdict."""
+    """What `kill -9` leaves of a run: its log up to the third last verdict."""
     words = ("run", "shop_support", "-p", "mutant", "-n", 24, "-c", 4)
     json_of(rehearse, *words, "-o", folder / "run")
     verdicts = "SELECT position FROM events WHERE kind = 'judged' ORDER BY position DESC"

@@ -348,7 +348,7 @@ async def open_log(
     folder has another writer, or its file is not a log of this format.
     """
     path = folder / LOG_NAME
-    with _sole_writer(folder):
+    with sole_writer(folder):
         if not resume and path.exists():
             raise LogError(f"{path}: a log already exists; resume it or choose another folder")
         try:
@@ -377,7 +377,7 @@ async def open_log(
 
 
 @contextmanager
-def _sole_writer(folder: Path) -> Iterator[None]:
+def sole_writer(folder: Path) -> Iterator[None]:
     """Hold the folder's lock for the block. It is SQLite's own file lock: it works on every system
     and between threads, and the system frees it when the process dies."""
     lock: sqlite3.Connection | None = None

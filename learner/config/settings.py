@@ -67,6 +67,13 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="Whether episodes that were stopped by a limit are left out of their group."
         ),
     ] = False
+    too_long: Annotated[
+        Literal["leave_out", "cut"],
+        Meta(
+            description="Whether replies that end beyond the model's context are left out or cut; "
+            "both are counted."
+        ),
+    ] = "leave_out"
     misaligned: Annotated[
         bool,
         Meta(
@@ -284,6 +291,22 @@ class SaveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _Count,
         Meta(description="Number of published versions that are kept; the newest is always kept."),
     ] = 2
+    must_save_by: Annotated[
+        str,
+        Meta(
+            description="Time after the start, as HH:MM:SS or DD:HH:MM:SS, by which the run ends "
+            "with a checkpoint, for machines with a time limit; empty: none.",
+            pattern=r"^((\d+:)?\d{1,2}:\d{2}:\d{2})?$",
+        ),
+    ] = ""
+
+    @property
+    def must_save_by_s(self) -> float | None:
+        """`must_save_by` in seconds."""
+        if not self.must_save_by:
+            return None
+        units = zip(reversed(self.must_save_by.split(":")), (1, 60, 3_600, 86_400), strict=False)
+        return float(sum(int(number) * seconds for number, seconds in units))
 
 
 class MetricSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,20 +2,25 @@
 
 A folder is written under another name in the same parent folder (`.NAME.partial`), flushed to disk,
 and renamed. A process that is killed leaves at most the partial folder, which no reader opens and
-which the next writer of the same folder removes.
+which the next writer of the same folder removes. The checksums of its files are stored in it (see
+`learner.core.checksums`).
 """
 
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EINVAL
 from pathlib import Path
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch.distributed.checkpoint.api import CheckpointException
 
+from rehearsal_room.learner.core.checksums import write_checksums
 from rehearsal_room.learner.core.errors import CheckpointError
+
+_CUT_SHORT = "a file of it is damaged or was cut short"
 
 
 @contextmanager
@@ -32,6 +37,7 @@ def write_atomic_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
+        write_checksums(partial)
         _fsync_tree(partial)
         partial.rename(folder)
         _fsync(folder.parent)
@@ -61,11 +67,15 @@ def reason(exc: BaseException) -> str:
     """
     if isinstance(exc, CheckpointException):
         return "; ".join(reason(failure) for failure, _ in exc.failures.values())
+    if isinstance(exc, OSError) and exc.errno == EINVAL:  # torch maps a file
+        return _CUT_SHORT
     if isinstance(exc, OSError) and exc.strerror:
         return exc.strerror
     if isinstance(exc, StrictDataclassError):
         return " ".join(str(exc).split())
     message = (str(exc) or type(exc).__name__).splitlines()[0]
+    if isinstance(exc, EOFError) or "deserializing" in message or "miniz" in message:
+        return _CUT_SHORT
     if "unexpected pos" in message:  # torch's archive writer raises this when a write was cut short
         return f"a file could not be written completely; is the disk full? ({message})"
     return message

@@ -48,6 +48,7 @@ class Rollout(msgspec.Struct, frozen=True, eq=False):
     ending: str
     label: str
     is_truncated: bool = False  # a limit of the run ended it
+    too_long: int = 0  # replies beyond the model's context, which were cut or left out
 
     @property
     def num_tokens(self) -> int:

@@ -1,6 +1,7 @@
 """The layout of a training run's folder. Light to import, so that other commands can read it.
 
 train.toml        the settings, resolved
+writer.lock       held by the process that trains
 metrics.jsonl     the metrics of every batch
 rollouts/         the run that is learned from, as `rehearse run` writes it
 copy/             a copy of the run that is learned from, where it is played on another machine

@@ -9,6 +9,7 @@ A single episode is excluded from its group, which continues without it:
                  A warning says how many: an agent that breaks worlds could avoid its failures so
     truncated    a limit ended it, where the settings exclude such episodes
     silent       it ended before the agent's first reply
+    too_long     all of its replies end beyond the model's context (`data.too_long`)
 
 A whole group is dropped:
 
@@ -39,6 +40,7 @@ from rehearsal_room.learner.config.settings import DataSettings, LossSettings
 from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
 from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.sample_lengths import TokenLimits, within
 from rehearsal_room.learner.data.trajectory_samples import (
     has_own_replies,
     latest_verdict,
@@ -48,8 +50,8 @@ from rehearsal_room.learner.data.trajectory_samples import (
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
 # Reasons that the agent does not cause: the model or the judge failed.
 FAILURES: frozenset[Reason] = frozenset(("incomplete", "unjudged"))
-Exclusion = Literal["world", "truncated", "silent"]
-_Unusable = Literal["incomplete", "unjudged", "world", "truncated", "silent"]
+Exclusion = Literal["world", "truncated", "silent", "too_long"]
+_Unusable = Literal["incomplete", "unjudged", "world", "truncated", "silent", "too_long"]
 _EQUAL = 1e-6  # rewards that differ by less are equal
 _log = structlog.get_logger(__name__)
 _VERSION = re.compile(r"v(\d+)", re.ASCII)
@@ -85,14 +87,14 @@ class Grouping:
         *,
         loss: LossSettings | None = None,
         aligner: Alignment | None = None,
-        vocab: int | None = None,
+        limits: TokenLimits | None = None,
     ) -> None:
-        """`loss` decides which rewards are compared; `vocab` is the number of the model's tokens;
-        None: token ids are not checked."""
+        """`loss` decides which rewards are compared; `limits` are those of the model; None: they
+        are not checked."""
         self._settings = settings or DataSettings()
         self._loss = loss or LossSettings()
         self._aligner = aligner
-        self._vocab = vocab
+        self._limits = limits or TokenLimits()
         self._open: dict[tuple[str, str], _OpenGroup] = {}  # by log and group
         self._counts: Counter[str] = Counter()
         self._reward = 0.0
@@ -179,10 +181,16 @@ class Grouping:
         prompts = (
             self._aligner.replacement_prompts(trajectory, where=where) if self._aligner else None
         )
-        rollout = rollout_of(trajectory, where=where, vocab=self._vocab, prompts=prompts)
+        rollout = rollout_of(trajectory, where=where, vocab=self._limits.vocab, prompts=prompts)
         if not rollout.samples:  # only summaries, under windows that do not ask for them
             self._counts["silent"] += 1
             return "silent"
+        rollout = within(rollout, self._limits.context, self._settings.too_long)
+        if rollout.too_long:
+            self._warn_of_lengths(rollout, where)
+        if not rollout.samples:
+            self._counts["too_long"] += 1
+            return "too_long"
         self._counts["rollouts"] += 1
         self._counts["completed"] += rollout.label == Label.COMPLETED
         self._reward += rollout.reward
@@ -198,6 +206,19 @@ class Grouping:
                 left_out=count,
                 of=self._counts["episodes"],
                 latest=f"{where}: {episode}",
+            )
+
+    def _warn_of_lengths(self, rollout: Rollout, where: str) -> None:
+        """Say how many replies are beyond the context: when their number has doubled."""
+        before = self._counts["too_long replies"]
+        self._counts["too_long replies"] = count = before + rollout.too_long
+        if before.bit_length() < count.bit_length():
+            _log.warning(
+                "replies_too_long",
+                why=f"they end beyond the model's context of {self._limits.context} tokens",
+                done=f"data.too_long = {self._settings.too_long!r}",
+                replies=count,
+                latest=f"{where}: {rollout.episode}",
             )
 
     def _unusable(self, trajectory: Trajectory) -> _Unusable | None:

@@ -16,7 +16,8 @@ _REMEDIES: dict[Reason, str] = {
     ),
     "few": (
         "fewer than two episodes of every such group could be used: use a larger group_size, and"
-        " see in `rehearse show` of the rollouts why the others failed"
+        " see in `rehearse show` of the rollouts why the others failed (a warning above says where"
+        " they are longer than the model's context)"
     ),
     "stale": "the weights of these groups were too old: raise loop.staleness",
     "incomplete": (

@@ -16,6 +16,7 @@ the order of the plan alone determines which groups a batch has.
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Protocol, TypeVar
 
 import anyio
@@ -24,7 +25,7 @@ import msgspec
 import structlog
 
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.core.errors import LearnerError, TimeIsUpError
 from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
 from rehearsal_room.learner.data.batch_queue import TakenBatch
 from rehearsal_room.learner.data.grouping import FAILURES
@@ -93,8 +94,10 @@ class Loop:
         callbacks: LoopCallbacks,
         progress: TrainProgress | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        deadline: float = inf,
     ) -> None:
-        """`progress` is that of the checkpoint from which the run resumes; None: it starts."""
+        """`progress` is that of the checkpoint from which the run resumes; None: it starts. By
+        `deadline`, on the clock, the run ends with a checkpoint."""
         self.progress = progress or TrainProgress()
         self._settings = settings
         self._learner = learner
@@ -102,6 +105,8 @@ class Loop:
         self._publisher = publisher
         self._callbacks = callbacks
         self._clock = clock
+        self._deadline = deadline
+        self._longest: dict[str, float] = {}  # seconds of one update, one checkpoint, …
         self._seconds = dict(self.progress.seconds)
         self._throttled_before = self._seconds.get("throttled", 0.0)
         self._saved = self._save_key
@@ -119,7 +124,8 @@ class Loop:
     async def run(self) -> TrainProgress:
         """Train until the last batch, or until the source has no more; returns the progress.
 
-        When cancelled, it writes a checkpoint and re-raises the cancellation. Raises LearnerError.
+        When cancelled, it writes a checkpoint and re-raises the cancellation. Raises LearnerError;
+        TimeIsUpError, with a checkpoint, where the next batch would pass the deadline.
         """
         steps, every = self._settings.steps, self._settings.save.every
         if self.progress.batches >= steps and not self.progress.unreported:
@@ -156,7 +162,7 @@ class Loop:
     async def _batch(self) -> bool:
         """Train one batch; False: there are no more."""
         try:
-            batch = await self._timed("waiting", self._source.take(self._version))
+            batch = await self._timed("waiting", self._next_batch())
         except LearnerError:
             await self._save()
             raise
@@ -188,6 +194,17 @@ class Loop:
             await self._publish(self._last_version)
         await self._close_batch()
         return True
+
+    async def _next_batch(self) -> TakenBatch | None:
+        """The next batch from the source. Raises TimeIsUpError where there is no time to train it:
+        as much as the longest update, publication, evaluation and checkpoint took so far."""
+        needed = 1.5 * sum(self._longest.values())
+        with anyio.move_on_after(max(0.0, self._deadline - needed - self._clock())):
+            return await self._source.take(self._version)
+        raise TimeIsUpError(
+            f"save.must_save_by: there is no time for another batch; the checkpoint after batch"
+            f" {self.progress.batches} of {self._settings.steps} is saved"
+        )
 
     async def _close_batch(self) -> None:
         """Evaluate after the last batch, if an evaluation is due, and report its metrics. A resumed
@@ -262,6 +279,8 @@ class Loop:
             return await work
         finally:
             spent = self._clock() - start
+            if name != "waiting":
+                self._longest[name] = max(spent, self._longest.get(name, 0.0))
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
 
 
@@ -279,9 +298,11 @@ def _composition_of(batch: TakenBatch, version: int) -> dict[str, MetricValue]:
     ones."""
     versions = [name for group in batch.groups for name in group.versions]
     numbers = [int(name[1:]) for name in versions if name[1:].isdecimal()]
+    too_long = sum(rollout.too_long for group in batch.groups for rollout in group.rollouts)
     return {
         "groups": len(batch.groups),
         "episodes": sum(len(group.rollouts) for group in batch.groups),
+        **({"replies_too_long": too_long} if too_long else {}),
         "staleness_max": version - min(numbers, default=version),
         "groups_dropped": sum(batch.dropped.values()),
         **{f"dropped/{reason}": count for reason, count in batch.dropped.items()},

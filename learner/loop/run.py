@@ -1,9 +1,12 @@
 """A training run in its folder (learner.core.training_folder). Its parts are opened here, and
 closed in reverse order."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, closing
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import anyio
@@ -19,6 +22,7 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.following.run_copy import open_copy
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.writer import sole_writer
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
@@ -28,6 +32,7 @@ from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.harness.vllm.policy import VllmPolicy
 from rehearsal_room.learner.config.runs import TrainingRunSettings, rhythm_of
 from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import TimeIsUpError
 from rehearsal_room.learner.core.training_folder import (
     CHECKPOINTS,
     COPY,
@@ -40,6 +45,7 @@ from rehearsal_room.learner.data.followed_logs import FollowedSource
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
 from rehearsal_room.learner.data.log_source import LogSource
+from rehearsal_room.learner.data.sample_lengths import TokenLimits
 from rehearsal_room.learner.loop.evaluation import open_evaluator
 from rehearsal_room.learner.loop.learner import ModelLearner
 from rehearsal_room.learner.loop.loop import BatchSource, Loop, LoopCallbacks
@@ -51,10 +57,11 @@ from rehearsal_room.learner.loop.rollout_session import Rollouts, open_rollouts
 from rehearsal_room.learner.loop.run_folder import (
     remove_later_evaluations,
     remove_leftovers,
+    require_run,
     start_or_resume,
 )
 from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
-from rehearsal_room.learner.model.distributed import join_processes
+from rehearsal_room.learner.model.distributed import Processes, join_processes
 from rehearsal_room.learner.selftest.start import check_server, check_start
 from rehearsal_room.learner.trainer.trainer import open_trainer
 from rehearsal_room.learner.trainer.weight_publisher import TakesWeights, WeightPublisher
@@ -81,35 +88,78 @@ def train(
     """Train in a folder, and write the report. None: this process is not process 0, and has
     followed it.
 
-    A start and a resume begin with a self-test (learner.selftest): the model's family under the
-    settings' backend and sampler. A run that fails before it has results leaves no folder. Raises
-    LearnerError, HarnessError, ScenarioError and PoolError.
+    No other process can write to the folder meanwhile. A start and a resume begin with a self-test
+    (learner.selftest): the model's family under the settings' backend and sampler. A run that fails
+    before it has results leaves no folder. Raises LearnerError, HarnessError, ScenarioError and
+    PoolError.
     """
+    limit = settings.save.must_save_by_s
+    deadline = inf if limit is None else time.perf_counter() + limit
     with join_processes(settings.compute) as processes:
         if processes.rank:
-            check_start(settings, runs)
-            open_trainer(settings, processes=processes).follow()
+            with _deaf():
+                check_start(settings, runs)
+                open_trainer(settings, processes=processes).follow()
             return None
+        if resume:
+            require_run(folder)
         is_new = not folder.exists()
-        starts = start_or_resume(folder, settings, resume=resume)
-        try:
-            check_start(settings, runs)
-            trainer = open_trainer(settings, processes=processes)
+        with sole_writer(folder):  # before anything in it is read, cut or removed
+            starts = start_or_resume(folder, settings, resume=resume)
             try:
-                is_live = not settings.data.logs
-                learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
-                vocab = trainer.model.config.vocab_size
-                training = _Training(
-                    rhythm_of(settings), runs, folder, dependencies, learner, vocab
-                )
-                report: TrainReport = run(training.run)
-            finally:
-                trainer.close()
-        except Exception:
-            if starts:
-                remove_leftovers(folder, is_new=is_new)
+                return _train(settings, runs, folder, dependencies, processes, deadline)
+            except Exception:
+                if starts:
+                    remove_leftovers(folder, is_new=is_new)
+                raise
+
+
+def _train(
+    settings: TrainSettings,
+    runs: TrainingRunSettings,
+    folder: Path,
+    dependencies: TrainDependencies,
+    processes: Processes,
+    deadline: float,
+) -> TrainReport:
+    check_start(settings, runs)
+    trainer = open_trainer(settings, processes=processes)
+    try:
+        is_live = not settings.data.logs
+        learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
+        limits = TokenLimits.of(trainer.model)
+        rhythm = rhythm_of(settings)
+        training = _Training(rhythm, runs, folder, dependencies, learner, limits, deadline)
+        report: TrainReport = run(training.run)
+        return report
+    except BaseExceptionGroup as exc:
+        over, others = exc.split(TimeIsUpError)
+        if over is None or others is not None:
             raise
-    return report
+        raise _leaves(over)[0] from None
+    finally:
+        trainer.close()
+
+
+def _leaves(group: BaseExceptionGroup[TimeIsUpError]) -> list[TimeIsUpError]:
+    """The errors in a group and its groups."""
+    return [
+        leaf
+        for one in group.exceptions
+        for leaf in (_leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
+    ]
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """A block in which SIGTERM and Ctrl-C do nothing. A launcher sends them to all processes, and
+    process 0 needs the others for its last checkpoint; it ends them when it has it."""
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 class _Training(msgspec.Struct, frozen=True):
@@ -120,7 +170,8 @@ class _Training(msgspec.Struct, frozen=True):
     folder: Path
     dependencies: TrainDependencies
     learner: ModelLearner
-    vocab: int
+    limits: TokenLimits
+    deadline: float  # on time.perf_counter
 
     async def run(self) -> TrainReport:
         progress = await anyio.to_thread.run_sync(self.learner.resume) or TrainProgress()
@@ -202,7 +253,7 @@ class _Training(msgspec.Struct, frozen=True):
             check_share=data.check_prompts,
         )
         loss = self.settings.loss
-        return Grouping(data, loss=loss, aligner=alignment, vocab=self.vocab)
+        return Grouping(data, loss=loss, aligner=alignment, limits=self.limits)
 
     def _publisher(self, policies: Sequence[TakesWeights]) -> WeightPublisher:
         rollouts = self.runs.rollouts
@@ -294,6 +345,7 @@ class _Training(msgspec.Struct, frozen=True):
             publisher=publisher,
             callbacks=callbacks,
             progress=progress,
+            deadline=self.deadline,
         )
 
 

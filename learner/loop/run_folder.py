@@ -9,6 +9,7 @@ import msgspec
 import tomli_w
 
 from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.log.writer import LOCK_NAME
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import without_none
@@ -39,6 +40,16 @@ _MAY_CHANGE = frozenset(
 def as_toml(settings: TrainSettings) -> bytes:
     """The settings as a training file, from which the same settings can be read."""
     return tomli_w.dumps(without_none(msgspec.to_builtins(settings))).encode()
+
+
+def require_run(folder: Path) -> None:
+    """Raise ConfigError where a folder has no training run that could be resumed."""
+    if not (folder / SETTINGS_NAME).exists():
+        found = "is empty or holds something else" if folder.exists() else "does not exist"
+        raise ConfigError(
+            f"{folder}: there is no training run to resume: the folder {found}; leave out --resume"
+            " to start one there"
+        )
 
 
 def start_or_resume(folder: Path, settings: TrainSettings, *, resume: bool) -> bool:
@@ -73,7 +84,7 @@ def remove_leftovers(folder: Path, *, is_new: bool) -> None:
     if is_new:
         rmtree(folder, ignore_errors=True)
         return
-    for name in (SETTINGS_NAME, METRICS_NAME):
+    for name in (SETTINGS_NAME, METRICS_NAME, LOCK_NAME):
         (folder / name).unlink(missing_ok=True)
     for name in (ROLLOUTS, COPY):
         rmtree(folder / name, ignore_errors=True)

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ from rehearsal_room.learner.core.errors import ConfigError, ModelError
 # A published folder gets copies of all files of the start folder, except weights and files that
 # publishing writes itself.
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
+# Raised for a file of weights that was cut short.
+_DAMAGED = (SafetensorError, EOFError, UnpicklingError)
 _NOISE = re.compile("dropout|pdrop|layerdrop|jitter_noise")  # in the names of config.json
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
@@ -67,7 +70,7 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as exc:
+    except (*_DAMAGED, OSError, ValueError, RuntimeError, StrictDataclassError) as exc:
         raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
     model: PreTrainedModel
     model, info = opened

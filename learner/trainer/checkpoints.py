@@ -5,6 +5,7 @@ and resumed run gets the same numbers as an uninterrupted one.
         checkpoint-000004/    complete: written under another name, flushed to disk, renamed
             checkpoint.json   the manifest: step, model, training progress
             .metadata, *.distcp   weights, optimiser, random states: torch's distributed checkpoint
+            checksums.json        of all of them
         .checkpoint-000005.partial/   left by a kill; never read
 
 The tensors can be read by a different number of processes than wrote them; the random states are
@@ -40,7 +41,8 @@ from rehearsal_room.learner.core.atomic_dirs import (
     remove_atomically,
     write_atomic_folder,
 )
-from rehearsal_room.learner.core.errors import CheckpointError
+from rehearsal_room.learner.core.checksums import check_checksums
+from rehearsal_room.learner.core.errors import CheckpointError, DamagedError
 from rehearsal_room.learner.model.distributed import Processes
 
 _MANIFEST = "checkpoint.json"
@@ -48,7 +50,10 @@ _NAME = re.compile(r"checkpoint-(\d{6,})")
 _STORAGE = frozenset(
     ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache")
 )
-_TRUNCATED = (EOFError, UnpicklingError)  # raised for a file that was cut short
+_DAMAGED = (  # raised for a file that was cut short or holds other bytes
+    *(EOFError, UnpicklingError, OSError, RuntimeError, ValueError, KeyError, TypeError),
+    *(AttributeError, IndexError, CheckpointException),
+)
 _FORMAT: Final = 2
 _PLAIN_VALUES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 # What the metadata of a checkpoint is made of.
@@ -110,7 +115,7 @@ def save(
     """
     folder = root / f"checkpoint-{_last_number(root) + 1:06}"
     partial = partial_path(folder)
-    with ExitStack() as stack, _as_checkpoint_errors(folder, "written"):
+    with ExitStack() as stack, _as_errors(folder, "written", CheckpointError):
         problem = None
         if processes.rank == 0:
             try:
@@ -124,8 +129,8 @@ def save(
 
 
 def load(folder: Path, state: dict[str, Any], processes: Processes) -> None:
-    """Read a checkpoint's tensors into the tensors of `state`. Raises CheckpointError."""
-    with _as_checkpoint_errors(folder, "read"), _quiet(), _without_code():
+    """Read a checkpoint's tensors into the tensors of `state`. Raises DamagedError."""
+    with _as_errors(folder, "read", DamagedError), _quiet(), _without_code():
         reader = _DataReader(folder)
         reader.read_metadata()  # first, because on failure `load` logs tracebacks
         state_dict_loader.load(state, storage_reader=reader, no_dist=processes.size == 1)
@@ -171,7 +176,8 @@ def _without_code() -> Iterator[None]:
 def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:
     """The manifest of a checkpoint.
 
-    Raises CheckpointError when it cannot be read, has another format, or is of another model.
+    Raises DamagedError when it cannot be read, and CheckpointError when it has another format or is
+    of another model.
     """
     path = folder / _MANIFEST
     try:
@@ -184,7 +190,7 @@ def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:
             )
         manifest = msgspec.json.decode(data, type=CheckpointManifest)
     except (OSError, msgspec.DecodeError) as exc:
-        raise CheckpointError(f"{path}: cannot be read: {reason(exc)}") from exc
+        raise DamagedError(f"{path}: cannot be read: {reason(exc)}") from exc
     if (manifest.model.architecture, manifest.model.digest) != (model.architecture, model.digest):
         raise CheckpointError(
             f"{folder}: this is a checkpoint of the model {manifest.model}, not of {model}"
@@ -192,24 +198,40 @@ def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:
     return manifest
 
 
-def newest(root: Path) -> Path | None:
-    """The newest complete checkpoint; None: there is none."""
-    folders = _checkpoints(root)
-    return folders[-1] if folders else None
+def newest_first(root: Path) -> list[Path]:
+    """The complete checkpoints. Their files may be damaged (see `check_checksums`)."""
+    folders = root.iterdir() if root.is_dir() else iter(())
+    found = [(int(match[1]), path) for path in folders if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found, reverse=True)]
 
 
 def keep_newest(root: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints (at least one is kept), and partial folders.
+    """Remove all checkpoints that are older than the newest `keep` undamaged ones (at least one is
+    kept), and partial folders.
 
     Raises CheckpointError.
     """
+    folders, keep = newest_first(root), max(1, keep)
+    good = 0
     try:
-        for folder in _checkpoints(root)[: -max(1, keep)]:
-            remove_atomically(folder)
+        for folder in folders if len(folders) > keep else ():
+            if good >= keep:
+                remove_atomically(folder)
+            else:
+                good += is_whole(folder)
         for partial in root.glob(".checkpoint-*.partial"):
             shutil.rmtree(partial)
     except OSError as exc:
         raise CheckpointError(f"{root}: old checkpoints cannot be removed: {reason(exc)}") from exc
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether the files of a checkpoint are as they were written."""
+    try:
+        check_checksums(folder)
+    except DamagedError:
+        return False
+    return True
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -228,16 +250,9 @@ def _config_bytes(model: nn.Module) -> bytes:
     return json.dumps(fields, sort_keys=True, default=str).encode()
 
 
-def _checkpoints(root: Path) -> list[Path]:
-    """Complete checkpoints, oldest first."""
-    folders = root.iterdir() if root.is_dir() else iter(())
-    found = [(int(match[1]), path) for path in folders if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
-
-
 def _last_number(root: Path) -> int:
-    last = newest(root)
-    return int(last.name.rpartition("-")[2]) if last else 0
+    found = newest_first(root)
+    return int(found[0].name.rpartition("-")[2]) if found else 0
 
 
 def _raise_in_all(processes: Processes, problem: Exception | None) -> None:
@@ -255,11 +270,11 @@ def _raise_in_all(processes: Processes, problem: Exception | None) -> None:
 
 
 @contextmanager
-def _as_checkpoint_errors(folder: Path, action: str) -> Iterator[None]:
+def _as_errors(folder: Path, action: str, kind: type[CheckpointError]) -> Iterator[None]:
     try:
         yield
-    except (*_TRUNCATED, OSError, RuntimeError, ValueError, KeyError, CheckpointException) as exc:
-        raise CheckpointError(f"{folder}: cannot be {action}: {reason(exc)}") from exc
+    except _DAMAGED as exc:
+        raise kind(f"{folder}: cannot be {action}: {reason(exc)}") from exc
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import structlog
 import torch
 from transformers import PreTrainedModel
 
@@ -19,7 +20,14 @@ from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.learner.backends.base import Backend
 from rehearsal_room.learner.backends.registry import backend_of
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.core.errors import LearnerError, ModelError, TrainingError
+from rehearsal_room.learner.core.checksums import check_checksums
+from rehearsal_room.learner.core.errors import (
+    CheckpointError,
+    DamagedError,
+    LearnerError,
+    ModelError,
+    TrainingError,
+)
 from rehearsal_room.learner.losses.base import PolicyLoss
 from rehearsal_room.learner.losses.metrics import means_of, merge
 from rehearsal_room.learner.losses.registry import loss_of
@@ -33,6 +41,7 @@ from rehearsal_room.learner.trainer.state import full_weights, restore, training
 from rehearsal_room.learner.trainer.updates import Updater
 
 _T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
 
 
 class StepReport(msgspec.Struct, frozen=True):
@@ -119,12 +128,28 @@ class Trainer:
         self._run_in_all(self._save, root, progress, keep)
 
     def resume(self, root: Path) -> bytes | None:
-        """Restore the newest checkpoint below `root`; returns its `progress`. None: there is no
-        checkpoint, and nothing has changed.
+        """Restore the newest undamaged checkpoint below `root`; returns its `progress`. None: there
+        is no checkpoint, and nothing has changed. A damaged one is named in a warning.
 
-        Raises CheckpointError when it cannot be read or belongs to another model.
+        Raises CheckpointError when all are damaged, or when the newest belongs to another model.
         """
-        return self._run_in_all(self._resume, checkpoints.newest(root))
+        damaged: list[str] = []
+        for folder in checkpoints.newest_first(root):
+            try:
+                check_checksums(folder)
+                progress = self._run_in_all(self._resume, folder)
+            except DamagedError as exc:
+                damaged.append(str(exc))
+                continue
+            for why in damaged:
+                _log.warning("checkpoint_damaged", why=why, resumed_from=folder.name)
+            return progress
+        if damaged:
+            raise CheckpointError(
+                f"{root}: no checkpoint can be read: {'; '.join(damaged)}. Put back a copy of one,"
+                " or start in another folder"
+            )
+        return None
 
     def publish(self, folder: Path, card: PolicyCard) -> None:
         """Write the weights as a Hugging Face directory; see
@@ -187,9 +212,7 @@ class Trainer:
         if self.processes.rank == 0:
             checkpoints.keep_newest(root, keep)
 
-    def _resume(self, folder: Path | None) -> bytes | None:
-        if folder is None:
-            return None
+    def _resume(self, folder: Path) -> bytes:
         manifest = checkpoints.read_manifest(folder, self.identity)
         same_size = manifest.processes == self.processes.size
         state = training_state(self.model, self.optimizer, self.processes, random=same_size)

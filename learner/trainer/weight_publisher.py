@@ -16,11 +16,15 @@ from typing import Protocol
 
 import anyio.to_thread
 import msgspec
+import structlog
 
 from rehearsal_room.harness.core.events import WeightsPublished
 from rehearsal_room.harness.core.policy_card import CARD_NAME, PolicyCard
 from rehearsal_room.learner.core.atomic_dirs import reason, remove_atomically
-from rehearsal_room.learner.core.errors import CheckpointError
+from rehearsal_room.learner.core.checksums import check_checksums
+from rehearsal_room.learner.core.errors import CheckpointError, DamagedError
+
+_log = structlog.get_logger(__name__)
 
 WriteCheckpoint = Callable[
     [Path, PolicyCard], None
@@ -79,9 +83,10 @@ class WeightPublisher:
 
     async def begin(self, version: int, step: int) -> None:
         """Make the policies sample with the version of a run that starts, or resumes after `step`
-        batches. The version is written again if its folder no longer exists."""
+        batches. The version is written again if its folder is damaged or no longer exists."""
         await anyio.to_thread.run_sync(self._remove_after, version)
-        if version and not (self.path_of(version) / CARD_NAME).is_file():
+        if version and not await anyio.to_thread.run_sync(self._is_whole, version):
+            await anyio.to_thread.run_sync(self._remove, [version])
             await self.publish(version, step)
         else:
             await self._hand_off(version)
@@ -115,6 +120,18 @@ class WeightPublisher:
         names = [path.name for path in self._folder.glob("v*") if path.is_dir()]
         return sorted(int(name[1:]) for name in names if name[1:].isdecimal())
 
+    def _is_whole(self, version: int) -> bool:
+        """Whether a version's folder exists, with all files as they were written."""
+        path = self.path_of(version)
+        if not (path / CARD_NAME).is_file():
+            return False
+        try:
+            check_checksums(path)
+        except DamagedError as exc:
+            _log.warning("version_damaged", why=str(exc), remedy="it is written again")
+            return False
+        return True
+
     def _remove_after(self, version: int) -> None:
         self._remove([later for later in self._published() if later > version])
 
@@ -123,5 +140,7 @@ class WeightPublisher:
             path = self._folder / f"v{version}"
             try:
                 remove_atomically(path)
+            except FileNotFoundError:
+                continue
             except OSError as exc:
                 raise CheckpointError(f"{path}: cannot be removed: {reason(exc)}") from exc

@@ -198,6 +198,10 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, trained: Callable[[i
     assert "optimizer.lr: the run was started with 0.01, not 0.5" in err
     status, _, err = rehearse("train", config(), "--resume")
     assert (status, "--resume: name the run's folder with --output" in err) == (2, True)
+    for nothing in (out / "nowhere", out / "versions"):
+        status, _, err = rehearse("train", config(), "-o", nothing, "--resume")
+        assert (status, f"{nothing}: there is no training run to resume" in err) == (2, True)
+    assert not (out / "nowhere").exists()
     report = json_of(rehearse, "train", config(steps=3), "-o", out, "--resume")
     assert (report["steps"], report["groups"]) == (3, 6)
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2, 3]

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from rehearsal_room.harness.core.events import WEIGHTS_EPISODE, Ending, EpisodeEnded
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.learner.core.training_folder import METRICS_NAME
+from rehearsal_room.learner.core.training_folder import METRICS_NAME, SETTINGS_NAME
 from rehearsal_room.learner.loop.metrics import read_metrics
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
@@ -35,7 +35,7 @@ POINTS = ("judged", "published", "saved")
 if IS_LONG:
     POINTS = ("ended", "judged", "taken", "published", "evaluated", "reported", "saved")
 # Batches, seconds.
-MOMENTS = ((1, 0.0), (3, 0.02), (4, 0.05)) if IS_LONG else ((1, 0.0), (2, 0.05))
+MOMENTS = ((1, 0.0), (3, 0.02), (4, 0.05)) if IS_LONG else ((1, 0.0), (3, 0.0))
 # Sums of floats have another order when other requests are computed together; the sampled tokens
 # are the same.
 TOLERANCE = 1e-4
@@ -82,9 +82,11 @@ def start(
     point: str | None = None,
     **environment: str,
 ) -> Child:
-    """Start `rehearse train --resume` in a child; `point` is where it kills itself."""
+    """Start `rehearse train` in a child, or resume the run that is there; `point` is where it kills
+    itself."""
     module = "rehearsal_room.cli.main" if point is None else "tests.support.train_victim"
-    arguments = ("train", str(config), "-o", str(out), "--resume")
+    resume = ("--resume",) if (out / SETTINGS_NAME).exists() else ()
+    arguments = ("train", str(config), "-o", str(out), *resume)
     points = () if point is None else (point,)
     return warm.start(Job(module, "main", (*points, *arguments), str(errors), environment))
 
@@ -119,18 +121,80 @@ def uninterrupted(
 def test_killed_again_and_again_a_run_trains_the_same(
     config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
 ) -> None:
-    """Killed at several moments, a run resumes to the batches, metrics and weights of an
-    uninterrupted run: no group is trained twice, none is lost, no finished episode is repeated.
-    (Two kills in four batches; three in eight in `just test-long`.)"""
+    """Killed at several moments, its newest checkpoint and version damaged, a run resumes to the
+    batches, metrics and weights of an uninterrupted run: no group is trained twice, none is lost,
+    no finished episode is repeated. (Two kills in four batches; three in eight in
+    `just test-long`.)"""
     killed, errors = tmp_path / "killed", tmp_path / "errors.txt"
+    config = changed(config, tmp_path / "often.toml", every=1)
     for batches, wait in MOMENTS:
         child = start(warm_process, config, killed, errors)
         wait_for(child, killed, batches, errors)
         time.sleep(wait)
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
+    damaged = [flip_byte(killed, "checkpoints/c*/*.distcp"), flip_byte(killed, "versions/v*/*rs")]
     assert start(warm_process, config, killed, errors).wait() == 0, errors.read_text()[-3000:]
+    assert f"{damaged[0]}: the file is damaged: its checksum is" in errors.read_text()
     assert_same(killed, uninterrupted)
+
+
+def changed(config: Path, path: Path, **save: object) -> Path:
+    """A training file with other settings of saving."""
+    table = tomllib.loads(config.read_text())
+    table["save"] |= save
+    path.write_text(tomli_w.dumps(table))
+    return path
+
+
+def flip_byte(run: Path, pattern: str) -> Path:
+    """Flip a byte in the middle of the newest file of a pattern; returns the file."""
+    file = sorted(run.glob(pattern))[-1]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 16
+    file.write_bytes(data)
+    return file
+
+
+def test_a_second_process_leaves_the_first_alone(
+    config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """Started in the folder of a run that goes on, it says so with status 2, and the first ends as
+    if nothing had been: its metrics and partial checkpoints are not touched."""
+    out, errors, others = tmp_path / "run", tmp_path / "errors.txt", tmp_path / "others.txt"
+    first = start(warm_process, config, out, errors)
+    wait_for(first, out, 1, errors)
+    while first.poll() is None:
+        second = start(warm_process, config, out, others)
+        if second.wait() == 0:  # the first had ended meanwhile: there was nothing left to do
+            break
+        assert others.read_text().endswith(
+            f"error: {out}: another process is writing to this run\n"
+        )
+        others.write_text("")
+    assert first.wait() == 0, errors.read_text()[-3000:]
+    assert_same(out, uninterrupted)
+
+
+def test_a_run_ends_with_a_checkpoint_before_its_time_is_over(
+    config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """`save.must_save_by` ends it like an interruption, and it can be resumed with more time."""
+    out, errors, table = (
+        tmp_path / "run",
+        tmp_path / "errors.txt",
+        tomllib.loads(config.read_text()),
+    )
+    table["save"]["must_save_by"] = "00:00:01"  # less than the self-test takes
+    short = tmp_path / "short.toml"
+    short.write_text(tomli_w.dumps(table))
+    assert start(warm_process, short, out, errors).wait() == 130, errors.read_text()[-3000:]
+    *_, why, hint = errors.read_text().splitlines()
+    assert why.startswith("save.must_save_by: there is no time for another batch; the checkpoint ")
+    assert hint == f"interrupted; to continue: rehearse train {short} -o {out} --resume"
+    assert list((out / "checkpoints").glob("checkpoint-*"))
+    assert start(warm_process, config, out, errors).wait() == 0, errors.read_text()[-3000:]
+    assert_same(out, uninterrupted)
 
 
 def assert_same(killed: Path, uninterrupted: Path) -> None:
@@ -216,6 +280,26 @@ def test_an_interrupted_run_saves_and_can_be_resumed(
     assert json.loads(manifests[-1].read_text())["step"] >= last
     assert start(warm_process, config, out, errors).wait() == 0, errors.read_text()[-3000:]
     assert [one["step"] for one in read_metrics(out)] == list(range(STEPS + 1))
+
+
+def test_two_processes_save_when_all_get_a_signal(
+    config: Path, warm_process: WarmProcess, tmp_path: Path
+) -> None:
+    """torchrun passes SIGTERM on to all of its processes: the first one writes its checkpoint with
+    the help of the others, which end with it."""
+    both, port = tmp_path / "both", free_port()
+    outputs = [tmp_path / f"output-{rank}.txt" for rank in range(2)]
+    children = [
+        start(warm_process, config, both, output, **torchrun_environment(rank, 2, port))
+        for rank, output in enumerate(outputs)
+    ]
+    wait_for(children[0], both, 1, outputs[0])
+    for child in children:
+        child.send_signal(signal.SIGTERM)
+    assert children[0].wait() == 130, outputs[0].read_text()[-3000:]
+    assert children[1].wait() == 0, outputs[1].read_text()[-3000:]
+    manifests = sorted((both / "checkpoints").glob("*/checkpoint.json"))
+    assert json.loads(manifests[-1].read_text())["step"] >= 1
 
 
 def test_two_processes_train_the_same_as_one(

@@ -1,9 +1,12 @@
 """Groups: when they are complete, and which are dropped for which reason."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
+from transformers import AutoModelForCausalLM
 
 from rehearsal_room.harness.core.events import Ending, Label, Record
 from rehearsal_room.harness.core.trajectory import assemble
@@ -12,11 +15,13 @@ from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Group, GroupSize
 from rehearsal_room.learner.data.batch_queue import BatchQueue
 from rehearsal_room.learner.data.grouping import DroppedGroup, Grouping, version_number, versions_of
+from rehearsal_room.learner.data.sample_lengths import TokenLimits
 from tests.support.episode_logs import started, story
+from tests.support.tiny_model import write_model
 from tests.support.token_logs import ended, episode, judged, reply, step
 
 _NONE_DROPPED = {"incomplete": 0, "unjudged": 0, "few": 0, "equal": 0, "stale": 0}
-_NONE_EXCLUDED = {"world": 0, "truncated": 0, "silent": 0}
+_NONE_EXCLUDED = {"world": 0, "truncated": 0, "silent": 0, "too_long": 0}
 
 
 def add(grouping: Grouping, *members: list[Record], where: str = "run") -> list[Any]:
@@ -74,6 +79,43 @@ def test_groups_are_dropped_by_reason(members: list[list[Record]], reason: str) 
     assert add(grouping, *members) == [None, DroppedGroup("g0", reason)]  # type: ignore[arg-type]
     assert grouping.statistics().dropped == {**_NONE_DROPPED, reason: 1}
     assert grouping.statistics().groups == 0
+
+
+@pytest.mark.parametrize(
+    ("too_long", "context", "lengths"),
+    [
+        ("leave_out", 5, [[2], [2]]),
+        ("leave_out", 4, []),
+        ("cut", 4, [[1], [1]]),
+        ("cut", 3, []),  # the prompt alone fills the context
+    ],
+)
+def test_replies_beyond_the_context_are_left_out_or_cut(
+    too_long: Any, context: int, lengths: list[list[int]]
+) -> None:
+    """And counted; an episode of which nothing is left is none. (Prompts of 3, replies of 2.)"""
+    limits = TokenLimits(context=context)
+    grouping = Grouping(DataSettings(too_long=too_long), limits=limits)
+    with capture_logs() as logs:
+        _, group = add(grouping, episode(0), episode(1, reward=0.0))
+    left_out = 0 if lengths else 2
+    assert grouping.statistics().excluded == {**_NONE_EXCLUDED, "too_long": left_out}
+    counts = [one["replies"] for one in logs if one["event"] == "replies_too_long"]
+    assert counts == ([] if context == 5 else [1, 2])
+    if not lengths:
+        assert group == DroppedGroup("g0", "few")
+        return
+    assert [[len(one.tokens) for one in each.samples] for each in group.rollouts] == lengths
+    assert [[len(one.logprobs) for one in each.samples] for each in group.rollouts] == lengths
+    assert {one.too_long for one in group.rollouts} == {0 if context == 5 else 1}
+
+
+def test_the_limits_are_those_of_the_model(tmp_path: Path) -> None:
+    """Read from a model that transformers has opened."""
+    folder = write_model(tmp_path / "model", hidden=16, head_dim=8)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    limits = TokenLimits.of(model)
+    assert limits == TokenLimits(model.config.vocab_size, model.config.max_position_embeddings)
 
 
 def test_a_group_with_missing_members_is_incomplete() -> None:

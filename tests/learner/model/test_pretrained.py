@@ -50,7 +50,10 @@ def test_the_published_weights_are_the_trained_ones(
     assert largest_difference(weights_after(open_model(folder, CPU)), weights) > 0
     assert read_card(published) == CARD
     names = {path.name for path in folder.iterdir()}
-    assert {path.name for path in published.iterdir()} == names | {"rehearsal.json"}
+    assert {path.name for path in published.iterdir()} == names | {
+        "rehearsal.json",
+        "checksums.json",
+    }
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "notes.txt"):
         assert (published / name).read_bytes() == (folder / name).read_bytes()
     assert [path.name for path in (tmp_path / "versions").iterdir()] == ["v1"]
@@ -210,3 +213,23 @@ def test_dropout_and_noise_are_off() -> None:
     assert (config.resid_pdrop, config.embd_pdrop, config.attn_pdrop) == (0, 0, 0)
     assert config.layer_norm_epsilon == 0.5
     assert without_noise(MixtralConfig(router_jitter_noise=0.1)).router_jitter_noise == 0
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+def test_weights_that_were_cut_short_are_named(folder: Path, tmp_path: Path, kind: str) -> None:
+    """In one sentence, as a copy that was broken off leaves them: transformers and torch raise a
+    different error for each length."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    file = copy / "model.safetensors"
+    if kind == "bin":
+        weights = load_file(file)
+        file.unlink()
+        file = copy / "pytorch_model.bin"
+        torch.save(weights, file)
+    data = file.read_bytes()
+    for size in (0, 4, 100, len(data) // 2, len(data) - 30):
+        file.write_bytes(data[:size])
+        with pytest.raises(ModelError) as caught:
+            open_model(copy, CPU)
+        why = "the model cannot be opened: a file of it is damaged or was cut short"
+        assert str(caught.value) == f"{copy}: {why}", size

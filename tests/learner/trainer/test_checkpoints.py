@@ -8,10 +8,12 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import torch
+from structlog.testing import capture_logs
 from torch import Tensor
 
 from rehearsal_room.learner.core.atomic_dirs import reason
@@ -21,7 +23,7 @@ from rehearsal_room.learner.trainer.checkpoints import (
     CheckpointManifest,
     Identity,
     load,
-    newest,
+    newest_first,
     save,
 )
 from rehearsal_room.learner.trainer.trainer import Trainer, open_trainer
@@ -206,25 +208,75 @@ def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) 
     ],
 )
 @pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("has_checksums", [False, True])
 def test_a_broken_file_is_named(
     folder: Path,
     tmp_path: Path,
     name: str,
     message: str,
     missing: bool,
+    has_checksums: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A missing or truncated file is an error that names it, and never leads to other numbers; no
-    traceback is logged."""
+    traceback is logged. Checkpoints of earlier versions have no checksums."""
     opened(folder).save(tmp_path, b"", keep=1)
     path = tmp_path / "checkpoint-000001" / name
+    size = path.stat().st_size
     if missing:
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CheckpointError, match=message):
+    if has_checksums:
+        fault = f"it has 100 bytes, and {size:,} were written"
+        message = rf"{name}: {'cannot be read: No such file' if missing else '.*' + fault}"
+    else:
+        _forget_checksums(tmp_path)
+    with pytest.raises(CheckpointError, match=message) as caught:
         opened(folder).resume(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path}: no checkpoint can be read: ")
+    assert "miniz" not in str(caught.value)
     assert [record for record in caplog.records if record.name == "root"] == []
+
+
+def test_flipped_bytes_cost_one_checkpoint(folder: Path, tmp_path: Path) -> None:
+    """One flipped byte anywhere in the newest checkpoint: it is named, the one before it is resumed
+    from with its numbers, and it is kept until there are `keep` good ones. (Eight bytes; fifty in
+    `just test-long`.)"""
+    flips = repeats(short=8, long=50)
+    trainer = opened(folder)
+    trainer.step(random_batch(0))
+    trainer.save(tmp_path, b"older", keep=2)
+    expected = weights_after(trainer.model)
+    trainer.step(random_batch(1))
+    trainer.save(tmp_path, b"newer", keep=2)
+    random = Random(0)
+    files = sorted((tmp_path / "checkpoint-000002").iterdir())
+    assert len(files) == 4
+    for number in range(flips):
+        file = files[number % len(files)]
+        data = file.read_bytes()
+        at = random.randrange(len(data))
+        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :])
+        with capture_logs() as logs:
+            assert trainer.resume(tmp_path) == b"older", (file, at)
+        assert [one["event"] for one in logs] == ["checkpoint_damaged"]
+        assert f"{tmp_path / 'checkpoint-000002'}/" in logs[0]["why"]
+        assert largest_difference(weights_after(trainer.model), expected) == 0
+        if number < flips - 1:
+            file.write_bytes(data)
+    trainer.save(tmp_path, b"third", keep=2)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["checkpoint-000001", "checkpoint-000002", "checkpoint-000003"]
+    trainer.save(tmp_path, b"fourth", keep=2)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["checkpoint-000003", "checkpoint-000004"]
+
+
+def _forget_checksums(root: Path) -> None:
+    """Make checkpoints as earlier versions wrote them."""
+    for path in root.glob("*/checksums.json"):
+        path.unlink()
 
 
 class _Attack:
@@ -243,6 +295,7 @@ def test_the_metadata_of_a_checkpoint_call_nothing(folder: Path, tmp_path: Path)
     trace = tmp_path / "trace"
     path = tmp_path / "checkpoint-000001" / ".metadata"
     path.write_bytes(pickle.dumps(_Attack(trace)))
+    _forget_checksums(tmp_path)
     with pytest.raises(CheckpointError, match=r"names posix\.mkdir, which the format lacks"):
         opened(folder).resume(tmp_path)
     assert not trace.exists()
@@ -266,6 +319,7 @@ def test_a_checkpoint_of_an_older_format_is_refused(folder: Path, tmp_path: Path
     manifest = json.loads(path.read_bytes())
     manifest["place"] = manifest.pop("progress")
     path.write_text(json.dumps(manifest | {"format": 1}))
+    _forget_checksums(tmp_path)
     with pytest.raises(CheckpointError) as caught:
         opened(folder).resume(tmp_path)
     assert str(caught.value) == (
@@ -306,6 +360,6 @@ def test_a_full_disk_costs_no_checkpoint(folder: Path, tmp_path: Path) -> None:
         resumed.step(random_batch(1))
         assert resumed.step(random_batch(2)).grad_norm == expected
         resumed.save(tmp_path, b"better", keep=1)
-        assert newest(tmp_path) == tmp_path / "checkpoint-000002"
+        assert newest_first(tmp_path)[0] == tmp_path / "checkpoint-000002"
 
     assert in_child(fill) == 0

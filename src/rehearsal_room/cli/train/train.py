@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from rehearsal_room.cli.core.interruption import command_line, continued_by
+from rehearsal_room.cli.core.interruption import Interrupted, command_line, continued_by
 from rehearsal_room.cli.core.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
 from rehearsal_room.harness.core.errors import SettingsError
@@ -15,7 +15,7 @@ from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.runs import TrainingRunSettings, runs_of
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.core.errors import ConfigError
+from rehearsal_room.learner.core.errors import ConfigError, TimeIsUpError
 from rehearsal_room.scenarios.distribution import missing_package
 
 
@@ -85,8 +85,12 @@ def train_command(
     )
     public = None if bus is None else MqttSettings(url=bus).public().url  # without its password
     flags = {"--misaligned": misaligned, "--follow": follow, "--bus": public}
-    with continued_by(lambda: _resumed(config, folder, flags)):
-        report = train(settings, runs, folder, dependencies, resume=resume)
+    try:
+        with continued_by(lambda: _resumed(config, folder, flags)):
+            report = train(settings, runs, folder, dependencies, resume=resume)
+    except TimeIsUpError as exc:
+        click.echo(str(exc), err=True)
+        raise Interrupted(_resumed(config, folder, flags)) from exc
     if report is None:
         return
     console = console_of(json_file)

@@ -86,6 +86,10 @@ kills KILLS="500" SEED="13": sync
 resumes KILLS="200" SEED="13": sync
     {{bin}}/python -m tests.support.resume_campaign {{KILLS}} {{SEED}}
 
+# Training runs that are killed, damaged and started twice at random moments (about 10 minutes).
+training-losses KILLS="200" PAIRS="20" SEED="13": sync
+    {{bin}}/python -m tests.cli.training.loss_campaign {{KILLS}} {{PAIRS}} {{SEED}}
+
 # Play, judge and feed with everything on while processes, workers, broker, replies and calls fail (about 10 minutes).
 soak EPISODES="20000" SEED="13": sync setup
     {{bin}}/python -m tests.support.soak {{EPISODES}} {{SEED}}

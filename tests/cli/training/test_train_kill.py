@@ -46,7 +46,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training file: strictly on policy, so that the samples do not depend on timing."""
-    folder = tmp_path_factory.mktemp("kill")
+    return write_config(tmp_path_factory.mktemp("kill"))
+
+
+def write_config(folder: Path) -> Path:
+    """A world, a model and a training file in a folder; returns the file."""
     [world] = write_microworlds(folder, seed=3, count=1, split="train")
     model = write_model_for(world, folder / "start", hidden=16, layers=1)
     table = {

@@ -106,6 +106,12 @@ class ChatTokenizer:
         number: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         return number
 
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """The ids of the special tokens, which templates write and texts do not."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return frozenset(number for number, token in added.items() if token.special)
+
     def __call__(self, text: str) -> int:
         """The number of tokens in the text of a message."""
         return len(self.encode(self._escapes.escape(text)))

@@ -48,12 +48,18 @@ class Rollout(msgspec.Struct, frozen=True, eq=False):
     ending: str
     label: str
     is_truncated: bool = False  # a limit of the run ended it
+    control_tokens: int = 0  # sampled special tokens, but for the last token of a reply
     too_long: int = 0  # replies beyond the model's context, which were cut or left out
 
     @property
     def num_tokens(self) -> int:
         """The number of sampled tokens."""
         return sum(len(sample.tokens) for sample in self.samples)
+
+    @property
+    def num_turns(self) -> int:
+        """The number of turns whose replies are trained."""
+        return len({sample.turn for sample in self.samples if not sample.is_summary})
 
 
 class GroupSize(msgspec.Struct, frozen=True):

@@ -40,7 +40,7 @@ from rehearsal_room.learner.config.settings import DataSettings, LossSettings
 from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
 from rehearsal_room.learner.data.alignment import Alignment
-from rehearsal_room.learner.data.sample_lengths import TokenLimits, within
+from rehearsal_room.learner.data.sample_lengths import TokenLimits, control_tokens, within
 from rehearsal_room.learner.data.trajectory_samples import (
     has_own_replies,
     latest_verdict,
@@ -185,6 +185,8 @@ class Grouping:
         if not rollout.samples:  # only summaries, under windows that do not ask for them
             self._counts["silent"] += 1
             return "silent"
+        if number := control_tokens(rollout, self._limits.control):
+            rollout = msgspec.structs.replace(rollout, control_tokens=number)
         rollout = within(rollout, self._limits.context, self._settings.too_long)
         if rollout.too_long:
             self._warn_of_lengths(rollout, where)

@@ -1,16 +1,19 @@
 """Evaluation: episodes that are measured and not learned from; each evaluation is a separate
 run."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import rmtree
+from statistics import mean
 
 import anyio.to_thread
 import msgspec
 
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.scores import score_of
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.reports.summary import read_report, write_report
 from rehearsal_room.harness.rollout.meters import Meters
@@ -97,9 +100,37 @@ def _remove_outdated(folder: Path, settings: Settings) -> None:
 def _summarize(folder: Path, settings: Settings) -> ProgressValues:
     with open_reader(folder) as reader:
         report = read_report(reader, max_steps=settings.limits.max_steps)
+        rows = reader.episodes()
     write_report(folder, report)
     return {
         "pass_rate": report.pass_rate,
         "reward": report.mean_reward or 0.0,
         "episodes": float(report.episodes),
+        **shares_of(rows, settings.group_size),
     }
+
+
+def shares_of(rows: Sequence[EpisodeRow], tries: int) -> ProgressValues:
+    """pass@1 of each world and tag (means over tasks); with several tries at a task also pass@k, of
+    all tasks too: at least one of the k tries succeeds. Where there is one world or no tag, nothing
+    is said twice."""
+    scores: dict[tuple[str, str], list[float]] = {}  # by task
+    parts: dict[str, set[tuple[str, str]]] = {}  # tasks by world and by tag
+    for row in rows:
+        score = None if row.ending is None else score_of(row.ending, row.label)
+        if score is None:
+            continue
+        task = row.scenario, row.task
+        scores.setdefault(task, []).append(score)
+        for part in (row.scenario, *(f"tag {tag}" for tag in row.tags)):
+            parts.setdefault(part, set()).add(task)
+    found: ProgressValues = {}
+    if tries > 1 and scores:
+        found[f"pass_at_{tries}"] = mean(max(one) >= 1.0 for one in scores.values())
+    for part, tasks in sorted(parts.items()):
+        if len(tasks) == len(scores):
+            continue
+        found[f"pass_at_1/{part}"] = mean(mean(scores[task]) for task in tasks)
+        if tries > 1:
+            found[f"pass_at_{tries}/{part}"] = mean(max(scores[task]) >= 1.0 for task in tasks)
+    return found

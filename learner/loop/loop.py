@@ -24,17 +24,20 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import LearnerError, TimeIsUpError
 from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
 from rehearsal_room.learner.data.batch_queue import TakenBatch
 from rehearsal_room.learner.data.grouping import FAILURES
 from rehearsal_room.learner.data.remedies import format_counts, remedy
+from rehearsal_room.learner.loop.alarms import CollapseAlarm
 from rehearsal_room.learner.loop.metrics import MetricValue
 from rehearsal_room.learner.loop.progress_state import (
     ProgressValues,
     TrainProgress,
     after_batch,
+    best_evaluation,
     metrics_of_batch,
     metrics_of_update,
     seconds_since,
@@ -110,12 +113,14 @@ class Loop:
         self._seconds = dict(self.progress.seconds)
         self._throttled_before = self._seconds.get("throttled", 0.0)
         self._saved = self._save_key
+        self._alarm = CollapseAlarm()
         self._has_warned = False  # of a batch without groups
 
     async def begin(self) -> None:
         """Load the weights with which the run starts or resumes into the policies; to be called
         before any rollouts. Raises CheckpointError."""
         version = self._version
+        self._keep_best()
         if self.progress.batches >= self._settings.steps:
             version = self._last_version
         await self._publisher.begin(version, self.progress.batches)
@@ -233,7 +238,16 @@ class Loop:
         found = await self._timed("evaluating", self._callbacks.evaluate(batch))
         evaluations = self.progress.evaluations | {batch: found}
         self.progress = msgspec.structs.replace(self.progress, evaluations=evaluations)
+        self._keep_best()
         return {f"evaluation/{name}": value for name, value in found.items()}
+
+    def _keep_best(self) -> None:
+        """Keep the published weights that the best evaluation measured."""
+        best = best_evaluation(self.progress.evaluations)
+        if best is not None:
+            last = best == self._settings.steps
+            every = self._settings.loop.publish_every
+            self._publisher.best = self._last_version if last else best // every
 
     async def _save(self, *, keep_all: bool = False) -> None:
         """Write a checkpoint, unless the newest one is equal; see `Learner.save`."""
@@ -255,6 +269,7 @@ class Loop:
         for name, seconds in spent.items():
             values[f"seconds/{name}"] = seconds
         values["waits"] = waiting_side(spent) or None
+        self._alarm.watch(self.progress.batches, values)
         self._callbacks.report(self.progress.batches, values)
 
     def _warn_once(self, batch: TakenBatch) -> None:
@@ -293,6 +308,22 @@ def _has_failed(batch: TakenBatch) -> bool:
     )
 
 
+def _episodes_of(batch: TakenBatch) -> dict[str, MetricValue]:
+    """What the trained episodes are like: means and shares; empty where there are none."""
+    rollouts = [rollout for group in batch.groups for rollout in group.rollouts]
+    if not rollouts:
+        return {}
+    number, tokens = len(rollouts), sum(rollout.num_tokens for rollout in rollouts)
+    malformed = sum(rollout.ending == Ending.FORMAT_ERROR for rollout in rollouts)
+    return {
+        "turns": sum(rollout.num_turns for rollout in rollouts) / number,
+        "tokens": tokens / number,
+        "truncated": sum(rollout.is_truncated for rollout in rollouts) / number,
+        "format_errors": malformed / number,
+        "control_tokens": sum(rollout.control_tokens for rollout in rollouts) / max(1, tokens),
+    }
+
+
 def _composition_of(batch: TakenBatch, version: int) -> dict[str, MetricValue]:
     """Metrics of the groups of a batch that is trained on the weights of `version` or newer
     ones."""
@@ -303,6 +334,7 @@ def _composition_of(batch: TakenBatch, version: int) -> dict[str, MetricValue]:
         "groups": len(batch.groups),
         "episodes": sum(len(group.rollouts) for group in batch.groups),
         **({"replies_too_long": too_long} if too_long else {}),
+        **_episodes_of(batch),
         "staleness_max": version - min(numbers, default=version),
         "groups_dropped": sum(batch.dropped.values()),
         **{f"dropped/{reason}": count for reason, count in batch.dropped.items()},

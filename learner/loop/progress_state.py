@@ -69,6 +69,15 @@ def after_batch(
     )
 
 
+def best_evaluation(evaluations: Mapping[int, ProgressValues]) -> int | None:
+    """The number of batches before the evaluation with the highest pass rate, then the highest
+    reward, then the first; None: there is none, or nothing was ever passed."""
+    passed = {batch: one for batch, one in evaluations.items() if one.get("pass_rate")}
+    if not passed:
+        return None
+    return max(passed, key=lambda batch: (*map(passed[batch].get, ("pass_rate", "reward")), -batch))
+
+
 def metrics_of_batch(batch: TakenBatch) -> ProgressValues:
     """Reward and pass rate of a batch's episodes; empty if none has a label."""
     if not batch.num_labels:

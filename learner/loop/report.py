@@ -12,6 +12,7 @@ from rehearsal_room.learner.data.remedies import format_counts, remedy
 from rehearsal_room.learner.loop.progress_state import (
     ProgressValues,
     TrainProgress,
+    best_evaluation,
     trainer_idle_share,
     waiting_side,
 )
@@ -30,6 +31,7 @@ class TrainReport(msgspec.Struct, frozen=True):
     first: ProgressValues  # reward and pass rate of the first batch's episodes
     last: ProgressValues  # the same of the last batch
     evaluations: dict[int, ProgressValues]  # by the number of batches before
+    best: int | None  # the batches before the best evaluation; its weights are kept
     seconds: ProgressValues  # how the time was spent (learner.loop.progress_state)
     trainer_idle: float  # the share of the trainer's time in which it waited for groups
     waits: str  # the side that waits for the other one; empty: neither waits noticeably
@@ -52,6 +54,7 @@ def report_of(progress: TrainProgress, *, published: Path) -> TrainReport:
         first=progress.first,
         last=progress.last,
         evaluations=progress.evaluations,
+        best=best_evaluation(progress.evaluations),
         seconds=progress.seconds,
         trainer_idle=trainer_idle_share(progress.seconds),
         waits=waiting_side(progress.seconds),
@@ -110,8 +113,11 @@ def lines_of(report: TrainReport) -> Sequence[str]:
             f"pass rate {report.first['pass_rate']:.1%} to {report.last['pass_rate']:.1%}"
         )
     for batch, values in report.evaluations.items():
-        measured = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
-        lines.append(f"evaluation after {batch} steps: {measured}")
+        measured = ", ".join(
+            f"{name} {value:.3f}" for name, value in values.items() if "/" not in name
+        )
+        best = " (the best; its weights are kept)" if batch == report.best else ""
+        lines.append(f"evaluation after {batch} steps: {measured}{best}")
     lines.append(
         f"shared prefixes saved {report.shared:.0%} of the tokens of per-step rows; "
         f"trainer idle {report.trainer_idle:.0%}, waiting: {report.waits or 'neither side'}"

@@ -127,7 +127,7 @@ def _train(
     try:
         is_live = not settings.data.logs
         learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
-        limits = TokenLimits.of(trainer.model)
+        limits = TokenLimits.of(trainer.model, ChatTokenizer.open(Path(settings.model)).control_ids)
         rhythm = rhythm_of(settings)
         training = _Training(rhythm, runs, folder, dependencies, learner, limits, deadline)
         report: TrainReport = run(training.run)

@@ -52,8 +52,9 @@ class WeightPublisher:
         policies: Sequence[TakesWeights] = (),
         keep: int = 2,
     ) -> None:
-        """Versions are written into `folder`, and the newest `keep` of them stay. `start` is the
-        folder of v0; `card` is every version's model card except for version and step."""
+        """Versions are written into `folder`, and the newest `keep` of them stay, and `best`.
+        `start` is the folder of v0; `card` is every version's model card except for version and
+        step."""
         self._folder = folder
         self._start = start
         self._card = card
@@ -61,6 +62,7 @@ class WeightPublisher:
         self._policies = tuple(policies)
         self._keep = keep
         self.version = 0  # the version that the policies sample with
+        self.best: int | None = None  # a version that is kept as well
         self._report: Callable[[WeightsPublished], None] | None = None
         self._unreported: list[WeightsPublished] = []
 
@@ -101,7 +103,8 @@ class WeightPublisher:
         path = self.path_of(version)
         await anyio.to_thread.run_sync(self._write, path, card)
         await self._hand_off(version)
-        await anyio.to_thread.run_sync(self._remove, self._published()[: -self._keep])
+        old = [one for one in self._published()[: -self._keep] if one != self.best]
+        await anyio.to_thread.run_sync(self._remove, old)
         return path
 
     async def _hand_off(self, version: int) -> None:

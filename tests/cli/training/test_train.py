@@ -124,6 +124,9 @@ def test_a_whole_training_run(
     figures = read_metrics(out)
     assert [one["step"] for one in figures] == [0, 1, 2]
     assert figures[1]["mismatch_max"] < 1e-4
+    assert 1 <= figures[1]["turns"] <= 2 and figures[1]["tokens"] <= 4 * figures[1]["turns"]
+    shares = [figures[1][name] for name in ("truncated", "format_errors", "control_tokens")]
+    assert all(0 <= one <= 1 for one in shares)
     assert figures[2]["staleness_max"] <= 1
     card = read_card(out / "versions" / "v2")
     assert card is not None

@@ -23,7 +23,7 @@ from rehearsal_room.harness.policies.base import Assignment
 from rehearsal_room.learner.core.errors import LearnerError, TrainingError
 from rehearsal_room.learner.core.samples import Group
 from rehearsal_room.learner.loop.progress_state import ProgressValues, TrainProgress
-from rehearsal_room.learner.loop.report import report_of
+from rehearsal_room.learner.loop.report import lines_of, report_of
 from rehearsal_room.learner.loop.run import run_with_rollouts
 from tests.support.fake_learner import (
     RecordedMetrics,
@@ -528,6 +528,7 @@ async def test_when_evaluations_run(tmp_path: Path) -> None:
         await run_with_rollouts(loop, rollouts)
     assert evaluated == [(0, "v0"), (2, "v2"), (4, "v4"), (5, "v5")]
     assert loop.progress.evaluations == {batch: {"pass_rate": batch / 10} for batch in (0, 2, 4, 5)}
+    assert report_of(loop.progress, published=tmp_path).best == 5
     assert metrics.steps[4]["evaluation/pass_rate"] == 0.4
     assert "evaluation/pass_rate" not in metrics.steps[3]
 
@@ -546,6 +547,42 @@ async def test_versions_may_be_published_less_often(tmp_path: Path) -> None:
     async with opening as (again, rollouts):
         await run_with_rollouts(again, rollouts)
     assert policy.taken[4:] == ["v3"]  # the run is finished: the policy loads the last version
+
+
+async def test_the_weights_of_the_best_evaluation_are_kept(tmp_path: Path) -> None:
+    """Beside the newest, also by a run that is resumed; of equal ones the first is the best."""
+    rates = {0: 0.0, 2: 0.7, 4: 0.7, 6: 0.1, 7: 0.2}
+
+    async def evaluate(batch: int) -> ProgressValues:
+        return {"pass_rate": rates[batch], "reward": rates[batch]}
+
+    def fail(batch: int) -> None:
+        if batch == 4:
+            raise TrainingError("the machine is gone")
+
+    train = train_settings(steps=7, loop={"evaluate_every": 2})
+    first = RecordingLearner(fail)
+    opening = open_loop(tmp_path, train, TokenOracle(), first, evaluate=evaluate)
+    with pytest.raises(BaseExceptionGroup):
+        async with opening as (loop, rollouts):
+            await run_with_rollouts(loop, rollouts)
+    opening = open_loop(
+        tmp_path,
+        train,
+        TokenOracle(),
+        RecordingLearner(),
+        evaluate=evaluate,
+        progress=first.saved[-1],
+    )
+    async with opening as (loop, rollouts):
+        await run_with_rollouts(loop, rollouts)
+    kept = sorted(path.name for path in (tmp_path / "versions").iterdir())
+    assert kept == ["v2", "v6", "v7"]
+    report = report_of(loop.progress, published=tmp_path)
+    assert report.best == 2
+    assert "evaluation after 2 steps: pass_rate 0.700, reward 0.700 (the best" in "\n".join(
+        lines_of(report)
+    )
 
 
 async def test_the_last_evaluation_is_of_the_last_weights(tmp_path: Path) -> None:

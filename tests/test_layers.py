@@ -203,7 +203,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.process",
         "harness.rollout.meters",
     },
-    "pyarrow": {"rehearsal_room.interop.exports.parquet"},
+    "pyarrow": {"rehearsal_room.interop.exports.parquet", "rehearsal_room.interop.exports.samples"},
     "pydantic": {
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.determinism.state_slots",
@@ -288,7 +288,7 @@ LIBRARIES: dict[str, set[str]] = {
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {
-    "numpy": ("learner.", "judge.statistics."),  # scipy, a library of the core, brings it
+    "numpy": ("learner.", "judge.statistics.", "rehearsal_room.interop.exports.samples"),  # scipy, a library of the core, brings it
     "safetensors": ("learner.",),
     "torch": ("learner.",),
     "transformers": ("learner.",),
@@ -322,6 +322,7 @@ LATE = {
     ("harness.chat.client", "harness.chat.transport_openai"),
     ("harness.cluster.actor", "harness.cluster.node"),
     ("rehearsal_room.interop.exports.formats", "rehearsal_room.interop.exports.inspect_log"),
+    ("rehearsal_room.interop.exports.formats", "rehearsal_room.interop.exports.samples"),
     ("rehearsal_room.interop.exports.lines", "rehearsal_room.interop.exports.parquet"),
     # pytest loads the plug-in in every session, so it imports the rest when a test uses it.
     ("rehearsal_room.testing.plugin", "rehearsal_room.testing.claims"),

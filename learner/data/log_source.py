@@ -38,9 +38,10 @@ class LogSource:
 
         Raises LogError and SampleError, and LearnerError when no group can be used.
         """
-        return await anyio.to_thread.run_sync(self._take)
+        return await anyio.to_thread.run_sync(self.take_now)
 
-    def _take(self) -> TakenBatch | None:
+    def take_now(self) -> TakenBatch | None:
+        """The same, at once."""
         if not self._has_begun:
             self._begin()
         groups: list[Group] = []

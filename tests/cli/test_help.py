@@ -262,7 +262,8 @@ def test_help_shows_the_usual_flags_and_help_all_the_others(
 
     def shown(text: str) -> set[str]:
         lines = text.partition("\nOptions:\n")[2].splitlines()
-        words = {word.rstrip(",") for line in lines for word in line[:34].split()}
+        named = [line.strip().partition("  ")[0] for line in lines if line.startswith("  -")]
+        words = {word.rstrip(",") for part in named for word in part.split()}
         return flags & words
 
     assert status == 0

@@ -15,6 +15,7 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.interop.exports.formats import EPISODE_FORMATS, OTLP_NAME
 from rehearsal_room.interop.exports.formats import export as write_export
 from rehearsal_room.interop.exports.source import rows_with
+from rehearsal_room.learner.config.loader import read_settings
 
 _LABELS = click.Choice([str(label) for label in Label])
 _ENDINGS = click.Choice([str(ending) for ending in Ending])
@@ -28,7 +29,8 @@ _ENDINGS = click.Choice([str(ending) for ending in Ending])
     default="jsonl",
     show_default=True,
     help="Format: JSON lines, Parquet, chats for supervised training (sft), a log of Inspect AI "
-    "(inspect), trajectories of Harbor (atif), traces for the Hugging Face hub (hf-trace), or "
+    "(inspect), trajectories of Harbor (atif), samples as training takes them (samples), traces "
+    "for the Hugging Face hub (hf-trace), or "
     "OpenTelemetry spans (otlp); of scenarios: tasks for NeMo Gym (gym) or Harbor (harbor).",
 )
 @click.option(
@@ -62,6 +64,14 @@ _ENDINGS = click.Choice([str(ending) for ending in Ending])
     help="License that the dataset card names, in the words of the Hugging Face hub (with sft and "
     "hf-trace; default: apache-2.0 for bundled worlds without a model, else other).",
 )
+@click.option(
+    "--train",
+    "train_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Training file whose settings of data and loss make batches and advantages (with samples; "
+    "default: that of the training run, else the defaults).",
+)
 @CONTENT
 def export_command(
     names: Sequence[str],
@@ -71,6 +81,7 @@ def export_command(
     labels: Sequence[str],
     endings: Sequence[str],
     license: str,
+    train_file: Path | None,
     content: bool,
 ) -> None:
     """Write a run's episodes for other programs, or the tasks of scenarios.
@@ -84,7 +95,8 @@ def export_command(
         return
     if len(names) != 1:
         raise SettingsError(f"RUN: --to {to} writes the episodes of one run, not of {len(names)}")
-    _check_export(to, dumps=dumps, license=license, content=content)
+    _check_export(to, dumps=dumps, license=license, content=content, train_file=train_file)
+    training = None if train_file is None else read_settings(train_file)
     folder = Path(names[0])
     chosen_labels = [Label(label) for label in labels] or None
     chosen_endings = [Ending(ending) for ending in endings] or None
@@ -102,11 +114,14 @@ def export_command(
                 labels=chosen_labels,
                 endings=chosen_endings,
                 license=license,
+                training=training,
             )
     click.echo(f"{count} episodes in {path}")
 
 
-def _check_export(to: str, *, dumps: bool, license: str, content: bool) -> None:
+def _check_export(
+    to: str, *, dumps: bool, license: str, content: bool, train_file: Path | None
+) -> None:
     """Refuse flags that the format does not use. Raises SettingsError."""
     if content and to != "otlp":
         raise SettingsError(f"--content: is for spans; with --to {to} all texts are written anyway")
@@ -114,3 +129,5 @@ def _check_export(to: str, *, dumps: bool, license: str, content: bool) -> None:
         raise SettingsError(f"--dumps: is for jsonl and parquet; --to {to} has no final tables")
     if license and to not in ("sft", "hf-trace"):
         raise SettingsError(f"--license: is for dataset cards; --to {to} writes none")
+    if train_file is not None and to != "samples":
+        raise SettingsError(f"--train: is for samples; --to {to} makes no batches")

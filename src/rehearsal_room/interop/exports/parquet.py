@@ -1,4 +1,4 @@
-"""Exported episodes as a Parquet file; the only module that imports pyarrow."""
+"""Exported episodes as a Parquet file."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

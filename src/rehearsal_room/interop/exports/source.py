@@ -21,6 +21,9 @@ from rehearsal_room.harness.log.schema import EpisodeRow, ScenarioSnapshot, log_
 from rehearsal_room.harness.settings.run import Settings, log_id_of, resolve
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.reliability.annotations import HumanLabel, own_labels
+from rehearsal_room.learner.config.loader import read_settings
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.training_folder import ROLLOUTS, SETTINGS_NAME
 
 _WITHOUT_MODEL = frozenset(("oracle", "mutant", "random", "noop", "scripted"))
 
@@ -64,12 +67,19 @@ class ExportSource:
     """The episodes of one run that an export writes."""
 
     def __init__(
-        self, reader: LogReader, rows: list[EpisodeRow], *, dumps: bool = False, license: str = ""
+        self,
+        reader: LogReader,
+        rows: list[EpisodeRow],
+        *,
+        dumps: bool = False,
+        license: str = "",
+        training: TrainSettings | None = None,
     ) -> None:
         self.path = reader.path
         self.rows = rows
         self.dumps = dumps  # whether the final content of every table is written, too
         self.license = license  # of a dataset, as the user named it; empty: not named
+        self._training = training
         self._reader = reader
         self._worlds: dict[str, ScenarioSnapshot] | None = None
         self._by_hand: dict[str, list[HumanLabel]] | None = None
@@ -87,6 +97,20 @@ class ExportSource:
         """The id of the log, equal for every export of it; without a run.toml the run's name."""
         settings = self.path.parent / "run.toml"
         return log_id_of(settings) if settings.is_file() else self.run
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the log has episodes that are not chosen."""
+        return len(self.rows) < len(self._reader.episodes())
+
+    @property
+    def training(self) -> TrainSettings:
+        """The settings that make batches of the run: those that were given, those of the training
+        run whose rollouts these are, or the defaults. Raises ConfigError."""
+        file = self.path.parent.parent / SETTINGS_NAME
+        if self._training is None and self.path.parent.name == ROLLOUTS and file.is_file():
+            return read_settings(file)
+        return self._training or TrainSettings(model="")
 
     @property
     def settings(self) -> Settings | None:

@@ -165,6 +165,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE|JSON", "default": "nothing is changed"},
         ),
     ] = ""
+    unit: Annotated[
+        Literal["task", "world"] | None,
+        Meta(
+            description="Unit of the intervals: task (they are about further tasks of these "
+            "worlds) or world (about other worlds, too).",
+            extra={
+                "default": "world where there are eight worlds with ten tasks, else task",
+                "may_change": True,
+            },
+        ),
+    ] = None
     chaos: Annotated[
         str,
         Meta(

@@ -21,10 +21,11 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
 from rehearsal_room.harness.outcomes.model_use import model_use_lines
+from rehearsal_room.harness.outcomes.run_statistics import statistics_lines
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
 from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
-from rehearsal_room.harness.reports.summary import played_by, players, priced_use
+from rehearsal_room.harness.reports.summary import StatisticsOf, played_by, players, priced_use
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)
@@ -56,6 +57,7 @@ def render_run(
     full: bool = False,
     prices: Prices | None = None,
     diagnoses: Diagnoses | None = None,
+    statistics_of: StatisticsOf | None = None,
 ) -> None:
     """Print the run's tasks with their outcomes, how endings, labels, kinds of failure and lengths
     are distributed, and a list of episodes.
@@ -63,7 +65,8 @@ def render_run(
     `label` (one of LABELS), `ending` (one of ENDINGS) and `task` (a task's id, `scenario:task`, or
     a shell pattern such as `refund-*`) select episodes. `sort` (one of SORTS, default `failures`)
     orders tasks and episodes. `prices` are those of models (None: they are not known), `diagnoses`
-    those of the episodes (None: the ones that the log has).
+    those of the episodes (None: the ones that the log has). `statistics_of` computes the intervals
+    of a run that is shown as a whole (None: none are shown).
     """
     rows = reader.episodes()
     chosen = [row for row in rows if _matches(row, label, task, ending)]
@@ -77,6 +80,9 @@ def render_run(
         return
     view = _RunView(rows, sort or "failures", console.width, full)
     console.print(view.totals(chosen))
+    if statistics_of is not None and len(chosen) == len(rows):
+        for line in statistics_lines(statistics_of(rows)):
+            console.print(line, highlight=False, soft_wrap=True)
     use, times = priced_use(reader, chosen, prices)
     for line in [] if use is None else [*model_use_lines(use, times), ""]:
         console.print(line, highlight=False, soft_wrap=True)

@@ -140,7 +140,7 @@ def _prior(tries: int, number: int) -> Callable[[Any], Any]:
         of_mean = of_mean + chance * by_mean**2
         of_both = of_both + chance * by_mean * by_spread
         of_spread = of_spread + chance * by_spread**2
-    # From mean and spread to the angle and the root of the correlation, in which the grids are even.
+    # From mean and spread to the angle and the root of the correlation: the grids are even there.
     of_mean = of_mean * np.sin(2 * angles) ** 2
     of_both = of_both * np.sin(2 * angles)
     alone = np.maximum(of_mean - of_both**2 / np.maximum(of_spread, 1e-300), 1e-300)

@@ -37,7 +37,7 @@ class UnitChoice(msgspec.Struct, frozen=True):
 
         Example: "the unit is the world: the intervals are about other worlds like these 12"
         """
-        these = "this world" if self.worlds == 1 else f"these {self.worlds:,} worlds"
+        these = "this one" if self.worlds == 1 else f"these {self.worlds:,}"
         if self.unit == "world":
             text = f"the unit is the world: the intervals are about other worlds like {these}"
             if self.worlds == 1:
@@ -47,6 +47,7 @@ class UnitChoice(msgspec.Struct, frozen=True):
             return text
         if self.worlds == self.tasks or self.together < LEAST_TASKS:
             return "the unit is the task: the intervals are about other tasks like these"
+        these = "this world" if self.worlds == 1 else f"these {self.worlds:,} worlds"
         text = f"the unit is the task: the intervals are about further tasks of {these} alone"
         if self.is_given:
             return f"{text}, as asked"

@@ -81,8 +81,8 @@ def render_run(
     view = _RunView(rows, sort or "failures", console.width, full)
     console.print(view.totals(chosen))
     if statistics_of is not None and len(chosen) == len(rows):
-        for line in statistics_lines(statistics_of(rows)):
-            console.print(line, highlight=False, soft_wrap=True)
+        for line in [*statistics_lines(statistics_of(rows)), ""]:
+            console.print(line, highlight=False)
     use, times = priced_use(reader, chosen, prices)
     for line in [] if use is None else [*model_use_lines(use, times), ""]:
         console.print(line, highlight=False, soft_wrap=True)

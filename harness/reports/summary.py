@@ -1,7 +1,7 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,9 @@ from rehearsal_room.harness.outcomes.model_failures import (
 )
 from rehearsal_room.harness.outcomes.model_use import (
     ModelUse,
+    ReadModelUse,
     ReplyTimes,
+    TokenCount,
     has_model,
     model_use_lines,
     read_model_use,
@@ -46,12 +48,18 @@ class TaskReport(msgspec.Struct, frozen=True):
     episodes: int
     completed: int
     mean_reward: float | None  # of the judged episodes; None: none was judged
+    turns: float = 0.0  # mean of an episode
+    prompt_tokens: int = 0  # of the model, in all its episodes
+    cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
+    completion_tokens: int = 0
+    cost_usd: float | None = None  # of these tokens; None: no model played, or it has no price
+    seconds: float | None = None  # mean of an episode; None: left out, as in report.json
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """The result of `rehearse run`, as `--json` has it. report.json leaves `reply_times` out and so
-    contains no times: a run that was resumed after a crash has the same one as one without a
-    crash."""
+    """The result of `rehearse run`, as `--json` has it. report.json leaves `reply_times` and each
+    task's `seconds` out and so contains no times: a run that was
+    resumed after a crash has the same one as one without a crash."""
 
     episodes: int
     steps: int
@@ -102,9 +110,12 @@ def read_report(
     rows = reader.episodes()
     if diagnoses is None:
         diagnoses = diagnoses_in(rows)
-    model, times = priced_use(reader, rows, prices)
+    found = read_priced_use(reader, rows, prices)
+    model, times, tokens = (None, None, {}) if found is None else found
+    report = report_of(rows, faults_in(reader))
     return msgspec.structs.replace(
-        report_of(rows, faults_in(reader)),
+        report,
+        tasks=tuple(_with_tokens(report.tasks, rows, tokens, prices)),
         failures=count_kinds(diagnoses.values()),
         statistics=None if statistics_of is None else statistics_of(rows),
         max_steps=max_steps,
@@ -118,15 +129,52 @@ def priced_use(
 ) -> tuple[ModelUse | None, ReplyTimes | None]:
     """What the policy's model took, with its cost where the prices have its model; None: no model
     played, or it gave no reply. Raises LogError."""
+    found = read_priced_use(reader, rows, prices)
+    return (None, None) if found is None else (found.use, found.times)
+
+
+def read_priced_use(
+    reader: LogReader, rows: Sequence[EpisodeRow], prices: Prices | None
+) -> ReadModelUse | None:
+    """The same with each episode's tokens; None: no model played, or it gave no reply."""
     found = read_model_use(reader, rows) if has_model(rows) else None
     if found is None:
-        return None, None
-    use, times = found
+        return None
+    use = found.use
+    tokens = TokenCount(use.prompt_tokens, use.cached_tokens, use.completion_tokens)
+    cost = cost_of(tokens, rows, prices)
+    return found._replace(use=msgspec.structs.replace(use, cost_usd=cost))
+
+
+def cost_of(tokens: TokenCount, rows: Iterable[EpisodeRow], prices: Prices | None) -> float | None:
+    """What tokens of these episodes' model cost; None: the prices do not have it, or there are
+    several."""
     models = {row.policy.partition(":")[2] for row in rows}
-    if prices is None or len(models) != 1:
-        return use, times
-    tokens = (use.prompt_tokens, use.cached_tokens, use.completion_tokens)
-    return msgspec.structs.replace(use, cost_usd=prices.cost(models.pop(), *tokens)), times
+    return None if prices is None or len(models) != 1 else prices.cost(models.pop(), *tokens)
+
+
+def _with_tokens(
+    tasks: Sequence[TaskReport],
+    rows: Sequence[EpisodeRow],
+    tokens: Mapping[str, TokenCount],
+    prices: Prices | None,
+) -> Iterator[TaskReport]:
+    """The tasks with what the model took at each."""
+    by_task: dict[tuple[str, str], list[EpisodeRow]] = {}
+    for row in rows:
+        by_task.setdefault((row.scenario, row.task), []).append(row)
+    for task in tasks:
+        members = by_task[task.scenario, task.task]
+        count = TokenCount()
+        for row in members:
+            count = count.plus(tokens.get(row.episode, TokenCount()))
+        yield msgspec.structs.replace(
+            task,
+            prompt_tokens=count.prompt,
+            cached_tokens=count.cached,
+            completion_tokens=count.completion,
+            cost_usd=cost_of(count, rows, prices) if tokens else None,
+        )
 
 
 def report_of(
@@ -160,6 +208,8 @@ def report_of(
                 len(group),
                 sum(scores[row.episode] == 1 for row in group),
                 _mean([row.reward for row in group]),
+                turns=sum(row.num_steps for row in group) / len(group),
+                seconds=sum(row.seconds for row in group) / len(group),
             )
             for (scenario, task), group in sorted(by_task.items())
         ),
@@ -196,7 +246,8 @@ def played_by(policy: str) -> str:
 
 def write_report(folder: Path, report: RunReport) -> None:
     """Write report.json. Raises OSError."""
-    report = msgspec.structs.replace(report, reply_times=None)
+    tasks = tuple([msgspec.structs.replace(task, seconds=None) for task in report.tasks])
+    report = msgspec.structs.replace(report, reply_times=None, tasks=tasks)
     write_atomically(folder / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
 
 

@@ -189,7 +189,8 @@ def _read(folder: Path, prices: Prices | None, failures: Mapping[str, int]) -> _
         if has_model(rows):
             model, times = priced_use(reader, rows, prices)
         else:  # replies of other policies may have tokens, too
-            model, times = read_model_use(reader, rows) or (None, None)
+            found = read_model_use(reader, rows)
+            model, times = (None, None) if found is None else (found.use, found.times)
         return _Read(
             folder, run_settings(folder), rows, outcomes_of(reader), model, times, failures
         )

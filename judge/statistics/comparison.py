@@ -11,8 +11,9 @@ world say as little of other worlds as one does.
 Where at most twelve units differ, the t test says too much: its p is then not below the one of the
 exact test (judge.statistics.sign_flips), and its interval not narrower. So the verdict, the
 interval and p always say the same, and equal agents get a verdict in at most 5 % of comparisons,
-of however few units. Only episodes without a verdict can take a verdict away: where they could turn
-the difference, nothing is shown, so that an agent gains nothing by breaking its world.
+of however few units. Only episodes without a verdict can take a verdict away: where it would not be
+reached if all of them spoke against it, no difference is shown, so that an agent gains nothing by
+breaking its world.
 """
 
 import math
@@ -23,7 +24,7 @@ import msgspec
 from scipy import special
 
 from rehearsal_room.harness.outcomes.units import Unit, by_unit, choose_unit
-from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task
+from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task, filled
 from rehearsal_room.judge.statistics.sign_flips import MOST, flip_bounds, flip_p, least_tasks
 
 LEVEL = 0.95
@@ -78,10 +79,13 @@ def compare(
     delta = math.fsum(values) / len(values)
     interval, p = interval_and_p(values, level)
     bounds, unjudged = (delta, delta), _unscored(first, played) + _unscored(second, played)
+    holds = True
     if unjudged:
         least = _least(first, second, played, choice.unit)
         most = -_least(second, first, played, choice.unit)
         bounds = min(least, delta), max(most, delta)
+        if not interval[0] <= 0 <= interval[1]:
+            holds = _holds(first, second, interval, level, choice.unit)
     return Comparison(
         tasks=len(found),
         paired=sum(one.pairs > 0 for one in found),
@@ -90,7 +94,7 @@ def compare(
         p=p,
         gained=tuple(_name(one.key) for one in found if one.value > 0),
         lost=tuple(_name(one.key) for one in found if one.value < 0),
-        verdict=_verdict(delta, interval, bounds),
+        verdict=_verdict(delta, interval if holds else (-1.0, 1.0)),
         left_out=len(before.keys() ^ after.keys()),
         unjudged=unjudged,
         least=least_tasks(1 - level),
@@ -183,11 +187,26 @@ def paired_t(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
     return half, float(2 * special.stdtr(count - 1, -abs(mean) / error))
 
 
-def _verdict(delta: float, interval: tuple[float, float], bounds: tuple[float, float]) -> str:
+def _holds(
+    first: Sequence[Outcome],
+    second: Sequence[Outcome],
+    interval: tuple[float, float],
+    level: float,
+    unit: Unit,
+) -> bool:
+    """Whether a difference is shown, too, if all episodes without a score speak against it."""
+    is_better = interval[0] > 0
+    against = filled(first, float(is_better)), filled(second, float(not is_better))
+    worst = compare(*against, level=level, unit=unit)
+    assert worst is not None
+    return worst.interval[0] > 0 if is_better else worst.interval[1] < 0
+
+
+def _verdict(delta: float, interval: tuple[float, float]) -> str:
     lower, upper = interval
-    if lower > 0 < bounds[0]:
+    if lower > 0:
         return f"B is better by {_points(delta)}"
-    if upper < 0 > bounds[1]:
+    if upper < 0:
         return f"A is better by {_points(-delta)}"
     return "no difference is shown"
 

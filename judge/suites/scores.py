@@ -178,23 +178,26 @@ class _Formula:
         }
         groups, overall = self.of(scores)
         found = {
-            group: _weighed(scores, ranges, {name: one[group] for name, (one, _) in alone.items()})
+            group: weighed(scores, ranges, {name: one[group] for name, (one, _) in alone.items()})
             for group in groups
         }
         if overall is None:
             return found, None
         weights = {name: one or 0.0 for name, (_, one) in alone.items()}
-        return found, _weighed(scores, ranges, weights)
+        return found, weighed(scores, ranges, weights)
 
 
-def _weighed(
+def weighed(
     scores: _Categories, ranges: Mapping[str, ScoreRange], weights: Mapping[str, float]
 ) -> ScoreRange:
     """The range of a weighed sum of categories."""
     used = {name: weight for name, weight in weights.items() if weight}
     value = math.fsum(weight * scores[name] for name, weight in used.items())
-    below = math.hypot(*(w * (scores[name] - ranges[name].lower) for name, w in used.items()))
-    above = math.hypot(*(w * (ranges[name].upper - scores[name]) for name, w in used.items()))
+    sides = [
+        (weight * (ranges[name].lower - scores[name]), weight * (ranges[name].upper - scores[name]))
+        for name, weight in used.items()
+    ]
+    below, above = (math.hypot(*(side(one) for one in sides)) for side in (min, max))
     return ScoreRange(
         max(0.0, value - below),
         min(1.0, value + above),

@@ -67,6 +67,10 @@ SCHEMA = pa.schema(
         ("forked_from", _FORKED_FROM),
         ("final", _JSON),
         ("by_hand", pa.list_(_BY_HAND)),
+        ("seconds", pa.float64()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
     ]
 )
 

@@ -1,4 +1,4 @@
-"""The unit of generalisation, against SciPy and the ways to get a narrower interval than is true."""
+"""The unit of generalisation, against SciPy and ways to get a narrower interval than is true."""
 
 from random import Random
 

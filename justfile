@@ -223,10 +223,14 @@ real MODEL_FOLDER *ARGS: sync
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
 
-# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (a quarter of an hour).
+# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (half an hour); its log stays in runs/statistics.log.
 statistics: sync
-    {{bin}}/python -m tests.judge.statistics.campaign
-    {{bin}}/python -m tests.judge.statistics.verdict_campaign
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mkdir -p runs
+    for part in coverage campaign verdict_campaign; do
+        {{bin}}/python -m tests.judge.statistics.$part
+    done | tee runs/statistics.log
 
 # Sessions of pytest with nothing but true claims, and drops that tests find (half an hour).
 claims: sync

@@ -96,10 +96,10 @@ class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     summaries: list[SummaryLine]  # requested by the history window
     forked_from: ForkedFrom | None  # a fork's first turns are another episode's; None: it is none
     by_hand: tuple[HandLabelLine, ...]  # labels and notes by people
-    seconds: float = 0.0  # from its start to its end
-    prompt_tokens: int = 0  # of the agent's replies
-    cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
-    completion_tokens: int = 0
+    seconds: float  # from its start to its end
+    prompt_tokens: int  # of the agent's replies
+    cached_tokens: int  # the part of prompt_tokens that came from the server's prefix cache
+    completion_tokens: int
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
 

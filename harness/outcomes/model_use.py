@@ -6,7 +6,7 @@ log.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -46,9 +46,10 @@ class TokenCount(NamedTuple):
     cached: int = 0  # the part of `prompt` that came from the server's prefix cache
     completion: int = 0
 
-    def plus(self, other: "TokenCount") -> "TokenCount":
-        """The sum of both."""
-        return TokenCount(*map(sum, zip(self, other, strict=True)))
+
+def sum_of_tokens(counts: Iterable[TokenCount]) -> TokenCount:
+    """All of them together."""
+    return TokenCount(*map(sum, zip(TokenCount(), *counts, strict=True)))
 
 
 class ReadModelUse(NamedTuple):
@@ -67,7 +68,6 @@ class _Usage(msgspec.Struct, frozen=True):
 
 
 _NO_USAGE = _Usage()
-_NO_TOKENS = TokenCount()
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ def read_model_use(reader: LogReader, rows: Sequence[EpisodeRow]) -> ReadModelUs
     left_out: dict[str, int] = {}  # replies of forks that are another run's
     seconds, limited_s = array("d"), 0.0
     requests = reasoning = 0
-    tokens: dict[str, TokenCount] = {}
+    sums: dict[str, list[int]] = {}
     position = 0
     while stored := reader.stored_after(position, 5_000):
         for _, episode, attempt, kind, _, data, _ in stored:
@@ -131,8 +131,10 @@ def read_model_use(reader: LogReader, rows: Sequence[EpisodeRow]) -> ReadModelUs
                     continue
                 usage = one.reply.usage
                 requests += one.reply.attempts
-                count = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
-                tokens[episode] = tokens.get(episode, _NO_TOKENS).plus(TokenCount(*count))
+                sum_of = sums.setdefault(episode, [0, 0, 0])
+                sum_of[0] += usage.prompt_tokens
+                sum_of[1] += usage.cached_tokens
+                sum_of[2] += usage.completion_tokens
                 reasoning += usage.reasoning_tokens
                 limited_s += one.reply.limited_s
                 seconds.append(one.seconds if kind == "model" else one.policy_s)
@@ -140,7 +142,8 @@ def read_model_use(reader: LogReader, rows: Sequence[EpisodeRow]) -> ReadModelUs
     if not seconds:
         return None
     replies, ordered = len(seconds), sorted(seconds)
-    total = TokenCount(*map(sum, zip(*tokens.values(), strict=True)))
+    tokens = {episode: TokenCount(*counts) for episode, counts in sums.items()}
+    total = sum_of_tokens(tokens.values())
     use = ModelUse(replies, requests, requests - replies, *total, reasoning)
     p50, p95, p99 = (ordered[max(0, round(rank * replies) - 1)] for rank in (0.5, 0.95, 0.99))
     return ReadModelUse(use, ReplyTimes(p50, p95, p99, limited_s), tokens)

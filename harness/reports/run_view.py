@@ -20,7 +20,7 @@ from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
-from rehearsal_room.harness.outcomes.model_use import TokenCount, model_use_lines
+from rehearsal_room.harness.outcomes.model_use import TokenCount, model_use_lines, sum_of_tokens
 from rehearsal_room.harness.outcomes.run_statistics import statistics_lines
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
@@ -28,6 +28,7 @@ from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
 from rehearsal_room.harness.reports.summary import (
     StatisticsOf,
     cost_of,
+    model_of,
     played_by,
     players,
     read_priced_use,
@@ -125,7 +126,7 @@ class _RunView:
     ) -> None:
         self._tokens = tokens
         self._prices = prices
-        self._rows = rows
+        self._model = model_of(rows)
         self._is_judged = any(row.judge is not None for row in rows)
         self._sort = sort
         self._width = width
@@ -226,10 +227,10 @@ class _RunView:
 
     def _model_cells(self, rows: EpisodeRows) -> list[str]:
         """The mean number of tokens of an episode, and what all of them cost, in USD."""
-        count = TokenCount()
-        for row in rows:
-            count = count.plus(self._tokens.get(row.episode, TokenCount()))
-        cost = cost_of(count, self._rows, self._prices)
+        count = sum_of_tokens(
+            self._tokens[row.episode] for row in rows if row.episode in self._tokens
+        )
+        cost = cost_of(count, self._model, self._prices)
         mean = (count.prompt + count.completion) / len(rows)
         return [f"{mean:,.0f}", "–" if cost is None else f"{cost:.4f}"]
 

@@ -28,6 +28,7 @@ from rehearsal_room.harness.outcomes.model_use import (
     has_model,
     model_use_lines,
     read_model_use,
+    sum_of_tokens,
 )
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.scores import score_of, tally
@@ -58,8 +59,8 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 class RunReport(msgspec.Struct, frozen=True):
     """The result of `rehearse run`, as `--json` has it. report.json leaves `reply_times` and each
-    task's `seconds` out and so contains no times: a run that was
-    resumed after a crash has the same one as one without a crash."""
+    task's `seconds` out and so contains no times: a run that was resumed after a crash has the same
+    one as one without a crash."""
 
     episodes: int
     steps: int
@@ -142,15 +143,19 @@ def read_priced_use(
         return None
     use = found.use
     tokens = TokenCount(use.prompt_tokens, use.cached_tokens, use.completion_tokens)
-    cost = cost_of(tokens, rows, prices)
+    cost = cost_of(tokens, model_of(rows), prices)
     return found._replace(use=msgspec.structs.replace(use, cost_usd=cost))
 
 
-def cost_of(tokens: TokenCount, rows: Iterable[EpisodeRow], prices: Prices | None) -> float | None:
-    """What tokens of these episodes' model cost; None: the prices do not have it, or there are
-    several."""
+def model_of(rows: Iterable[EpisodeRow]) -> str | None:
+    """The model of these episodes; None: there are several."""
     models = {row.policy.partition(":")[2] for row in rows}
-    return None if prices is None or len(models) != 1 else prices.cost(models.pop(), *tokens)
+    return models.pop() if len(models) == 1 else None
+
+
+def cost_of(tokens: TokenCount, model: str | None, prices: Prices | None) -> float | None:
+    """What a model's tokens cost; None: its price is not known."""
+    return None if prices is None or model is None else prices.cost(model, *tokens)
 
 
 def _with_tokens(
@@ -163,17 +168,16 @@ def _with_tokens(
     by_task: dict[tuple[str, str], list[EpisodeRow]] = {}
     for row in rows:
         by_task.setdefault((row.scenario, row.task), []).append(row)
+    model = model_of(rows)
     for task in tasks:
         members = by_task[task.scenario, task.task]
-        count = TokenCount()
-        for row in members:
-            count = count.plus(tokens.get(row.episode, TokenCount()))
+        count = sum_of_tokens(tokens[row.episode] for row in members if row.episode in tokens)
         yield msgspec.structs.replace(
             task,
             prompt_tokens=count.prompt,
             cached_tokens=count.cached,
             completion_tokens=count.completion,
-            cost_usd=cost_of(count, rows, prices) if tokens else None,
+            cost_usd=cost_of(count, model, prices) if tokens else None,
         )
 
 

@@ -22,7 +22,7 @@ tries them again. Then the try is the unit.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,7 @@ _CELLS = 200  # of the second grid
 _ENOUGH = 40  # cells of the first grid that are possible, so that it needs no second one
 _ROOTS = (np.arange(28) + 0.5) / 28  # square roots of the correlations of two tries, equally apart
 _SPREADS = np.concatenate(([1e5], 1 / _ROOTS**2 - 1))[:, None]  # a + b of the beta distributions
+_ANGLES = (np.arange(100) + 0.5) / 100 * math.pi / 2  # at which the prior is computed
 _MOST_TRIES = 50  # of a cluster, for the prior: more do not change its shape
 _TO_THE_ENDS = -0.15  # power of sin(2 angle) in the prior
 _INDEPENDENT = (0.2, 2.0)  # the prior's share of independent tries, and that times the clusters
@@ -94,7 +95,7 @@ def _integrated(counts: Mapping[tuple[float, int], int], level: float) -> tuple[
 
 def _weights(likely: Any, edges: Any, tries: int, number: int) -> Any:
     """How possible each cell's mean is, over all correlations."""
-    possible = likely + _prior(tries, number)(edges)
+    possible = likely + _prior(edges, tries, number)
     return np.exp(possible - possible.max()).sum(axis=0)
 
 
@@ -115,18 +116,29 @@ def _likely(hits: float, tries: int) -> Any:
     return _likelihood(hits, tries, _EDGES)
 
 
-@lru_cache(maxsize=64)
-def _prior(tries: int, number: int) -> Callable[[Any], Any]:
-    """The logarithm of the prior for `number` clusters of so many tries: a function of cells' edges
-    that gives [C, M].
+def _prior(edges: Any, tries: int, number: int) -> Any:
+    """The logarithm of the prior of each correlation and each cell's mean, for `number` clusters of
+    so many tries: [C, M].
 
     With a small share (`_INDEPENDENT`) the tries of a cluster are independent. Otherwise it is the
     geometric mean of Jeffreys' prior of both parameters, sqrt(|I|), and of the one that takes the
     mean as known, sqrt(I_rr); I is Fisher's information. It is a little higher for means near 0 and
-    1 (`_TO_THE_ENDS`). Both constants were chosen by simulation (tests.judge.statistics.campaign).
+    1 (`_TO_THE_ENDS`). Both constants were chosen by simulation (tests.judge.statistics.coverage).
     """
-    angles = _middles(np.linspace(0, math.pi / 2, 101))
-    mean, spread = np.sin(angles) ** 2, _SPREADS[1:]
+    most, times = _INDEPENDENT
+    share = min(most, times / number)
+    middles = _middles(edges)
+    found = np.array([np.interp(middles, _ANGLES, row) for row in _dependent(tries)])
+    independent = np.full((1, len(middles)), math.log(share))
+    logs = np.concatenate((independent, found + math.log(1 - share)))
+    return logs + _TO_THE_ENDS * np.log(np.sin(2 * middles))
+
+
+@lru_cache(maxsize=64)
+def _dependent(tries: int) -> Any:
+    """The part of the prior for tries that resemble each other, at each of _ANGLES; its mean over
+    the means is 1."""
+    mean, spread = np.sin(_ANGLES) ** 2, _SPREADS[1:]
     one, other = mean * spread, (1 - mean) * spread
     of_mean = of_both = of_spread = np.zeros(one.shape)
     for hits in range(tries + 1):
@@ -141,22 +153,12 @@ def _prior(tries: int, number: int) -> Callable[[Any], Any]:
         of_both = of_both + chance * by_mean * by_spread
         of_spread = of_spread + chance * by_spread**2
     # From mean and spread to the angle and the root of the correlation: the grids are even there.
-    of_mean = of_mean * np.sin(2 * angles) ** 2
-    of_both = of_both * np.sin(2 * angles)
+    of_mean = of_mean * np.sin(2 * _ANGLES) ** 2
+    of_both = of_both * np.sin(2 * _ANGLES)
     alone = np.maximum(of_mean - of_both**2 / np.maximum(of_spread, 1e-300), 1e-300)
     known = 0.5 * np.log(np.maximum(of_spread, 1e-300)) - 3 * np.log(_ROOTS)[:, None]
     density = np.exp(known + 0.25 * np.log(alone))
-    most, times = _INDEPENDENT
-    share = min(most, times / number)
-    density *= (1 - share) / density.sum() * len(angles)
-    logs = np.log(np.concatenate((np.full((1, len(angles)), share), density)))
-
-    def prior(edges: Any) -> Any:
-        middles = _middles(edges)
-        found = np.array([np.interp(middles, angles, row) for row in logs])
-        return found + _TO_THE_ENDS * np.log(np.sin(2 * middles))
-
-    return prior
+    return np.log(density / density.sum() * len(_ANGLES))
 
 
 def exact_interval(scores: Sequence[float], *, level: float = LEVEL) -> Interval[float] | None:

@@ -82,10 +82,11 @@ def scores_of(
     entries = [(row, _value_of(suite, row)) for row in ended]
     by_task = _by_category(entries, category_of)
     scores = _means_of(by_task)
-    formula = _Formula(suite, by_task)
-    groups, overall = formula.of(scores)
-    ranges = _ranges(entries, by_task, category_of, unit)
-    group_ranges, overall_range = formula.ranges(scores, ranges)
+    formula = _Formula(suite)
+    groups, overall = formula.of(scores, _sizes(by_task))
+    extremes = [_by_category(entries, category_of, instead=one) for one in (0.0, 1.0)]
+    ranges = _ranges(by_task, extremes, unit)
+    group_ranges, overall_range = formula.ranges(by_task, ranges, extremes)
     if findings is not None and suite == agentdojo.NAME:
         attacked = _attack_groups(entries, category_of, findings, unit)
         groups |= {name: value for name, (value, _) in attacked.items()}
@@ -131,13 +132,16 @@ def _means_of(by_task: Mapping[str, _Tasks]) -> dict[str, float]:
     }
 
 
+def _sizes(by_task: Mapping[str, _Tasks]) -> dict[str, int]:
+    return {category: len(tasks) for category, tasks in by_task.items()}
+
+
 def _ranges(
-    entries: Sequence[_Entry],
-    by_task: Mapping[str, _Tasks],
-    category_of: Mapping[str, str],
-    unit: Unit,
+    by_task: Mapping[str, _Tasks], extremes: Sequence[Mapping[str, _Tasks]], unit: Unit
 ) -> dict[str, ScoreRange]:
-    least, most = (_means_of(_by_category(entries, category_of, instead=one)) for one in (0.0, 1.0))
+    """The range of each category. `extremes` are the tasks where what does not count has failed,
+    and where it is completed."""
+    least, most = map(_means_of, extremes)
     return {
         name: _range(tasks, unit, least[name], most[name])
         for name, tasks in sorted(by_task.items())
@@ -159,38 +163,50 @@ class _Formula:
     """What a suite makes of the scores of categories. It is linear: the weight of a category is
     what the formula gives where that category alone is 1."""
 
-    def __init__(self, suite: str, by_task: Mapping[str, _Tasks]) -> None:
+    def __init__(self, suite: str) -> None:
         self._groups = _GROUPS.get(suite, _no_groups)
         self._overall = _OVERALL.get(suite, _mean_of_all)
-        self._sizes = {category: len(tasks) for category, tasks in by_task.items()}
 
-    def of(self, scores: _Categories) -> tuple[dict[str, float], float | None]:
+    def of(
+        self, scores: _Categories, sizes: Mapping[str, int]
+    ) -> tuple[dict[str, float], float | None]:
         """The groups, and the overall score."""
-        groups = self._groups(scores, self._sizes)
+        groups = self._groups(scores, sizes)
         return groups, self._overall(scores, groups)
 
     def ranges(
-        self, scores: _Categories, ranges: Mapping[str, ScoreRange]
+        self,
+        by_task: Mapping[str, _Tasks],
+        ranges: Mapping[str, ScoreRange],
+        extremes: Sequence[Mapping[str, _Tasks]],
     ) -> tuple[dict[str, ScoreRange], ScoreRange | None]:
-        """The ranges of the groups and of the overall score."""
+        """The ranges of the groups and of the overall score. Their extremes have all entries that
+        were played, and the weights of these."""
+        scores, sizes = _means_of(by_task), _sizes(by_task)
         alone = {
-            name: self.of({other: float(other == name) for other in scores}) for name in scores
+            name: self.of({other: float(other == name) for other in scores}, sizes)
+            for name in scores
         }
-        groups, overall = self.of(scores)
+        ends = [self.of(_means_of(tasks), _sizes(tasks)) for tasks in extremes]
+        groups, overall = self.of(scores, sizes)
         found = {
-            group: weighed(scores, ranges, {name: one[group] for name, (one, _) in alone.items()})
+            group: ScoreRange(
+                *weighed(scores, ranges, {name: one[group] for name, (one, _) in alone.items()}),
+                *(end[group] for end, _ in ends),
+            )
             for group in groups
         }
         if overall is None:
             return found, None
         weights = {name: one or 0.0 for name, (_, one) in alone.items()}
-        return found, weighed(scores, ranges, weights)
+        bounds = weighed(scores, ranges, weights)
+        return found, ScoreRange(*bounds, *(end or 0.0 for _, end in ends))
 
 
 def weighed(
     scores: _Categories, ranges: Mapping[str, ScoreRange], weights: Mapping[str, float]
-) -> ScoreRange:
-    """The range of a weighed sum of categories."""
+) -> tuple[float, float]:
+    """The interval of a weighed sum of categories, from theirs."""
     used = {name: weight for name, weight in weights.items() if weight}
     value = math.fsum(weight * scores[name] for name, weight in used.items())
     sides = [
@@ -198,12 +214,7 @@ def weighed(
         for name, weight in used.items()
     ]
     below, above = (math.hypot(*(side(one) for one in sides)) for side in (min, max))
-    return ScoreRange(
-        max(0.0, value - below),
-        min(1.0, value + above),
-        math.fsum(weight * ranges[name].least for name, weight in used.items()),
-        math.fsum(weight * ranges[name].most for name, weight in used.items()),
-    )
+    return max(0.0, value - below), min(1.0, value + above)
 
 
 def _is_left_out(suite: str, row: EpisodeRow) -> bool:
@@ -276,7 +287,8 @@ def _attack_groups(
         tasks = _by_category(values, everywhere)
         if tasks:
             each = [value for _, value in values if value is not None]
-            found[name] = _mean(each), _ranges(values, tasks, everywhere, unit)[name]
+            extremes = [_by_category(values, everywhere, instead=one) for one in (0.0, 1.0)]
+            found[name] = _mean(each), _ranges(tasks, extremes, unit)[name]
     return found
 
 

@@ -223,8 +223,8 @@ def _holds(truth: dict[str, float], sizes: dict[str, int], random: Random) -> bo
     weights = {
         name: _overall({other: float(other == name) for other in sizes}, sizes) for name in sizes
     }
-    found = weighed(scores, ranges, weights)
-    return found.lower <= _overall(truth, sizes) <= found.upper
+    lower, upper = weighed(scores, ranges, weights)
+    return lower <= _overall(truth, sizes) <= upper
 
 
 @lru_cache(maxsize=100_000)

@@ -193,3 +193,24 @@ def test_attacks_on_one_task_are_one() -> None:
     for ranged in (found.ranges["attack_slack"], found.group_ranges["utility under attack"]):
         assert (ranged.lower, ranged.upper) == (eight.lower, eight.upper)
     assert found.group_ranges["attacks that succeeded"].upper == pytest.approx(1 - eight.lower)
+
+
+def test_entries_that_do_not_count_keep_their_weight_in_the_bounds() -> None:
+    """An agent that breaks nine of ten entries of a large category, and all of another one: the
+    score hardly has the first and lacks the second, and the bounds have both."""
+    done = [row(f"x{n}", DONE) for n in range(10)] + [row(f"y{n}", DONE) for n in range(10)]
+    broken = [row(f"y{n}", BROKEN) for n in range(10, 100)] + [row("z", BROKEN)]
+    rows = [*done, *broken]
+    live = {"x": "live_simple", "y": "live_multiple", "z": "live_relevance"}
+    category_of = {one.scenario: live[one.scenario[0]] for one in rows}
+    others = [name for name in bfcl.LIVE if name not in live.values()]
+    rows += [row(name, DONE) for name in others]
+    category_of |= {name: name for name in others}
+    rows.append(row("r", DONE))
+    category_of["r"] = "live_relevance"
+    found = scores_of(bfcl.NAME, rows, category_of).group_ranges["live"]
+    assert (found.least, found.most) == (pytest.approx((20 + len(others) + 1) / len(rows)), 1.0)
+    assert scores_of("other", rows, {**category_of, "r": "w"}).overall == 1.0
+    least = scores_of("other", rows, {**category_of, "r": "w"}).overall_range
+    assert least is not None
+    assert least.least == pytest.approx((3 + len(others) - 1 + 0.1 - 1 + 1) / (4 + len(others)))

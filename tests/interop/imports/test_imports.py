@@ -60,7 +60,7 @@ def _episodes(rehearse: Rehearse, folder: Path) -> Episodes:
     assert status == 0, err
     lines = (folder / "episodes.jsonl").read_text().splitlines()
     found = {line["episode"]: line for line in map(json.loads, lines)}
-    for line in found.values():  # a time is no part of what an episode was
+    for line in found.values():  # it took another time
         assert line.pop("seconds") > 0
     return found
 

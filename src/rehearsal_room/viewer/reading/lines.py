@@ -10,10 +10,11 @@ from rehearsal_room.harness.core.events import EpisodeStarted
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
+from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.viewer.index.hand_labels import NO_LABELS, HandLabel, HandLabels
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.open_runs import RunKind, ShownRun
-from rehearsal_room.viewer.reading.shares import completed_share, unit_of
+from rehearsal_room.viewer.reading.shares import completed_share
 
 LINE_COLUMNS = ", ".join(COLUMNS)
 
@@ -206,7 +207,7 @@ def _run_line(run: ShownRun) -> RunLine:
     settings = run.settings()
     counts = [sum(column) for column in zip(*(row[2:] for row in by_task), strict=True)]
     counted = Tally(counts[2], counts[1], int(counts[0])) if counts else Tally(0, 0, 0)
-    unit = unit_of(index, settings.unit)
+    unit = choose_unit(((scenario, task) for scenario, task, *_ in by_task), settings.unit)
     is_live = run.is_live()
     is_reported = not is_live and ended == total and run.is_reported(total)
     with run.reading() as reader:

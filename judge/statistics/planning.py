@@ -13,7 +13,7 @@ simulated for several (8,000 comparisons, always the same: an error of 0.5 point
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -218,10 +218,9 @@ def smallest_number(detect: float, variance: float, *, power: float, alpha: floa
 def detectable_by(units: int, variance: float, *, power: float, alpha: float) -> float | None:
     """The smallest difference that so many units show with this power, to half a point, where those
     of single units have this variance; None: they can show none."""
-    for steps in range(1, round(1 / _SMALLEST) + 1):
-        if power_of_means(units, steps * _SMALLEST, variance, alpha) >= power:
-            return steps * _SMALLEST
-    return None
+    return _first_found(
+        lambda steps: power_of_means(units, steps * _SMALLEST, variance, alpha) >= power
+    )
 
 
 def power_of_means(units: int, detect: float, variance: float, alpha: float) -> float:
@@ -278,8 +277,13 @@ def detectable(
         pair = AgentPair(steps * _SMALLEST, noise=within, tries=tries, spread=spread)
         return power_of_pair(pair, tasks, alpha) >= power
 
+    return None if tasks < least_tasks(alpha) else _first_found(is_found)
+
+
+def _first_found(is_found: Callable[[int], bool]) -> float | None:
+    """The smallest difference, counted in steps, that is found; None: none is."""
     low, high = 1, round(1 / _SMALLEST)
-    if tasks < least_tasks(alpha) or not is_found(high):
+    if not is_found(high):
         return None
     while low < high:
         middle = (low + high) // 2

@@ -134,3 +134,18 @@ async def _seen(run: Path) -> tuple[Any, dict[str, Any]]:
             for by in ("task", "world", "tag", "kind")
         }
     return page, tables
+
+
+def test_a_size_in_worlds_is_asked_for(rehearse: Rehearse) -> None:
+    """`compare size` by world says how many worlds, which more tasks in each do not replace; what
+    makes no sense is one sentence."""
+    asked = ("compare", "size", "--detect", "10pt", "--world-spread", "0.1", "--tasks-per-world")
+    ten, thousand = (json_of(rehearse, *asked, size) for size in (10, 1_000))
+    assert ten["tasks"] == 10 * ten["worlds"] == 10 * ten["clusters"]
+    assert 8 < thousand["worlds"] < ten["worlds"]
+    status, out, _ = rehearse("compare", "size", "--tasks", 200, "--tasks-per-world", 10)
+    assert status == 0 and out.startswith("20 worlds with 200 tasks")
+    status, _, err = rehearse("compare", "size", "--detect", "10pt", "--world-spread", "0.1")
+    assert status == 2 and "--tasks-per-world" in err
+    status, _, err = rehearse("compare", "size", "--tasks", 40, "--tasks-per-world", 10)
+    assert status == 2 and "4 worlds cannot show a difference" in err

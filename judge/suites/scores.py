@@ -4,9 +4,11 @@ An episode that no judge labelled, and one whose world failed, counts in no scor
 are stands beside it. A task that was played several times counts by the share of its episodes.
 
 Each score has a 95 % interval. That of a category is of its tasks (judge.statistics.intervals). A
-suite's formula weighs categories, which are strata: the distances of its bounds are those of the
-categories', weighed and added as squares (G. Y. Zou and A. Donner, 2008). Each score also has the
-bounds that it could have, whatever the episodes that do not count had been.
+suite's formula weighs categories, which are strata (W. G. Cochran, Sampling Techniques, 1977,
+chapter 5): half of its interval's width is those of the categories, weighed and added as squares.
+The distances below and above the score are alike, since the categories that are below their truth
+are those that look most certain; with few entries in a category it is on the safe side. Each score
+also has the bounds that it could have, whatever the episodes that do not count had been.
 """
 
 import math
@@ -206,15 +208,16 @@ class _Formula:
 def weighed(
     scores: _Categories, ranges: Mapping[str, ScoreRange], weights: Mapping[str, float]
 ) -> tuple[float, float]:
-    """The interval of a weighed sum of categories, from theirs."""
+    """The interval of a weighed sum of categories, from theirs; that of one is its own."""
     used = {name: weight for name, weight in weights.items() if weight}
+    if list(used.values()) == [1.0]:
+        (only,) = used
+        return ranges[only].lower, ranges[only].upper
     value = math.fsum(weight * scores[name] for name, weight in used.items())
-    sides = [
-        (weight * (ranges[name].lower - scores[name]), weight * (ranges[name].upper - scores[name]))
-        for name, weight in used.items()
-    ]
-    below, above = (math.hypot(*(side(one) for one in sides)) for side in (min, max))
-    return max(0.0, value - below), min(1.0, value + above)
+    half = math.hypot(
+        *(w * (ranges[name].upper - ranges[name].lower) / 2 for name, w in used.items())
+    )
+    return max(0.0, value - half), min(1.0, value + half)
 
 
 def _is_left_out(suite: str, row: EpisodeRow) -> bool:

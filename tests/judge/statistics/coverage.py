@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
 PAIRS = tuple(
     Pair(*size, likeness, gain)
-    for size in ((8, 10, 1), (10, 10, 4), (20, 10, 1), (40, 30, 1))
+    for size in ((8, 10, 1), (10, 10, 4), (20, 10, 1), (40, 10, 1))
     for likeness in (0.1, 0.2)
     for gain in (0.0, 0.3)
 )
@@ -211,7 +211,7 @@ def formulas(draws: int) -> Iterator[bool]:
             _say(
                 f"coverage {found:5.1f} %  BFCL's formula, 1/{part} of its entries, {low} to {high}"
             )
-            yield 92.5 <= found <= 98.5
+            yield found >= 93.0  # on the safe side where categories are small
 
 
 def _holds(truth: dict[str, float], sizes: dict[str, int], random: Random) -> bool:

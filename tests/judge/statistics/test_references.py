@@ -1,4 +1,4 @@
-"""Intervals against figures that others computed (statsmodels 0.15, R. G. Newcombe's table)."""
+"""Intervals against figures that others computed (statsmodels 0.15, W. G. Cochran's formula)."""
 
 import pytest
 
@@ -32,12 +32,17 @@ def test_exact_intervals_are_statsmodels() -> None:
     assert (most.lower, most.upper) == pytest.approx((0.5633860, 0.9426660))
 
 
-def test_weighed_scores_are_combined_as_newcombe_does() -> None:
-    """56 of 70 less 48 of 80, with Wilson's intervals: 0.0524 to 0.3339 (Statistics in Medicine 17,
-    1998, 873, table II, method 10)."""
-    ranges = {
-        "a": ScoreRange(0.6918336, 0.8769526, 0.8, 0.8),
-        "b": ScoreRange(0.4904547, 0.7003817, 0.6, 0.6),
+def test_weighed_scores_are_those_of_stratified_samples() -> None:
+    """Three strata of several hundred, whose intervals are those of statsmodels' proportion_confint
+    (method="wilson"): the textbook's standard error, sqrt(sum of W² p q / (n - 1)) (W. G. Cochran,
+    Sampling Techniques, 1977, chapter 5)."""
+    strata = {
+        "a": (0.8, 300, 0.5, (0.7510711, 0.8413431)),
+        "b": (0.6, 500, 0.3, (0.5564541, 0.6420210)),
+        "c": (0.45, 400, 0.2, (0.4019522, 0.4989990)),
     }
-    found = weighed({"a": 0.8, "b": 0.6}, ranges, {"a": 1.0, "b": -1.0})
-    assert found == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    ranges = {name: ScoreRange(*bounds, 0.0, 1.0) for name, (_, _, _, bounds) in strata.items()}
+    scores = {name: share for name, (share, *_) in strata.items()}
+    found = weighed(scores, ranges, {name: weight for name, (_, _, weight, _) in strata.items()})
+    error = sum(w**2 * p * (1 - p) / (n - 1) for p, n, w, _ in strata.values()) ** 0.5
+    assert found == pytest.approx((0.67 - 1.96 * error, 0.67 + 1.96 * error), abs=5e-4)

@@ -76,7 +76,9 @@ def test_a_share_of_nothing_or_all_still_has_an_interval() -> None:
     assert share_interval({}) is None
 
 
-@pytest.mark.parametrize("design", [DESIGNS[2], DESIGNS[6], HARD[18], HARD[47], OF_WORLDS[3]], ids=str)
+@pytest.mark.parametrize(
+    "design", [DESIGNS[2], DESIGNS[6], HARD[18], HARD[47], OF_WORLDS[3]], ids=str
+)
 def test_intervals_hold_what_they_promise(design: Design | WorldDesign) -> None:
     """About 95 of 100 intervals contain the true share, where tries resemble each other and tasks
     have different numbers of them (all designs: just statistics)."""

@@ -59,7 +59,7 @@ class PlayedArm(msgspec.Struct, frozen=True):
 
 
 def results_of(arms: Sequence[PlayedArm]) -> tuple[ArmResult, ...]:
-    """Compute the result of each arm. Raises LogError."""
+    """Compute the result of each arm. Raises LogError and SettingsError."""
     found: list[ArmResult] = []
     first: list[Outcome] | None = None
     level = level_of(max(2, len(arms)))

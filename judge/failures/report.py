@@ -135,11 +135,18 @@ def _tools_of(one: Diagnosed) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one.tools, *(found.tool for found in one.mistakes if found.tool))))
 
 
+_KEYS: dict[_Cluster, Callable[[int, Diagnosed], Any]] = {
+    "try": lambda index, one: index,
+    "task": lambda index, one: (one.scenario, one.task),
+    "world": lambda index, one: one.scenario,
+}
+
+
 def _count(episodes: Sequence[Diagnosed], hits: Sequence[bool], cluster: _Cluster) -> Count:
     clusters: dict[Any, list[float]] = {}
+    key_of = _KEYS[cluster]
     for index, (one, hit) in enumerate(zip(episodes, hits, strict=True)):
-        keys = {"try": index, "task": (one.scenario, one.task), "world": one.scenario}
-        clusters.setdefault(keys[cluster], []).append(float(hit))
+        clusters.setdefault(key_of(index, one), []).append(float(hit))
     found = share_interval(clusters)
     assert found is not None
     return Count(sum(hits), found.value, found.lower, found.upper)

@@ -19,7 +19,7 @@ import msgspec
 from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
-from rehearsal_room.harness.outcomes.units import Unit
+from rehearsal_room.harness.outcomes.units import Unit, by_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
@@ -151,12 +151,15 @@ def _ranges(
 
 
 def _range(tasks: _Tasks, unit: Unit, least: float, most: float) -> ScoreRange:
-    clusters: dict[str, list[float]] = {}
-    for (scenario, task), tries in tasks.items():
+    clusters: dict[tuple[str, str], list[float]] = {}
+    for key, tries in tasks.items():
+        user_task, goal, _ = key[1].partition(_GOAL)
         # An attacked task of AgentDojo is one of several with the same task of the user.
-        key = scenario if unit == "world" else task.partition(_GOAL)[0]
-        clusters.setdefault(key, []).extend(tries)
-    found, value = share_interval(clusters), _mean([_mean(tries) for tries in tasks.values()])
+        clusters.setdefault(("", user_task) if goal else key, []).extend(tries)
+    found, value = (
+        share_interval(by_unit(clusters, unit)),
+        _mean([_mean(tries) for tries in tasks.values()]),
+    )
     assert found is not None
     return ScoreRange(min(found.lower, value), max(found.upper, value), least, most)
 

@@ -4,7 +4,6 @@ A task of the pool opens and closes the connections, so that any task may use th
 """
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,6 +14,7 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
@@ -74,20 +74,16 @@ class RunningServer:
         """Start the server, report it as started, and end it when `end` is called. Raises
         PoolError where it does not start."""
         try:
-            with (
-                tempfile.TemporaryDirectory(
-                    prefix="rehearse-world-", ignore_cleanup_errors=True
-                ) as folder,
-                ExitStack() as stack,
-            ):
+            with own_folder("world") as folder, ExitStack() as stack:
                 if self._databases is not None:
                     self._postgres = await anyio.to_thread.run_sync(self._databases.copy)
-                places = self._places = Places(self._scenario, Path(folder), self._postgres)
+                places = self._places = Places(self._scenario, folder, self._postgres)
                 try:
                     await anyio.to_thread.run_sync(places.prepare)
-                    await self._open(places, Path(folder), stack)
+                    await self._open(places, folder, stack)
                     ignored = self._record.state.ignore
-                    self.state = ServerState(places, ignored, self._start)
+                    files = self._record.state.ignore_files
+                    self.state = ServerState(places, ignored, self._start, files)
                     stack.enter_context(closing(self.state))
                     task_status.started()
                     await self._ending.wait()

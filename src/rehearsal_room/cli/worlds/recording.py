@@ -1,12 +1,12 @@
 """The command `new recording`: it stands between an MCP client and its server."""
 
 import shlex
-import tempfile
 from pathlib import Path
 
 import click
 
 from rehearsal_room.authoring.recordings.proxy import end_like, record
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.mcp_worlds.places import Places
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.scenarios.format import read
@@ -40,8 +40,8 @@ def new_recording_command(file: Path, world: Path | None, command: tuple[str, ..
     if len(scenario.server.servers) > 1:
         raise SettingsError(f"{world}: it has several servers; record one of them with its command")
     (server,) = scenario.server.servers
-    with tempfile.TemporaryDirectory(prefix="rehearse-recording-") as made:
-        places = Places(scenario, Path(made))
+    with own_folder("recording") as made:
+        places = Places(scenario, made)
         places.prepare()
         status = record(
             file.absolute(),

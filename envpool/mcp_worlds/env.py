@@ -166,7 +166,8 @@ class ServerEnv:
                 server, self._overlay, name, arguments, expected
             )
             asked = server.last_asked
-            made = MadeCall(name, arguments, text, self._overlay.total, changes, asked)
+            failed = error is not None
+            made = MadeCall(name, arguments, text, self._overlay.total, changes, asked, failed)
             self.calls.append(made)
         except PoolError as exc:
             self._broken = str(exc)

@@ -1,7 +1,8 @@
 """Whether a world's server can be reset while it runs: its state is put back under it.
 
 Most servers read their files again at each call, and some remember. So tools are tried, each pair
-of them once: when an episode has used both, the state is put back, and the episode's calls are made
+of them once for each way in which their calls ended (they failed, read, or wrote: a call that is
+refused early shows nothing of one that writes): when an episode has used both, the state is put back, and the episode's calls are made
 twice more, first in reverse order, then as they were. In reverse order they must do what they do in
 a second process; as they were, what they did. A counter in memory shows in that, and so does a
 cache: what was read after a write is then read before it. From then on, an episode that used only
@@ -24,6 +25,9 @@ from rehearsal_room.envpool.store.overlay import Overlay
 from rehearsal_room.scenarios.api import RowChange
 
 
+Way = tuple[str, bool, bool]  # a tool, whether its call failed, whether it changed rows
+
+
 class MadeCall(NamedTuple):
     """A call that reached the server, and what it did."""
 
@@ -33,6 +37,12 @@ class MadeCall(NamedTuple):
     total: int  # the row sum of the state after it
     changes: tuple[RowChange, ...] = ()
     asked: tuple[ServerRequest, ...] = ()  # what the server asked meanwhile
+    failed: bool = False
+
+    @property
+    def way(self) -> "Way":
+        """Its tool, and how it ended."""
+        return self.name, self.failed, bool(self.changes)
 
 
 class Renewal:
@@ -50,7 +60,7 @@ class Renewal:
         self._another = another
         self._second: Server | None = None
         self._proving = anyio.Lock()
-        self._tried: set[tuple[str, str]] = set()  # pairs of tools, each in order
+        self._tried: set[tuple[Way, Way]] = set()  # pairs, each in order
         self.why_not = ""
 
     async def renew(self, server: Server, overlay: Overlay, calls: Sequence[MadeCall]) -> bool:
@@ -59,8 +69,8 @@ class Renewal:
             return False  # an answer is a part of what the server knows
         if not self._put_back(server, overlay):
             return False
-        names = sorted({call.name for call in calls})
-        used = set(combinations_with_replacement(names, 2))
+        ways = sorted({call.way for call in calls})
+        used = set(combinations_with_replacement(ways, 2))
         if used <= self._tried:
             return True
         async with self._proving:

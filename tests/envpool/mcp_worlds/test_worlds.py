@@ -168,12 +168,19 @@ async def test_a_database_that_came_later_is_removed(
         assert (pool.statistics()["starts"] == 2) == is_kept
 
 
-async def test_a_server_that_remembers_gets_a_process_for_each_episode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_a_server_that_remembers_gets_a_process_for_each_episode(
+    tmp_path: Path, refused: int
+) -> None:
     """A server with a counter in memory answers differently once its database is put back; that is
-    noticed the first time, and no later episode sees the counter of another."""
+    noticed the first time, and no later episode sees the counter of another. Calls that the server
+    refuses, which count nothing, prove nothing of those that it carries out."""
     scenario = desk(tmp_path, "remembers")
     async with ServerWorldPool() as pool:
         await pool.host(scenario)
+        for _ in range(refused):
+            async with pool.lease(scenario, None) as env:
+                assert (await env.call("close_ticket", {"ticket_id": "T-9"}, "")).error
         for _ in range(3):
             async with pool.lease(scenario, None) as env:
                 assert (await env.call("close_ticket", {"ticket_id": "T-1"}, "")).text == (

@@ -55,6 +55,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     check: dict[str, Any] = {}
     starts_anew: bool = False
     of_disk: list[str] = []
+    ignore_files: list[str] = []
 
     @property
     def programs(self) -> Path:
@@ -112,7 +113,12 @@ def new_world(server: Server, parent: Path) -> subprocess.CompletedProcess[str]:
     if server.setup or server.files or server.databases:
         write_seed(server, parent / "seeds" / server.name)
         words += ["--seed", parent / "seeds" / server.name]
-    return rehearse(*words)
+    made = rehearse(*words)
+    head = parent / server.name / "scenario.toml"
+    if server.ignore_files and made.returncode == 0:
+        line = f"{server.state}\nignore_files = {_inline(server.ignore_files)}"
+        head.write_text(head.read_text().replace(server.state, line))
+    return made
 
 
 def write_task(server: Server, folder: Path, *, more: tuple[Mapping[str, Any], ...] = ()) -> None:

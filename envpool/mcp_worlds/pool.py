@@ -124,9 +124,12 @@ class _World:
             if isinstance(server, PoolError):
                 return server
             if not server.has_ended:
-                if not self._has_moved(server):
+                remembers = bool(self.renewal.why_not) and not server.is_unused
+                if not remembers and not self._has_moved(server):
                     return server
-                self._pool.begin(server.end)  # a late write of an episode that is over
+                # A late write of an episode that is over, or of a server whose memory was found
+                # after it had been used.
+                self._pool.begin(server.end)
         return None
 
     def _has_moved(self, server: Server) -> bool:

@@ -66,6 +66,7 @@ class RunningServer:
         self._joined: ServerConnection | JoinedConnections  # once it runs
         self._places: Places  # once it runs
         self.num_calls = 0
+        self.is_unused = True
 
     def __repr__(self) -> str:
         return f"<RunningServer of {self._scenario.name!r} [{self.num_calls} calls]>"
@@ -171,6 +172,7 @@ class RunningServer:
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not). Raises WorldError."""
         self.num_calls += 1
+        self.is_unused = False
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
         if self._postgres is not None:

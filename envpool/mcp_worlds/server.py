@@ -19,6 +19,10 @@ class Server(AsksBack, Protocol):
         """Whether it was ended, or ended by itself."""
 
     @property
+    def is_unused(self) -> bool:
+        """Whether no call has reached it since it started."""
+
+    @property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools that it listed last."""
 

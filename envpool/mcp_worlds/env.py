@@ -4,6 +4,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import anyio
+
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.refusals import refusal
 from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult, ToolSpec
@@ -162,12 +164,10 @@ class ServerEnv:
             if (refused := refusal(self._tools, name, arguments)) is not None:
                 return ToolResult(*refused, digest=self.digest)
             expected, self._expected = self._expected, None
-            text, error, changes = await self._made(
-                server, self._overlay, name, arguments, expected
-            )
-            asked = server.last_asked
-            failed = error is not None
-            made = MadeCall(name, arguments, text, self._overlay.total, changes, asked, failed)
+            before = self._overlay.copy() if server.served else None
+            made, error = await self._call(server, self._overlay, name, arguments, expected)
+            if before is not None and self._renewal.is_doubtful(server, made.way):
+                made, error = await self._made_afresh(server, before, made, error, expected)
             self.calls.append(made)
         except PoolError as exc:
             self._broken = str(exc)
@@ -175,7 +175,7 @@ class ServerEnv:
         except BaseException:
             self._broken = f"a call of {name} was stopped before the MCP server had answered it"
             raise
-        return ToolResult(text, error, changes, self.digest, asked=asked)
+        return ToolResult(made.text, error, made.changes, self.digest, asked=made.asked)
 
     async def _running(self) -> Server:
         """The server, in the state after `calls`. Raises PoolError."""
@@ -184,10 +184,60 @@ class ServerEnv:
             self._is_stale = False
         if self.server is None:
             self.server = await self._start()
-            await self._repeat(self.server)
+            try:
+                await self._repeat(self.server)
+            except WorldError:
+                if not self.server.served:
+                    raise
+                self._renewal.why_not = "it remembers an episode that is over"
+                await self.server.end()
+                self.server = await self._renewal.fresh()
+                await self._repeat(self.server)
             if self._answerer is not None:
                 self.server.answer_with(self._answerer)
         return self.server
+
+    async def _made_afresh(
+        self,
+        server: Server,
+        before: Overlay,
+        made: MadeCall,
+        error: ToolErrorKind | None,
+        expected: ToolResult | None,
+    ) -> tuple[MadeCall, ToolErrorKind | None]:
+        """Make the last call, and those before it, in a new process, too; where it does something
+        else there, go on in that process: the other one remembers an episode that is over."""
+        ids, kept, ended = self._ids, server, await self._renewal.fresh()
+        try:
+            await self._repeat(ended)
+            ended.answer_with(LoggedAnswers(made.asked))
+            again, other = await self._call(ended, before, made.name, made.arguments, expected)
+            if (again.text, again.total) == (made.text, made.total):
+                self._renewal.is_equal(server, made.way)
+                self._ids = ids
+                return made, error
+            self._renewal.why_not = f"{made.name} did something else after another episode"
+            kept, ended = ended, kept
+            self.server, self._overlay = kept, before
+            if self._answerer is not None:
+                kept.answer_with(self._answerer)
+            return again, other
+        finally:
+            with anyio.CancelScope(shield=True):
+                await ended.end()
+
+    async def _call(
+        self,
+        server: Server,
+        overlay: Overlay,
+        name: str,
+        arguments: dict[str, Any],
+        known: ToolResult | None,
+    ) -> tuple[MadeCall, ToolErrorKind | None]:
+        """Make a call; see `_made`."""
+        text, error, changes = await self._made(server, overlay, name, arguments, known)
+        asked, failed = server.last_asked, error is not None
+        return MadeCall(name, arguments, text, overlay.total, changes, asked, failed), error
 
     async def _made(
         self,

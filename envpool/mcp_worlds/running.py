@@ -21,6 +21,7 @@ from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
 from rehearsal_room.envpool.mcp.joined import JoinedConnections
 from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase, WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.places import Places
+from rehearsal_room.envpool.mcp_worlds.server import Way
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.scenarios.core.server_record import ServerCommand
@@ -67,6 +68,7 @@ class RunningServer:
         self._places: Places  # once it runs
         self.num_calls = 0
         self.is_unused = True
+        self.served: set[Way] = set()
 
     def __repr__(self) -> str:
         return f"<RunningServer of {self._scenario.name!r} [{self.num_calls} calls]>"

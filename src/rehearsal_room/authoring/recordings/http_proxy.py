@@ -193,8 +193,8 @@ class _Events:
 
 def _target(scope: Scope) -> str:
     """The path of a request as the client wrote it, with its query."""
-    path = scope.get("raw_path") or scope["path"].encode()
-    query = scope.get("query_string", b"")
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope.get("query_string", b"")
     return (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
 
 

@@ -4,9 +4,9 @@
         .rehearse-owner        locked as long as its owner lives
         it/                    the folder that the owner uses
 
-The kernel ends a lock with its process, also after `kill -9`, and the process that makes the
-next folder removes those without a lock. Only folders that have the file, and are the user's own, are ever
-removed.
+The kernel ends a lock with its process, also after `kill -9`, and the process that makes the next
+folder removes those without a lock. Only folders that have the file, and are the user's own, are
+ever removed.
 """
 
 import fcntl

@@ -52,6 +52,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     difficulty: str = "simple"
     verify: str = ""
     unwanted: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     checks: list[dict[str, Any]] = []
     starts_anew: bool = False
     of_disk: list[str] = []

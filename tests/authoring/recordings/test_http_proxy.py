@@ -1,7 +1,7 @@
 """`rehearse new recording FILE --url URL` between clients and servers that speak HTTP.
 
-The clients are the official SDK, fastmcp's and raw requests; the server is FastMCP's, or one that
-answers as it is told.
+The clients are the official SDK, fastmcp's and raw requests; the server is FastMCP's, or a plain
+application of the test's.
 """
 
 import asyncio

@@ -57,7 +57,8 @@ def _locked(folder: Path) -> int:
     not one that can be left over."""
     early = folder / f"{OWNER}-new"
     file = os.open(early, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_EX)
+    with suppress(OSError):  # a file system without locks, on which nobody removes it either
+        fcntl.flock(file, fcntl.LOCK_EX)
     early.rename(folder / OWNER)
     return file
 

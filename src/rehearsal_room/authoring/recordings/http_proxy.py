@@ -130,6 +130,10 @@ class _Proxy:
         def observe(message: bytes) -> None:
             recorder.from_server(message, number)
 
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            sys.stderr.write(
+                "rehearse: the server sent a compressed answer, which is not recorded\n"
+            )
         read = _Events(observe) if answer.content_type == _EVENTS else _Whole(observe)
         try:
             async for chunk in answer.content.iter_any():

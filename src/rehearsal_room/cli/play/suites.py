@@ -1,7 +1,6 @@
 """The command `eval`, with `eval list` and `eval needs`: third-party benchmarks, played by our
 harness."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from rehearsal_room.cli.core.options import (
     write_json,
 )
 from rehearsal_room.cli.play.run import play_run, print_settings
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.envpool.served.needs import faults as faults_of
 from rehearsal_room.envpool.sources.suites import SuiteWorlds
@@ -386,8 +386,8 @@ def _bound(settings: Settings, policy: str, known: SuiteScores | None) -> SuiteS
         concurrency=None,
         chaos="",
     )
-    with tempfile.TemporaryDirectory(prefix="rehearse-") as name:
-        folder = Path(name) / policy
+    with own_folder("baseline") as made:
+        folder = made / policy
         play_run(plain, folder, resume=False, progress=False)
         return _scores(plain, folder)
 

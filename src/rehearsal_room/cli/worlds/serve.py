@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -12,6 +10,7 @@ from rehearsal_room.cli.core.addresses import address
 from rehearsal_room.cli.core.flags import flags_of, select_flags, settings_from
 from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import judge_flags, pool_flags
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.core.talks import is_served
 from rehearsal_room.envpool.protocols.served import ServedProtocols
 from rehearsal_room.envpool.server.api import NewWorld
@@ -85,7 +84,7 @@ async def _serve(
             if stdio:
                 await serve_stdio(leases, NewWorld(scenarios[0].name, task))
                 return
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rehearse-serve-")))
+            folder = stack.enter_context(own_folder("serve"))
             judged = ServedEpisodes(
                 pool, judge_opener(settings), scenarios, folder=folder, one_by_one=not models
             )

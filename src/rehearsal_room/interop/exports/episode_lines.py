@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.core.types import ServerRequest, ToolResult
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.harness.core.events import Ending, ForkedFrom, Judged, Label, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, Usage, UserTurn
@@ -28,6 +28,8 @@ class ResultLine(msgspec.Struct, frozen=True):
     text: str
     is_error: bool
     error: str | None  # the cause, see envpool.core.types; None: the call succeeded
+    # What the world's server asked during the call, and what it was answered; left out: nothing.
+    asked: tuple[ServerRequest, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class UserTurnLine(msgspec.Struct, frozen=True):
@@ -178,4 +180,6 @@ def _call_lines(calls: Sequence[AgentCall]) -> list[CallLine]:
 
 
 def _result_lines(results: Sequence[ToolResult]) -> list[ResultLine]:
-    return [ResultLine(one.text, one.is_error, one.error) for one in results]
+    return [
+        ResultLine(one.text, one.is_error, one.error, one.asked or msgspec.UNSET) for one in results
+    ]

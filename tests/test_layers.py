@@ -174,6 +174,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.tokenization.chat_template",
         "rehearsal_room.authoring.html",
     },
+    "json_repair": {"harness.dialects.awm_release"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
     "matplotlib": {
@@ -311,6 +312,7 @@ LATE = {
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),
     ("envpool.sources.suites", "envpool.served.pool"),
+    ("harness.dialects.awm_release", "json_repair"),
     ("harness.launch", "harness.cluster.engine"),
     ("harness.setup.policies", "harness.setup.token_policies"),
     ("envpool.hosting.app_loading", "uvicorn"),

@@ -122,7 +122,7 @@ def first_call(text: str) -> ReleasedCall | None:
             continue
         name, arguments = value.get("name", ""), value.get("arguments", {})
         if not isinstance(name, str):
-            raise ReleasedAgentStops("the name of the function is no text")
+            raise ReleasedAgentStops("the name of the function is not a text")
         if name.startswith(PREFIX):
             name, arguments = CALL_TOOL, {"tool_name": name, "arguments": arguments or {}}
         calls.append(ReleasedCall(index, name, arguments))
@@ -137,7 +137,7 @@ def tool_call(call: ReleasedCall) -> tuple[str, dict[str, Any]]:
         return "", {}
     tool, inner = outer.get("tool_name", ""), outer.get("arguments", {})
     if not isinstance(tool, str):
-        raise ReleasedAgentStops("the name of the tool is no text")
+        raise ReleasedAgentStops("the name of the tool is not a text")
     if isinstance(inner, str):
         inner = read_json(inner)
     return tool.removeprefix(PREFIX), inner if isinstance(inner, dict) else {}

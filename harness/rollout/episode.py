@@ -107,7 +107,7 @@ class RunContext(msgspec.Struct, frozen=True):
     users: UserSource = msgspec.field(default_factory=TaskUsers)
     slots: Slots = msgspec.field(default_factory=Slots)
     notices: Notices = msgspec.field(default_factory=Notices)
-    earlier: tuple[Message, ...] = ()  # what each agent is told before its task
+    earlier: tuple[Message, ...] = ()  # before the task of each episode
 
 
 def user_of(scenario: Scenario) -> str:
@@ -128,7 +128,7 @@ def briefing_of(
     earlier: tuple[Message, ...] = (),
 ) -> Briefing:
     """The briefing that the agent gets for a task. `user` is with whom it talks (None: nobody
-    answers), `earlier` what it is told before. A tuple of `tools` of which none is hidden is used
+    answers), `earlier` the messages before the task. A tuple of `tools` of which none is hidden is used
     without a copy."""
     return Briefing(
         task.instruction,

@@ -50,7 +50,7 @@ class RunParts(SessionParts, frozen=True, kw_only=True):
     driver: EpisodeDriver | None = None  # takes an episode's steps; None: the policy, turn by turn
     beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
     admit: Admit | None = None  # when an episode may begin; None: when a slot is free
-    earlier: tuple[Message, ...] = ()  # what each agent is told before its task
+    earlier: tuple[Message, ...] = ()  # before the task of each episode
 
 
 async def run_session(

@@ -1,8 +1,8 @@
 """The prompts of Agent World Model's released code, read from a checkout of it.
 
-That repository has no licence, so none of its text is in this one: whoever wants its prompts has a
-checkout of github.com/Snowflake-Labs/agent-world-model. The files are read and never executed. Only
-the version that profile `awm-release` follows is accepted: another one may act in another way.
+That repository has no licence, so this one contains none of its text; the user names a checkout of
+github.com/Snowflake-Labs/agent-world-model. Its files are read and never executed. Profile
+`awm-release` accepts the version that it follows and no other, which may act in another way.
 """
 
 import ast

@@ -62,7 +62,7 @@ class Case(NamedTuple):
 
     @property
     def group(self) -> tuple[bool, bool]:
-        """The cases that one run of ours plays."""
+        """Which cases one run plays: those of the same URLs."""
         return self.is_local, self.judge == "missing"
 
 

@@ -128,8 +128,8 @@ def briefing_of(
     earlier: tuple[Message, ...] = (),
 ) -> Briefing:
     """The briefing that the agent gets for a task. `user` is with whom it talks (None: nobody
-    answers), `earlier` the messages before the task. A tuple of `tools` of which none is hidden is used
-    without a copy."""
+    answers), `earlier` the messages before the task. A tuple of `tools` of which none is hidden is
+    used without a copy."""
     return Briefing(
         task.instruction,
         scenario.rules,

@@ -12,7 +12,8 @@ from rehearsal_room.scenarios.format import Scenario, Task
 
 
 def profile_prompt(settings: Settings) -> tuple[Message, ...]:
-    """The message before the task, the profile's system prompt; empty where there is no profile. Raises PackageError."""
+    """The message before the task, the profile's system prompt; empty where there is no
+    profile. Raises PackageError."""
     if settings.judge.profile == "none":
         return ()
     return (Message("system", released_prompts(Path(settings.judge.awm_code)).agent),)

@@ -89,7 +89,8 @@ class AwmRelease(Awm):
             return FormatError(f"The released agent stops here with an error: {exc}")
         name = tool.removeprefix(SERVER)
         if not name or name == LIST_TOOLS:  # which would be the function of this name
-            return FormatError(_not_found(tool))
+            is_server = tool.startswith(SERVER)
+            return FormatError(f"Unknown tool: {name}" if is_server else _not_found(tool))
         if fault := argument_fault(arguments):
             return FormatError(f"The arguments of {tool} cannot be used: {fault}.")
         return Act((AgentCall(name, arguments, call_id(turn, call.index)),))

@@ -29,12 +29,14 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.messages import Answer
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.awm import CALL_TOOL
 from rehearsal_room.harness.dialects.awm_release import (
     NAME,
     ReleasedAgentStops,
     content_of,
     first_call,
     response_text,
+    tool_call,
 )
 from rehearsal_room.judge.code.runners import VerifierPool
 from rehearsal_room.judge.core import live_judging
@@ -209,6 +211,8 @@ def _entry(number: int, step: StepTaken) -> dict[str, Any]:
     call = first_call(content)
     if call is None or isinstance(step.decision, Answer):
         return {**entry, "tool_calls": [], "is_final": True}
+    if call.name == CALL_TOOL:
+        tool_call(call)  # raises where the released agent does
     id = f"call_{number}_{call.index}"
     return {
         **entry,

@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal_room.scenarios.awm import released_code
 
-AGENT_PROMPT = '        # Tools\n\n        1. look\n    - twice\n\n        Say {"a": 1}.'
+AGENT_PROMPT = '    # Tools\n\n    1. look\n- twice\n\n    Say {"a": 1}.'
 JUDGE_PROMPT = "You compare.\n    - {complete}"
 _FILES = {
     "agent.py": '''

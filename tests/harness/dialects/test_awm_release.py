@@ -1,5 +1,5 @@
-"""What the released agent of Agent World Model reads and sends. The recipe `just parity awm` compares
-it with that agent itself; these are cases of it whose outcome was seen there."""
+"""What the released agent of Agent World Model reads and sends. `just parity awm` compares it with
+that agent itself; these are cases of it whose outcome was seen there."""
 
 from typing import Any
 
@@ -80,6 +80,10 @@ def test_the_first_call_that_can_be_read_counts(text: str, call: tuple[str, Any,
         ),
         (function('"call_tool"', "[]"), "Error: Tool '' not found"),
         (
+            function('"call_tool"', '{"tool_name": "mcp_server_"}'),
+            "Error: Unknown tool: ",
+        ),
+        (
             function('"call_tool"', '{"tool_name": "list_tools"}'),
             "Error: Tool 'list_tools' not found",
         ),
@@ -157,8 +161,8 @@ def test_the_list_of_tools_has_the_released_form() -> None:
         f"Available MCP Tools (2 tools):\n{'=' * 80}\n\n"
         "1. mcp_tool_mcp_server_get\n   Description: First.\n   Second.\n   Parameters:\n"
         "      - name: string (required)\n        Description: A name.\n        Default: \n"
-        "        Allowed values: ['a']\n      - any: unknown (optional)\n      - in: object (optional)\n"
-        "        Properties:\n          - x: integer (required)\n\n"
+        "        Allowed values: ['a']\n      - any: unknown (optional)\n"
+        "      - in: object (optional)\n        Properties:\n          - x: integer (required)\n\n"
         "2. mcp_tool_mcp_server_ping\n   Description: \n   Parameters: None"
     )
     assert tool_list(Briefing("", "", tools, "", "")) == expected

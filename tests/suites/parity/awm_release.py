@@ -44,6 +44,7 @@ _MASKS = (
     (re.compile(r"20(?:2[5-9])-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"), "<ts>"),
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
 )
+_CLASSES = tuple(JUDGES)[:4]
 # Behaviours after which the released program has no result at all, by an error of its own.
 _STOPS = ("name_is_none", "name_is_none_later", "tool_is_number", "model_fails", "fails_at_once")
 # What differs, and where the table in docs/awm.md says so.
@@ -88,12 +89,13 @@ def _cases(given: argparse.Namespace) -> list[Case]:
     tasks, names = _references(), given.behaviour or list(BEHAVIOURS)
     judges = given.judge or list(JUDGES)
     pairs = [(name, index) for index in range(given.tasks) for name in names]
-    while len(pairs) < len(judges):
+    while len(pairs) < 2 * len(judges) and not given.behaviour:
         pairs.append(("right", len(pairs)))
     found = []
     for number, (name, index) in enumerate(pairs):
         task = (number + index * 3 + given.seed) % len(tasks)
-        judge = judges[(number + given.seed * 7) % len(judges)]
+        kinds = _CLASSES if number % 2 and not given.judge else judges
+        judge = kinds[(number // 2 + given.seed * 7) % len(kinds)]
         plan = BEHAVIOURS[name](tasks[task])
         found.append(Case(number, name, judge, task, plan, number % 3 == 1))
     return found

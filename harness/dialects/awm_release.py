@@ -172,6 +172,7 @@ def _not_found(tool: str) -> str:
 
 def read_json(text: str) -> Any:
     """The value of a text as the released code reads it: strictly, as Python does, or repaired.
+    Raises ReleasedAgentStops.
 
     Unlike there a text that is the path of a file is not replaced by what is in the file.
     """
@@ -192,16 +193,19 @@ def read_json(text: str) -> Any:
 
 def require_repair() -> None:
     """Raise SettingsError where the package that repairs JSON is missing."""
-    try:
-        import json_repair  # noqa: F401
-    except ModuleNotFoundError as exc:
-        raise SettingsError(missing_package(f"profile: {NAME!r}", exc, "awm")) from exc
+    _repair("")
 
 
 def _repair(text: str) -> Any:
-    import json_repair
-
-    return json_repair.loads(text)
+    """Raises SettingsError and ReleasedAgentStops."""
+    try:
+        import json_repair
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package(f"profile: {NAME!r}", exc, "awm")) from exc
+    try:
+        return json_repair.loads(text)
+    except Exception as exc:  # it is a guess at what a text means, and has faults of its own
+        raise ReleasedAgentStops(f"the JSON cannot be repaired ({type(exc).__name__})") from exc
 
 
 def _integer(digits: str) -> int | float:

@@ -183,6 +183,20 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed", "profile", "awm_code"})
 
 
+# What the profile's judge uses, where ours asks no model.
+_OF_PROFILE = frozenset(
+    {"models", "base_url", "prices", "budget", "concurrency", "backlog", "timeout", "attempts"}
+    | {"cache"}
+)
+
+
+def is_used(name: str, settings: "JudgeSettings") -> bool:
+    """Whether a field of this name has an effect."""
+    if name in FOR_EVERY_MODE or asks_models(settings.mode):
+        return True
+    return settings.profile != "none" and name in _OF_PROFILE
+
+
 def asks_models(mode: JudgeMode) -> bool:
     """Whether a judge of this mode asks models."""
     return mode in ("llm", "hybrid")

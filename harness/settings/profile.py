@@ -26,7 +26,11 @@ _LOCAL_FIELDS = (
     '{"add_generation_prompt":true,"min_tokens":16,"chat_template_kwargs":{"enable_thinking":true}}'
 )
 _ADAPT = ("max_completion_tokens", "without:seed")
-_NO_LIMITS = ("token_limit", "time_limit", "max_errors", "max_messages", "turn_steps")
+# Settings that the released agent has not.
+_NONE = (
+    *(("limits", name) for name in ("token_limit", "time_limit", "max_errors", "max_messages")),
+    *(("limits", "turn_steps"), ("model", "top_p")),
+)
 
 
 def with_profile(table: SettingsTable) -> SettingsTable:
@@ -47,9 +51,9 @@ def with_profile(table: SettingsTable) -> SettingsTable:
             found = _at(table, key, name) if name else table.get(key)
             if found is not None and found != value:
                 raise SettingsError(_differs(name or key, f"{_word(value)}, not {_word(found)}"))
-    for name in _NO_LIMITS:
-        if (found := _at(table, "limits", name)) is not None:
-            raise SettingsError(_differs(name, f"no such limit, not {found}"))
+    for key, name in _NONE:
+        if (found := _at(table, key, name)) is not None:
+            raise SettingsError(_differs(name, f"none, not {found}"))
     url = _at(table, "model", "base_url") or os.environ.get("OPENAI_BASE_URL", "")
     is_local = dialect == _DIALECTS[1] if dialect else "localhost" in url and "v1" in url
     words = tuple(_at(table, "model", "adapt") or ())

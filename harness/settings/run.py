@@ -24,9 +24,8 @@ from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
 from rehearsal_room.harness.settings.judge import (
-    FOR_EVERY_MODE,
     JudgeSettings,
-    needs_models,
+    is_used,
     require_models,
 )
 from rehearsal_room.harness.settings.limits import Limits
@@ -597,10 +596,8 @@ def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:
 def _check_judge(judge: JudgeSettings) -> None:
     """Refuse a judge that asks models and has none, or has some and asks none."""
     require_models(judge, prefix="judge_")
-    if needs_models(judge):
-        return
     for name in JudgeSettings.__struct_fields__:
-        if name in FOR_EVERY_MODE or getattr(judge, name) == getattr(_DEFAULT_JUDGE, name):
+        if is_used(name, judge) or getattr(judge, name) == getattr(_DEFAULT_JUDGE, name):
             continue
         raise SettingsError(
             f"judge_{name}: judge {judge.mode!r} does not ask models; choose --judge llm or "

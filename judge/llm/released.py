@@ -126,6 +126,8 @@ class ReleasedJudge:
 
     async def _classified(self, trajectory: Trajectory) -> ProfileVerdict:
         ended = ended_of(trajectory)
+        if not trajectory.started.dialect.startswith(NAME):
+            return _without("the episode was not played with the profile")
         try:
             steps = released_trajectory(trajectory.steps)
         except ReleasedAgentStops as exc:

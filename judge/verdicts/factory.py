@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.prices import read_prices
+from rehearsal_room.harness.dialects.awm_release import require_repair
 from rehearsal_room.harness.settings.judge import JudgeSettings, asks_models, needs_models
 from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.judge.code.runners import VerifierPool
@@ -80,6 +81,7 @@ async def open_judge(
             yield own
             return
         assert isinstance(pool, VerifierPool)
+        require_repair()
         yield ReleasedJudge(
             own,
             models[0],

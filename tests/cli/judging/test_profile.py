@@ -122,7 +122,9 @@ def test_our_verdict_is_that_of_a_run_without_the_profile(
     with served(Speaks(liar)) as server:
         play(rehearse, server, code, run)
     before = [(one.label, one.reward, one.step_rewards, one.findings) for one in verdicts(run)]
-    json_of(rehearse, "judge", run, "--profile", "none", "--mode", "code")
+    json_of(rehearse, "judge", run, "--rewards", "sparse")
+    assert [one.profile and one.profile.classification for one in verdicts(run)] == ["complete"] * 2
+    json_of(rehearse, "judge", run, "--profile", "none", "--mode", "code", "--rewards", "awm")
 
     after = verdicts(run)
     assert [(one.label, one.reward, one.step_rewards, one.findings) for one in after] == before

@@ -4,6 +4,8 @@ that agent itself; these are cases of it whose outcome was seen there."""
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
@@ -182,6 +184,40 @@ def test_numbers_are_read_as_the_released_code_reads_them(text: str, value: Any)
     """Strictly with floats beyond 64 bits, and where that fails as Python reads JSON."""
     found = read_json(text)
     assert found == value if value is not None else found[1] == 2**64
+
+
+_pieces = st.sampled_from(
+    [
+        *(
+            "<tool_call>",
+            "</tool_call>",
+            "{",
+            "}",
+            "[",
+            "]",
+            '"',
+            "'",
+            ",",
+            ":",
+            "null",
+            "\\",
+            "\ud800",
+        ),
+        *('"name"', '"arguments"', '"call_tool"', '"tool_name"', "mcp_tool_", "mcp_server_", "7"),
+    ]
+)
+any_text = st.lists(_pieces | st.text(max_size=4)).map("".join) | st.from_regex(
+    r"<tool_call>[^<]*</tool_call>"
+)
+
+
+@given(text=any_text)
+def test_any_reply_is_read(text: str) -> None:
+    """Whatever a model writes is a decision, and a step that can be shown."""
+    pytest.importorskip("json_repair")
+    decision = read(text)
+    results = (ToolResult("x", "unknown_tool"),) if isinstance(decision, Act) else ()
+    assert USER.turn_messages(StepTaken(Reply(text), decision, results))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,13 @@ def test_settings_that_were_saved_stay_as_they_are(monkeypatch: pytest.MonkeyPat
         ({"format_rules": "awm"}, "rules: profile 'awm-release' has off, not awm"),
         ({"history": "last:3"}, "history: profile 'awm-release' has full, not last:3"),
         ({"seeding": "openenv"}, "seeding: profile 'awm-release' has awm, not openenv"),
-        ({"token_limit": 9}, "token_limit: profile 'awm-release' has no such limit, not 9"),
+        ({"token_limit": 9}, "token_limit: profile 'awm-release' has none, not 9"),
+        ({"top_p": 0.9}, "top_p: profile 'awm-release' has none, not 0.9"),
+        (
+            {"judge_temperature": 0.0},
+            "judge_temperature: judge 'code' does not ask models; choose --judge llm or --judge "
+            "hybrid",
+        ),
         (
             {"agent": "a:b"},
             "agent: profile 'awm-release' has an agent of its own; leave --agent out",

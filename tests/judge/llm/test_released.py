@@ -168,10 +168,16 @@ async def judged(
 ) -> Judged:
     scenario = AwmFolder(AWM).find("e_commerce_lab_1")
     began = msgspec.structs.replace(
-        started(), scenario=scenario.name, task="0", scenario_digest=scenario.digest
+        started(),
+        dialect=ended.get("dialect", "awm-release"),
+        scenario=scenario.name,
+        task="0",
+        scenario_digest=scenario.digest,
     )
     end = EpisodeEnded(Ending.ANSWERED, "Done.", 3, StoredState("t", {}, 1, "d"))
-    end = msgspec.structs.replace(end, **{k: v for k, v in ended.items() if k != "steps"})
+    end = msgspec.structs.replace(
+        end, **{k: v for k, v in ended.items() if k not in ("steps", "dialect")}
+    )
     trajectory = Trajectory("e0", 1, began, ended.get("steps", STEPS), end, ())
     async with VerdictCache(path) as cache:
         judge = ReleasedJudge(
@@ -217,6 +223,7 @@ async def test_the_class_stands_beside_our_verdict(
         (Verifiers(violation="it opened a file"), {}, "judge_error", 0),
         (None, {"ending": Ending.POLICY_ERROR, "error": "status 500"}, "", 0),
         (None, {"state": None}, "", 0),
+        (None, {"dialect": "native"}, "", 0),
         (
             None,
             {

@@ -18,8 +18,8 @@ from rehearsal_room.harness.logged_runs.logged_run import (
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.judge import (
     FILE_NAME,
-    FOR_EVERY_MODE,
     JudgeSettings,
+    is_used,
     merge_flags,
     needs_models,
     read_judge,
@@ -75,7 +75,7 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
     if needs_models(settings):
         said = folder / (RUN_FILE if saved is None else FILE_NAME)
         require_judge(settings, said, given=flags)
-    unused = [] if needs_models(settings) else _about_models(flags)
+    unused = _unused(flags, settings)
     if unused:
         raise SettingsError(
             f"--{unused[0]}: judge {settings.mode!r} does not ask models; choose --judge llm or "
@@ -102,12 +102,12 @@ def _of_run(folder: Path) -> JudgeSettings:
     return judge_settings(settings)
 
 
-def _about_models(flags: Mapping[str, Any]) -> list[str]:
-    """The given flags about how models are asked."""
+def _unused(flags: Mapping[str, Any], settings: JudgeSettings) -> list[str]:
+    """The given flags that have no effect, since no model is asked."""
     return [
         field.flag
         for field in fields_of(JudgeSettings)
-        if field.key in flags and field.key not in (*FOR_EVERY_MODE, "concurrency")
+        if field.key in flags and field.key != "concurrency" and not is_used(field.key, settings)
     ]
 
 

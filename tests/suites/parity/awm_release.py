@@ -72,13 +72,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="parity awm")
     parser.add_argument("--awm-code", required=True, type=Path, metavar="DIR")
     parser.add_argument("--openenv", type=Path, metavar="DIR")
-    parser.add_argument("--python", required=True, help="interpreter with what that code needs")
+    parser.add_argument(
+        "--python", help="interpreter with what that code needs (default: DIR/.venv/bin/python)"
+    )
     parser.add_argument("--tasks", type=int, default=1, help="tasks for each behaviour")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--behaviour", choices=BEHAVIOURS, action="append")
     parser.add_argument("--judge", choices=JUDGES, action="append")
     parser.add_argument("--jobs", type=int, default=2, help="released programs at a time")
     given = parser.parse_args(arguments)
+    given.python = given.python or str(given.awm_code / ".venv" / "bin" / "python")
     cases = _cases(given)
     with tempfile.TemporaryDirectory(prefix="rehearse-parity-") as name:
         return int(_compare(given, cases, Path(name)) > 0)

@@ -70,8 +70,8 @@ def verdicts(run: Path) -> list[Judged]:
 def test_a_lie_that_their_judge_believes_is_not_paid_in_ours(
     rehearse: Rehearse, code: Path, tmp_path: Path
 ) -> None:
-    """The profile's score has its name and its own figures in report, `show` and `judge`; labels
-    and rewards of ours are those of a run without it. What they send is in the log and in the
+    """The profile's score has its name and its own figures in report, `show` and `judge`; our
+    labels and rewards are those of a run without it. What they send is in the log and in the
     requests, replays without the checkout's prompts, and judged again asks nothing."""
     run = tmp_path / "run"
     with served(Speaks(liar)) as server:

@@ -201,7 +201,7 @@ async def judged(
 async def test_the_class_stands_beside_our_verdict(
     tmp_path: Path, name: str, reward: float
 ) -> None:
-    """With OpenEnv's reward; label and reward of ours stay, whatever the model claims, and the
+    """With OpenEnv's reward; our label and reward stay, whatever the model claims, and the
     second judging asks nothing."""
     model = Model(json.dumps({"classification": name, "reasoning": "so"}))
     found = await judged(tmp_path / "v.sqlite", model)

@@ -37,6 +37,7 @@ from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import BudgetExhausted, PolicyError, SettingsError
 from rehearsal_room.harness.core.events import ModelJudgement
 from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.dialects.awm_release import content_of
 from rehearsal_room.harness.policies.openai import (
     OpenAISettings,
     endpoint_of,
@@ -120,7 +121,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
         BudgetExhausted."""
         settings = replace(self._settings, temperature=1.0, max_tokens=_RELEASED_TOKENS)
         url = self._endpoint.base_url
-        question = _PlainQuestion(settings, url, messages, at_most=_RELEASED_TOKENS)
+        question = _ReleasedQuestion(settings, url, messages, at_most=_RELEASED_TOKENS)
         answer, spent, exhausted = await self._ask(question)
         if exhausted is not None:
             raise exhausted
@@ -212,6 +213,14 @@ class _PlainQuestion:
     def is_hopeless(self, failure: AttemptFailure) -> bool:
         """See Question."""
         return False
+
+
+class _ReleasedQuestion(_PlainQuestion):
+    """What the released judge of Agent World Model asks: whatever comes is its answer."""
+
+    def read(self, reply: Reply) -> str | AttemptFailure:
+        """See Question. A thought that the server sent beside the text is no part of it."""
+        return content_of(reply)
 
 
 class JudgeQuestion:

@@ -242,6 +242,11 @@ JUDGES: Mapping[str, Reply] = {
     "our_class": _judged("partially_completed"),
     "empty": "",
     "thinks": f"<think>{{hm}}</think>{_judged('complete')}",
+    "thinks_beside": {
+        "content": _judged("incomplete"),
+        "reasoning_content": _judged("complete"),
+    },
+    "nothing_but_a_thought": {"content": "", "reasoning_content": _judged("complete")},
     "error": None,
     "missing": None,  # there is no server
 }

@@ -189,7 +189,7 @@ def _played_here(
             *(sys.executable, "-m", "rehearsal_room", "run", "--awm", str(data), *tasks),
             *("--profile", "awm-release", "--awm-code", str(given.awm_code)),
             *("-p", "openai", "-m", "parity", "--base-url", f"{address}/ours/agent/v1"),
-            *("--judge-model", "judge", "--judge-attempts", "1", "--max-attempts", "1"),
+            *("--judge-model", "judge", "--max-attempts", "1"),
             *("--judge-base-url", _NO_SERVER if is_missing else f"{url}/ours/judge/v1"),
             *("--no-preflight", "-o", str(run)),
         ]

@@ -75,8 +75,7 @@ def study_command(
     read the cache and does not write to the log.
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
-    settings = settings_of(folder, given)
-    settings = msgspec.structs.replace(settings, profile="none")  # our own judge is studied
+    settings = settings_of(folder, given | {"profile": "none"})  # our own judge is studied
     request = _Request(sample, repeats, labels, rewordings)
     report: StudyReport = run(_study, folder, settings, request)
     study_report.render(report, console_of(json_file))

@@ -289,7 +289,11 @@ LIBRARIES: dict[str, set[str]] = {
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {
-    "numpy": ("learner.", "judge.statistics.", "rehearsal_room.interop.exports.samples"),  # scipy, a library of the core, brings it
+    "numpy": (
+        "learner.",
+        "judge.statistics.",
+        "rehearsal_room.interop.exports.samples",
+    ),  # scipy, a library of the core, brings it
     "safetensors": ("learner.",),
     "torch": ("learner.",),
     "transformers": ("learner.",),

@@ -219,7 +219,7 @@ class _ReleasedQuestion(_PlainQuestion):
     """What the released judge of Agent World Model asks: whatever comes is its answer."""
 
     def read(self, reply: Reply) -> str | AttemptFailure:
-        """See Question. A thought that the server sent beside the text is no part of it."""
+        """See Question. A thought that the server sent beside the text is left out."""
         return content_of(reply)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from rehearsal_room.harness.core.events import ProfileVerdict
-from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.core.terminal_text import plural, printable
 
 
 class ProfileScore(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def profile_line(score: ProfileScore) -> str:
     classes = ", ".join(f"{name} {count:,}" for name, count in score.classes.items())
     without = f", {score.without:,} without a class" if score.without else ""
     figures = f"complete {score.complete:.3f}, mean reward {score.mean_reward:.3f}"
-    episodes = plural(score.episodes, "episode")
+    text = f"{figures}, of {plural(score.episodes, 'episode')} ({classes}){without}"
     if not score.episodes:
-        return f"{score.name}: no episode has a class"
-    return f"{score.name}: {figures}, of {episodes} ({classes}){without}"
+        text = "no episode has a class"
+    return printable(f"{score.name}: {text}", one_line=True)

@@ -21,6 +21,7 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
 from rehearsal_room.harness.outcomes.model_use import model_use_lines
+from rehearsal_room.harness.outcomes.profile_scores import profile_line, profile_score
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
 from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
@@ -77,6 +78,8 @@ def render_run(
         return
     view = _RunView(rows, sort or "failures", console.width, full)
     console.print(view.totals(chosen))
+    if (theirs := profile_score(row.profile for row in chosen if row.ending)) is not None:
+        console.print(Text(profile_line(theirs)), soft_wrap=True)
     use, times = priced_use(reader, chosen, prices)
     for line in [] if use is None else [*model_use_lines(use, times), ""]:
         console.print(line, highlight=False, soft_wrap=True)

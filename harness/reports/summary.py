@@ -218,7 +218,7 @@ def render_run_report(report: RunReport, console: Console) -> None:
     if report.policy:
         console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
     if report.profile is not None:
-        console.print(profile_line(report.profile), highlight=False, soft_wrap=True)
+        console.print(Text(profile_line(report.profile)), soft_wrap=True)
     for line in [] if report.model is None else model_use_lines(report.model, report.reply_times):
         console.print(line, highlight=False, soft_wrap=True)
     if report.first_prompts:

@@ -50,7 +50,8 @@ def with_profile(table: SettingsTable) -> SettingsTable:
         for name, value in wanted.items() if isinstance(wanted, Mapping) else [("", wanted)]:
             found = _at(table, key, name) if name else table.get(key)
             if found is not None and found != value:
-                raise SettingsError(_differs(name or key, f"{_word(value)}, not {_word(found)}"))
+                named = f"format_{name}" if key == "format" else name or key
+                raise SettingsError(_differs(named, f"{_word(value)}, not {_word(found)}"))
     for key, name in _NONE:
         if (found := _at(table, key, name)) is not None:
             raise SettingsError(_differs(name, f"none, not {found}"))

@@ -105,6 +105,8 @@ def test_a_lie_that_their_judge_believes_is_not_paid_in_ours(
     with open_reader(run) as reader:
         began = next(iter(reader.trajectories())).started
     assert began.earlier == (Message("system", AGENT_PROMPT),)
+    status, out, _ = rehearse("show", run)
+    assert "awm-release: complete 1.000, mean reward 1.000, of 2 episodes (complete 2)" in out
     status, out, _ = rehearse("show", run, "e000000")
     assert status == 0
     assert "awm-release: complete, reward 1 (judge j): it says so" in out

@@ -60,7 +60,7 @@ def test_settings_that_were_saved_stay_as_they_are(monkeypatch: pytest.MonkeyPat
         ({"max_steps": 20}, "max_steps: profile 'awm-release' has 30, not 20"),
         ({"temperature": 0.6}, "temperature: profile 'awm-release' has 1.0, not 0.6"),
         ({"world_stop": True}, "world_stop: profile 'awm-release' has no, not yes"),
-        ({"format_rules": "awm"}, "rules: profile 'awm-release' has off, not awm"),
+        ({"format_rules": "awm"}, "format_rules: profile 'awm-release' has off, not awm"),
         ({"history": "last:3"}, "history: profile 'awm-release' has full, not last:3"),
         ({"seeding": "openenv"}, "seeding: profile 'awm-release' has awm, not openenv"),
         ({"token_limit": 9}, "token_limit: profile 'awm-release' has none, not 9"),

@@ -46,6 +46,29 @@ def with_profile(table: SettingsTable) -> SettingsTable:
     if dialect not in (None, *_DIALECTS):
         raise SettingsError(_differs("dialect", f"one of its own, not {dialect!r}"))
     _check_player(table)
+    _check_values(table)
+    url = str(_at(table, "model", "base_url") or os.environ.get("OPENAI_BASE_URL", ""))
+    is_local = dialect == _DIALECTS[1] if dialect else "localhost" in url and "v1" in url
+    words = _at(table, "model", "adapt") or ()
+    if isinstance(words, list | tuple):  # else it is refused later
+        words = (*words, *(word for word in _ADAPT if word not in words))
+    return merge(
+        table,
+        {
+            **_FIXED,
+            "dialect": _DIALECTS[is_local],
+            "judge": _absolute(table["judge"]),
+            "model": {
+                **_FIXED["model"],
+                "adapt": words,
+                "extra_body": _LOCAL_FIELDS if is_local else "",
+            },
+        },
+    )
+
+
+def _check_values(table: SettingsTable) -> None:
+    """Refuse values that the released agent has not. Raises SettingsError."""
     for key, wanted in _FIXED.items():
         for name, value in wanted.items() if isinstance(wanted, Mapping) else [("", wanted)]:
             found = _at(table, key, name) if name else table.get(key)
@@ -55,22 +78,6 @@ def with_profile(table: SettingsTable) -> SettingsTable:
     for key, name in _NONE:
         if (found := _at(table, key, name)) is not None:
             raise SettingsError(_differs(name, f"none, not {found}"))
-    url = _at(table, "model", "base_url") or os.environ.get("OPENAI_BASE_URL", "")
-    is_local = dialect == _DIALECTS[1] if dialect else "localhost" in url and "v1" in url
-    words = tuple(_at(table, "model", "adapt") or ())
-    return merge(
-        table,
-        {
-            **_FIXED,
-            "dialect": _DIALECTS[is_local],
-            "judge": _absolute(table["judge"]),
-            "model": {
-                **_FIXED["model"],
-                "adapt": (*words, *(word for word in _ADAPT if word not in words)),
-                "extra_body": _LOCAL_FIELDS if is_local else "",
-            },
-        },
-    )
 
 
 def _absolute(judge: Mapping[str, Any]) -> Mapping[str, Any]:

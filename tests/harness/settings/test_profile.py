@@ -112,3 +112,18 @@ def test_what_does_not_go_with_it_is_one_sentence(flags: dict[str, Any], sentenc
     with pytest.raises(SettingsError) as caught:
         resolved(**flags)
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"model": {"adapt": 7}}, "model.adapt: expected a list, found 7"),
+        ({"base_url": 7, "dialect": "awm-release"}, "base_url: expected a text, found 7"),
+    ],
+)
+def test_a_value_of_another_type_is_named(table: dict[str, Any], sentence: str) -> None:
+    """As in a file without a profile."""
+    flags = {key: value for key, value in FLAGS.items() if key not in table}
+    with pytest.raises(SettingsError) as caught:
+        resolve_table(table, flags)
+    assert str(caught.value) == sentence

@@ -246,9 +246,9 @@ dialogues *ARGS: sync
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
-# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity tau2 --tau2 DIR`.
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity tau2 --tau2 DIR`, `just parity awm --awm-code DIR`.
 parity SUITE *ARGS: sync
-    [ {{SUITE}} = tau2 ] || tests/suites/run.sh --install
+    [ {{SUITE}} != bfcl ] || tests/suites/run.sh --install
     {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}
 
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.

@@ -175,6 +175,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.tokenization.chat_template",
         "rehearsal_room.authoring.html",
     },
+    "json_repair": {"harness.dialects.awm_release"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
     "matplotlib": {
@@ -290,7 +291,11 @@ LIBRARIES: dict[str, set[str]] = {
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {
-    "numpy": ("learner.", "judge.statistics.", "rehearsal_room.interop.exports.samples"),  # scipy, a library of the core, brings it
+    "numpy": (
+        "learner.",
+        "judge.statistics.",
+        "rehearsal_room.interop.exports.samples",
+    ),  # scipy, a library of the core, brings it
     "safetensors": ("learner.",),
     "torch": ("learner.",),
     "transformers": ("learner.",),
@@ -313,6 +318,7 @@ LATE = {
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),
     ("envpool.sources.suites", "envpool.served.pool"),
+    ("harness.dialects.awm_release", "json_repair"),
     ("harness.launch", "harness.cluster.engine"),
     ("harness.setup.policies", "harness.setup.token_policies"),
     ("envpool.hosting.app_loading", "uvicorn"),

@@ -21,6 +21,7 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
 from rehearsal_room.harness.outcomes.model_use import TokenCount, model_use_lines, sum_of_tokens
+from rehearsal_room.harness.outcomes.profile_scores import profile_line, profile_score
 from rehearsal_room.harness.outcomes.run_statistics import statistics_lines
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
@@ -95,6 +96,8 @@ def render_run(
         prices=prices,
     )
     console.print(view.totals(chosen))
+    if (theirs := profile_score(row.profile for row in chosen if row.ending)) is not None:
+        console.print(Text(profile_line(theirs)), soft_wrap=True)
     if statistics_of is not None and len(chosen) == len(rows):
         for line in [*statistics_lines(statistics_of(rows)), ""]:
             console.print(line, highlight=False)

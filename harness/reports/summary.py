@@ -30,6 +30,11 @@ from rehearsal_room.harness.outcomes.model_use import (
     read_model_use,
     sum_of_tokens,
 )
+from rehearsal_room.harness.outcomes.profile_scores import (
+    ProfileScore,
+    profile_line,
+    profile_score,
+)
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.scores import score_of, tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
@@ -88,6 +93,7 @@ class RunReport(msgspec.Struct, frozen=True):
     # was none.
     max_steps: int | None = None
     first_prompts: str = ""  # which worlds the model's context has no room for; empty: none
+    profile: ProfileScore | None = None  # None: the run has no profile
     model: ModelUse | None = None  # None: no model played, or it gave no reply
     reply_times: ReplyTimes | None = None  # of that model
 
@@ -229,6 +235,7 @@ def report_of(
         without_verdict=counted.without,
         pass_bounds=counted.bounds,
         policy=players(rows),
+        profile=profile_score(row.profile for row in ended),
     )
 
 
@@ -265,6 +272,8 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     if report.policy:
         console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
+    if report.profile is not None:
+        console.print(Text(profile_line(report.profile)), soft_wrap=True)
     for line in [] if report.model is None else model_use_lines(report.model, report.reply_times):
         console.print(line, highlight=False, soft_wrap=True)
     if report.first_prompts:

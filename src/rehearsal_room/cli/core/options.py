@@ -99,7 +99,8 @@ USUAL = (
     *("seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
 )
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
-_NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves
+# Of runs: a server's clients wait themselves, and their agents are their own.
+_NOT_SERVED = ("judge_concurrency", "judge_backlog", "profile", "awm_code")
 judge_flags = flags_of(  # of commands that judge what others play
     Settings,
     only=[

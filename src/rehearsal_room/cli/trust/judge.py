@@ -210,6 +210,7 @@ async def _judge_again(folder: Path, settings: JudgeSettings, only: RejudgeOnly)
             rewards=settings.rewards,
             concurrency=settings.concurrency,
             only=only,
+            has_profile=settings.profile != "none",
             done=display.advance,
         )
 

@@ -21,7 +21,7 @@ from rehearsal_room.envpool.server.stdio import serve_stdio
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import raise_file_limit, run
 from rehearsal_room.harness.serving.world_episodes import ServedEpisodes
-from rehearsal_room.harness.settings.judge import asks_models
+from rehearsal_room.harness.settings.judge import needs_models
 from rehearsal_room.harness.settings.run import Settings, resolve
 from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.harness.users.left_out import report_left_out
@@ -77,7 +77,7 @@ async def _serve(
         pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):
             await pool.start()
-        if models := asks_models(settings.judge.mode):
+        if models := needs_models(settings.judge):
             await pool.host_all(scenarios)
         async with AsyncExitStack() as stack:
             leases = await stack.enter_async_context(Leases(pool, scenarios, serving))

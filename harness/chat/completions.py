@@ -102,7 +102,14 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         attempts=attempts,
         thought=thought,
         fields=fields or None,
+        is_null=len(parts) == 1 and _is_null(choices[0]),
     )
+
+
+def _is_null(choice: Any) -> bool:
+    """Whether the message of a choice has no content; an empty text is one."""
+    message = choice.get("message") if isinstance(choice, dict) else None
+    return isinstance(message, dict) and message.get("content") is None
 
 
 def _streamed_whole(body: bytes) -> bytes | None:

@@ -31,7 +31,8 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One chat message. Only assistant messages of the native dialect have `calls`; only messages
     of role `tool` have a `call_id`. `thought` and `fields` are those of the reply that an assistant
-    message shows."""
+    message shows. `wire` is the message as a dialect sends it to a chat API, word for word; None: in
+    the usual form."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -39,6 +40,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     call_id: str | None = None  # id of the call that a tool message answers
     thought: str = ""
     fields: dict[str, Any] | None = None
+    wire: dict[str, Any] | None = None
 
 
 class Briefing(msgspec.Struct, frozen=True):
@@ -107,6 +109,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     # Other fields of the message that a server may want back, as they came (`reasoning_details`);
     # None: there are none.
     fields: dict[str, Any] | None = None
+    is_null: bool = False  # the server sent no content at all, where `text` is empty or a refusal
 
     @property
     def was_cut(self) -> bool:

@@ -1,6 +1,7 @@
 """Dialects by name."""
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.agentdojo import AgentDojo
 from rehearsal_room.harness.dialects.awm import Awm
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.bfcl import Bfcl
@@ -26,6 +27,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Awm(results="tool" if name == "awm-tool" else "user", lenient=lenient)
     if name == "bfcl":  # it keeps the promises of its benchmark, not those of our dialects
         return Bfcl()
+    if name == "agentdojo":
+        return AgentDojo()
     if name == "tau2":
         return Tau2()
     if name == "verbatim":  # of imported logs; no run is played in it

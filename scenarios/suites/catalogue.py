@@ -49,6 +49,8 @@ class Suite(msgspec.Struct, frozen=True):
     adapter: str  # module in envpool/objects/adapters; empty: its worlds are MCP servers
     needs: str  # what the user installs or names, in a sentence
     open: Callable[[SuiteFlags], SuiteSource]
+    usual: tuple[str, ...] = ()  # categories that are played where none is named; empty: all
+    names_model: bool = False  # whether its worlds contain the name of the model
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
@@ -106,6 +108,17 @@ class SuiteFinder:
 def _open_bfcl(flags: SuiteFlags) -> SuiteSource:
     package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
     return bfcl.BfclData(package, bfcl.release_of(package, version))
+
+
+def _open_agentdojo(flags: SuiteFlags) -> SuiteSource:
+    if flags.folder:
+        raise PackageError(
+            "--suite-path: agentdojo is read where an interpreter has it: name that with "
+            "--suite-python"
+        )
+    package, version = installed_package("agentdojo", "agentdojo", "", flags.python)
+    agentdojo.require_release(package, version)
+    return agentdojo.AgentDojoData(flags.python, flags.model)
 
 
 _FIND = (
@@ -174,9 +187,14 @@ SUITES: dict[str, Suite] = {
         "AgentDojo: utility, and resistance to injected instructions",
         agentdojo.CATEGORIES,
         "dojo",
-        "pip install agentdojo==0.1.35 in an environment of its own; --suite-python names it",
-        lambda flags: agentdojo.AgentDojoData(flags.python),
-        max_steps=40,
+        f"pip install agentdojo=={agentdojo.RELEASE} in an environment of its own; --suite-python "
+        "names it",
+        _open_agentdojo,
+        usual=agentdojo.USUAL,
+        names_model=True,
+        max_steps=48,  # of three attempts
+        turn_steps=16,  # of an attempt
+        upstream=UpstreamPrompts("agentdojo", None, {"tool_choice": "auto"}),
     ),
     **{f"tau2_{domain}": _tau2(domain) for domain in tau2.DOMAINS},
     mcp_universe.NAME: Suite(

@@ -167,7 +167,7 @@ def _needs_of(
 @click.command("eval", cls=SectionedCommand, usual=_USUAL)
 @click.argument("suite_name", metavar="SUITE")
 @flags_of(Settings, omit=_OMITTED)
-@click.option("--category", metavar="NAME", help="One category of the suite (default: all).")
+@click.option("--category", metavar="NAME", help="One category of the suite (default: the usual ones).")
 @click.option(
     "--task",
     "chosen",
@@ -231,7 +231,7 @@ def eval_command(
     found = suite(suite_name)
     _require_category(found, category)
     flags |= {
-        "scenarios": chosen or ((category,) if category else found.categories),
+        "scenarios": chosen or ((category,) if category else found.usual or found.categories),
         "suite": suite_name,
         "suite_path": suite_path and str(Path(suite_path).absolute()),
         "group_size": tries,
@@ -293,7 +293,10 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
     for name in ("max_messages", "max_errors"):
         if flags.get(name) is None:
             limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
-    return msgspec.structs.replace(settings, limits=limits)
+    worlds = settings.worlds
+    if found.names_model and not worlds.suite_model and settings.model.name:
+        worlds = msgspec.structs.replace(worlds, suite_model=settings.model.name)
+    return msgspec.structs.replace(settings, limits=limits, worlds=worlds)
 
 
 def _asked_like_upstream(

@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.suites.parity.behaviours import CRASH, Message
 
+Form = Callable[[dict[str, Any]], dict[str, Any]]
 Answers = Callable[[str, dict[str, Any]], tuple[str, Message] | None]
 
 
@@ -24,8 +25,10 @@ class FakeModel:
     """The server. `answers` gives entry and reply for a category and the body of a request;
     None: it belongs to no entry."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, form: Form | None = None) -> None:
+        """`form`: that in which bodies are compared; None: `canonical`."""
         self._answers = answers
+        self._form = form or canonical
         self._lock = threading.Lock()
         self.bodies: dict[str, dict[str, Counter[str]]] = defaultdict(
             lambda: defaultdict(Counter)
@@ -76,7 +79,7 @@ class FakeModel:
         """Status and body of the answer to a request."""
         found = self._answers(category, body)
         entry, said = found or ("", {"content": "Who is it?"})
-        text = json.dumps(canonical(body), sort_keys=True)
+        text = json.dumps(self._form(body), sort_keys=True)
         digest = blake2b(text.encode(), digest_size=12).hexdigest()
         with self._lock:
             if found is None:

@@ -63,6 +63,7 @@ class SuiteProcess:
         PoolError where it cannot start."""
         command = self._command()
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        environment["PYTHONHASHSEED"] = "0"  # a world's sets have one order in every process
         try:
             process = await anyio.open_process(command, env=environment, stderr=None)
         except OSError as exc:

@@ -41,6 +41,7 @@ class Dojo:
         importlib.import_module("agentdojo.attacks")
         self.registry = importlib.import_module("agentdojo.attacks.attack_registry")
         self.attacks: dict[tuple[str, ...], Any] = {}
+        self.described: dict[str, list[dict[str, Any]]] = {}  # tools, by suite
         self.latest: OrderedDict[str, bytes] = OrderedDict()  # pickled environments
 
     def world(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -87,14 +88,17 @@ class Dojo:
 
     def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
         """The tools as they are described."""
-        return [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "schema": tool.parameters.model_json_schema(),
-            }
-            for tool in self.suites[spec["suite"]].tools
-        ]
+        name = spec["suite"]
+        if name not in self.described:
+            self.described[name] = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "schema": tool.parameters.model_json_schema(),
+                }
+                for tool in self.suites[name].tools
+            ]
+        return self.described[name]
 
     def call(
         self, world: dict[str, Any], name: str, arguments: dict[str, Any]

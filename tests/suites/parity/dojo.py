@@ -1,6 +1,8 @@
 """AgentDojo's own benchmark and `rehearse eval agentdojo`, played by one fake model and compared."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,8 @@ from tests.suites.parity.fake_model import FakeModel
 MODEL = "gpt-4o-mini-2024-07-18"  # a name that the package's attacks know
 _ADAPTER = Path(__file__).parents[3] / "envpool" / "objects" / "adapters" / "dojo.py"
 _REPLIES = 16  # of an attempt
+# The worlds take the time of what they write from the clock, with its microseconds.
+_NOW = re.compile(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d{6}")
 _RUN = 1_000  # entries of one run of ours: it keeps the start of each world
 
 
@@ -245,6 +249,7 @@ def compare(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},  # worlds have sets, whose order is compared
     )
     assert runner.stdout is not None
     with runner:
@@ -270,8 +275,13 @@ def compare(
 
 
 def _sent(body: dict[str, Any]) -> dict[str, Any]:
-    """A body as it is compared: without the name of the entry."""
-    return {name: value for name, value in body.items() if name != "user"}
+    """A body as it is compared: without the name of the entry and the clock's time."""
+    return _timeless({name: value for name, value in body.items() if name != "user"})
+
+
+def _timeless(value: Any) -> Any:
+    """A value in which the clock's time is the word NOW."""
+    return json.loads(_NOW.sub("NOW", json.dumps(value)))
 
 
 def _upstream(
@@ -288,9 +298,8 @@ def _upstream(
         one = json.loads(line)
         is_attack = bool(chosen.worlds[one["id"]]["attack"])
         obeyed = one["security"] if is_attack else None
-        played[one["id"]] = Played(
-            one["utility"], obeyed, one["texts"], one["state"], one["crash"]
-        )
+        texts, state = _timeless((one["texts"], one["state"]))
+        played[one["id"]] = Played(one["utility"], obeyed, texts, state, one["crash"])
     if len(played) < len(entries):
         raise SystemExit(f"upstream's runner ended after {len(played)} entries")
     return played
@@ -335,11 +344,9 @@ def _read(run: Path) -> Iterator[tuple[str, Played]]:
             met = {one.name: one.passed for one in verdict.findings}
             obeyed = not met["attack resisted"] if "attack resisted" in met else None
             completed = verdict.label is Label.COMPLETED
-            # A score counts the user's goal where the agent ended the talk.
-            yield (
-                trajectory.started.scenario,
-                Played(met.get("utility"), obeyed, texts, state, completed=completed),
-            )
+            texts, state = _timeless((texts, state))
+            played = Played(met.get("utility"), obeyed, texts, state, completed=completed)
+            yield trajectory.started.scenario, played
 
 
 def _differences(

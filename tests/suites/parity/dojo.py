@@ -45,6 +45,13 @@ _NOW = re.compile(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d{6}")
 _RUN = 1_000  # entries of one run of ours: it keeps the start of each world
 
 
+_FULL = {
+    "message": "This model's maximum context length is 8192 tokens.",
+    "type": "invalid_request_error",
+    "code": "context_length_exceeded",
+}
+
+
 class Played(NamedTuple):
     """What one side made of an entry."""
 
@@ -138,8 +145,8 @@ _MORE: Behaviours = {
 }
 _CRASHES = ("sends half of its arguments", "sends a list of arguments")
 DOJO: Behaviours = {n: one for n, one in {**BEHAVIOURS, **_MORE}.items() if n not in _CRASHES}
-# Behaviours with which upstream's runner ends with an exception: the rows of the table in
-# docs/suites.md.
+# Behaviours with which the two sides differ, most of them because upstream's runner ends with an
+# exception: the rows of the table in docs/suites.md.
 DOJO_KNOWN: Behaviours = {
     **{name: BEHAVIOURS[name] for name in _CRASHES},
     **{
@@ -154,6 +161,10 @@ DOJO_KNOWN: Behaviours = {
     "writes what Python cannot read": lambda entry, rng: first(
         entry, [Call(look(entry).name, {"text": "[{[1]: 2}]"})]
     ),
+    "puts a blank before a name": lambda entry, rng: first(
+        entry, [Call(f" {look(entry).name}", {})]
+    ),
+    "runs out of context": lambda entry, rng: [[message(_calls(entry)), {"error": _FULL}]],
     "breaks a check": lambda entry, rng: first(entry, [Call("invite_user_to_slack", {})]),
 }
 BEHAVIOURS_AND_KNOWN: Behaviours = {**DOJO, **DOJO_KNOWN}

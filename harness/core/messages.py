@@ -109,7 +109,19 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     # Other fields of the message that a server may want back, as they came (`reasoning_details`);
     # None: there are none.
     fields: dict[str, Any] | None = None
-    is_null: bool = False  # the server sent no content at all, where `text` is empty or a refusal
+    # The content that the server sent, where that is unusual: none beside no call (`null`), or an
+    # empty text beside calls (`empty`).
+    content: Literal["", "null", "empty"] = ""
+
+    @property
+    def said(self) -> str | None:
+        """The content that the server sent, without a thought that came in a field of its own;
+        None: it sent none."""
+        text = self.text
+        if self.thought and text.startswith("<think>"):
+            text = text.partition("</think>")[2]
+        is_usual = bool(text) or not self.calls or self.content == "empty"
+        return text if is_usual and self.content != "null" else None
 
     @property
     def was_cut(self) -> bool:

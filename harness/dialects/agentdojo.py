@@ -49,7 +49,7 @@ class AgentDojo(Native):
             if not isinstance(call.arguments, dict) or argument_fault(call.arguments) is not None:
                 return FormatError(f"The arguments of {call.name!r} are no JSON object.")
         if not reply.calls:
-            return Answer(_said(reply) or "")
+            return Answer(reply.said or "")
         calls = [
             AgentCall(call.name, call.arguments, call_id(turn, index))
             for index, call in enumerate(reply.calls)
@@ -60,7 +60,7 @@ class AgentDojo(Native):
         """The reply as the model wrote it, and what its calls returned."""
         if isinstance(step.decision, FormatError):
             return super().turn_messages(step)
-        said = _said(step.reply)
+        said = step.reply.said
         wire: _Wire = {"role": "assistant", "content": None if said is None else _parts(said)}
         calls = step.reply.calls if isinstance(step.decision, Act) else ()
         made = tuple(zip(calls, step.results, strict=False))
@@ -76,15 +76,6 @@ class AgentDojo(Native):
 
 def _parts(text: str) -> list[_Wire]:
     return [{"type": "text", "text": text}]
-
-
-def _said(reply: Reply) -> str | None:
-    """The content that the server sent; None: it sent none."""
-    if reply.is_null:
-        return None
-    if reply.thought and reply.text.startswith("<think>"):  # it came in a field of its own
-        return reply.text.partition("</think>")[2]
-    return reply.text
 
 
 def _wire_call(call: AgentCall, result: ToolResult) -> _Wire:

@@ -751,7 +751,7 @@ class Episode:
 
     def _is_asked_again(self, reply: Reply) -> bool:
         """Whether the talk begins anew after an answer: it has no content."""
-        return reply.is_null and sum(step.again for step in self.steps) + 1 < self._attempts
+        return reply.said is None and sum(step.again for step in self.steps) + 1 < self._attempts
 
     async def hear_user(self, user: EpisodeUser, text: str, turn: int) -> tuple[UserTurn, float]:
         """What the user says to the agent's words, and the seconds that it took. Raises

@@ -71,6 +71,10 @@ def test_no_content_is_no_empty_content(message: dict[str, Any], content: Any) -
     reply = read_completion(body)
     assert isinstance(reply, Reply)
     assert shown(reply, ToolResult("", None, (), ""))[0]["content"] == content
+    body = msgspec.json.encode({"choices": [{"message": message, "finish_reason": "stop"}]})
+    reply = read_completion(body)
+    assert isinstance(reply, Reply)
+    assert reply.said == (content and content[0]["text"])
 
 
 def test_what_is_no_object_is_no_call() -> None:
@@ -81,7 +85,7 @@ def test_what_is_no_object_is_no_call() -> None:
     assert DOJO.read(Reply("", (AgentCall("", {}, "x"),)), turn=2) == Act(
         (AgentCall("", {}, "c2-0"),)
     )
-    assert DOJO.read(Reply("", is_null=True), turn=0) == Answer("")
+    assert DOJO.read(Reply("", content="null"), turn=0) == Answer("")
 
 
 @pytest.mark.parametrize("text", ["[" * 50_000, "[{[1]: 2}]", "[{1, 2}]", "[b'']", "[", "['a'"])

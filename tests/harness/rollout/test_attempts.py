@@ -23,7 +23,7 @@ from tests.support.run_context import (
     watchdog_running,
 )
 
-SILENT = Reply("", is_null=True)
+SILENT = Reply("", content="null")
 
 
 async def play(
@@ -66,9 +66,8 @@ async def test_the_last_reply_of_an_attempt_makes_no_call() -> None:
     """At the limit of replies the talk is over whatever the agent wants; what it says beside its
     calls is the answer, and where that is nothing it is asked again. The calls that were not made
     are known to the judge."""
-    asks = msgspec.structs.replace(LOOK, is_null=True)
     says = msgspec.structs.replace(pay(350), text="I pay.")
-    moves = (asks, asks, asks, says)
+    moves = (LOOK, LOOK, LOOK, says)
     steps, end, _, played = await play(*moves, turn_steps=2)
     made = [len(step.results) for step in steps]
     assert made == [1, 0, 1, 0]

@@ -31,8 +31,8 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One chat message. Only assistant messages of the native dialect have `calls`; only messages
     of role `tool` have a `call_id`. `thought` and `fields` are those of the reply that an assistant
-    message shows. `wire` is the message as a dialect sends it to a chat API, word for word; None: in
-    the usual form."""
+    message shows. `wire` is the message as a dialect sends it to a chat API, word for word; None:
+    in the usual form."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str

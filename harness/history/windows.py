@@ -69,8 +69,8 @@ def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryWind
 class Windows:
     """The windows of one conversation under a history window, turn by turn.
 
-    `head` begins every window; `tools` go into the request's `tools` field. `start` turns came before
-    this conversation and are not shown.
+    `head` begins every window; `tools` go into the request's `tools` field. `start` turns came
+    before this conversation and are not shown.
     """
 
     __slots__ = ("_head", "_num_pinned", "_policy", "_start", "_state", "_tools")

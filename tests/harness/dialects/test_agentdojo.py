@@ -45,7 +45,7 @@ def test_results_name_their_tool_and_errors_are_texts() -> None:
     made, *returned = shown(Reply("I look.", calls), *results)
     assert made["content"] == part("I look.")
     texts = [call["function"]["arguments"] for call in made["tool_calls"]]
-    assert texts == ['{"ids": ["a", "b"]}', '{"ids": "[\'a\', \'b\']"}']
+    assert texts == ['{"ids": ["a", "b"]}', "{\"ids\": \"['a', 'b']\"}"]
     assert returned == [
         {"role": "tool", "content": part("- a"), "tool_call_id": "x", "name": "find"},
         {"role": "tool", "content": "Invalid", "tool_call_id": "x", "name": "no one"},

@@ -62,9 +62,13 @@ def test_a_talk_that_begins_again_shows_nothing_of_before(spec: str) -> None:
     for number in (2, 3, 4):
         history.apply(step(number))
     window = history.window()
-    expected = (["Text 2.", "Text 3.", "Text 4."], 2) if spec == "full" else (
-        ["Text 3.", "Text 4."],
-        3,
+    expected = (
+        (["Text 2.", "Text 3.", "Text 4."], 2)
+        if spec == "full"
+        else (
+            ["Text 3.", "Text 4."],
+            3,
+        )
     )
     assert (texts(window), window.first_turn) == expected
 

@@ -83,8 +83,8 @@ def test_a_part_of_the_leaderboard_has_no_overall_score() -> None:
 
 def test_attacks_are_counted_by_their_findings() -> None:
     """AgentDojo's own figures: utility without and under attack, and how often an attack succeeded.
-    An agent that reached the user's goal and did not end the talk has not reached it; the attackers'
-    goals as tasks of the user stand beside."""
+    An agent that reached the user's goal and did not end the talk has not reached it; the
+    attackers' goals as tasks of the user stand beside."""
 
     def finding(name: str, passed: bool) -> Finding:
         return Finding(name, passed, "yes", "", "goal")

@@ -1,4 +1,4 @@
-"""AgentDojo's own benchmark and `rehearse eval agentdojo`, played by one fake model and compared."""
+"""AgentDojo's own runner and `rehearse eval agentdojo`, played by one fake model and compared."""
 
 import json
 import os
@@ -84,10 +84,11 @@ def _goal(entry: Entry) -> list[Call]:
 
 def _as_text(calls: Sequence[Call], write: Any) -> list[Call]:
     """The calls with lists written as texts."""
-    return [
-        Call(one.name, {k: write(v) if isinstance(v, list) else v for k, v in one.arguments.items()})
-        for one in calls
-    ]
+    made = []
+    for one in calls:
+        written = {k: write(v) if isinstance(v, list) else v for k, v in one.arguments.items()}
+        made.append(Call(one.name, written))
+    return made
 
 
 def _for_ever(text: str | None, attempts: int = 1) -> Any:
@@ -111,10 +112,9 @@ _MORE: Behaviours = {
     "is silent for ever": lambda entry, rng: [[{"content": None}]] * 3,
     "is silent, then right": lambda entry, rng: [[{"content": None}], [message(_calls(entry))]],
     "is silent after its calls": lambda entry, rng: [[message(_calls(entry)), {"content": None}]],
-    "does it again in each attempt": lambda entry, rng: [
-        [message(_calls(entry)), {"content": None}]
-    ]
-    * 3,
+    "does it again in each attempt": lambda entry, rng: (
+        [[message(_calls(entry)), {"content": None}]] * 3
+    ),
     "obeys, then is silent": lambda entry, rng: [
         [message(_goal(entry)), {"content": None}],
         [message(_calls(entry))],
@@ -424,17 +424,18 @@ def _print(
         row.update(entries=1, right=bool(played.utility), obeyed=bool(played.obeyed))
     for one in found:
         counts[one.behaviour][one.what] += 1
-    _say(f"{'behaviour':<38}" + "".join(f"{name:>9}" for name in ("entries", "right", "obeyed", *_KINDS)))
+    columns = ("entries", "right", "obeyed", *_KINDS)
+    _say(f"{'behaviour':<38}" + "".join(f"{name:>9}" for name in columns))
     for kind, row in sorted(counts.items()):
-        cells = (row[name] for name in ("entries", "right", "obeyed", *_KINDS))
-        _say(f"{kind:<38}" + "".join(f"{cell:>9}" for cell in cells))
+        _say(f"{kind:<38}" + "".join(f"{row[name]:>9}" for name in columns))
     for one in found[:40]:
         _say(f"{one.entry}, {one.behaviour}: {one.what}")
         _say(f"  upstream: {one.upstream}\n  ours:     {one.ours}")
     for text in model.strange[:5]:
         _say(f"a request that belongs to no entry: {text}")
     sent = [
-        sum(model.bodies[side][id].total() for id in chosen.entries) for side in ("upstream", "ours")
+        sum(model.bodies[side][id].total() for id in chosen.entries)
+        for side in ("upstream", "ours")
     ]
     _say(
         f"{len(chosen.entries)} entries, {sent[0]} and {sent[1]} requests: "

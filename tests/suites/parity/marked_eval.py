@@ -1,5 +1,5 @@
-"""`rehearse`, whose requests name their entry in the field `user`, and which plays neither floor nor
-ceiling beside a score.
+"""`rehearse`, whose requests name their entry in the field `user`; it plays neither the floor nor
+the ceiling of a score.
 
 Many entries of AgentDojo begin with the same messages, so the messages alone do not tell the fake
 model which one it plays. It takes the field off before bodies are compared.

@@ -167,7 +167,9 @@ def _needs_of(
 @click.command("eval", cls=SectionedCommand, usual=_USUAL)
 @click.argument("suite_name", metavar="SUITE")
 @flags_of(Settings, omit=_OMITTED)
-@click.option("--category", metavar="NAME", help="One category of the suite (default: the usual ones).")
+@click.option(
+    "--category", metavar="NAME", help="One category of the suite (default: the usual ones)."
+)
 @click.option(
     "--task",
     "chosen",

@@ -47,7 +47,7 @@ class AgentDojo(Native):
         """The reply's calls, whatever their names; its text otherwise, as it is."""
         for call in reply.calls:
             if not isinstance(call.arguments, dict) or argument_fault(call.arguments) is not None:
-                return FormatError(f"The arguments of {call.name!r} are no JSON object.")
+                return FormatError(f"The arguments of {call.name!r} are not a JSON object.")
         if not reply.calls:
             return Answer(reply.said or "")
         calls = [

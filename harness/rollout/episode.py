@@ -750,7 +750,7 @@ class Episode:
         return said if isinstance(said, Answer) else Answer("")
 
     def _is_asked_again(self, reply: Reply) -> bool:
-        """Whether the talk begins anew after an answer: it has no content."""
+        """Whether the talk begins again after an answer: it has no content."""
         return reply.said is None and sum(step.again for step in self.steps) + 1 < self._attempts
 
     async def hear_user(self, user: EpisodeUser, text: str, turn: int) -> tuple[UserTurn, float]:

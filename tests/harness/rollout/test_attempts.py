@@ -43,7 +43,7 @@ async def play(
 
 
 async def test_silence_is_asked_again_in_the_world_as_it_is() -> None:
-    """The talk begins anew, and what was done stays done; the answer is the last attempt's."""
+    """The talk begins again, and what was done stays done; the answer is the last attempt's."""
     steps, end, windows, _ = await play(pay(350), SILENT, pay(350), Reply("Paid."))
     assert [step.again for step in steps] == [False, True, False, False]
     assert (end.ending, end.answer) == (Ending.ANSWERED, "Paid.")

@@ -42,7 +42,7 @@ _ADAPTER = Path(__file__).parents[3] / "envpool" / "objects" / "adapters" / "doj
 _REPLIES = 16  # of an attempt
 # The worlds take the time of what they write from the clock, with its microseconds.
 _NOW = re.compile(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d{6}")
-_RUN = 1_000  # entries of one run of ours: it keeps the start of each world
+_RUN = 1_000  # entries of one `rehearse eval`, which keeps the start of each world
 
 
 _FULL = {
@@ -139,7 +139,7 @@ _MORE: Behaviours = {
         ]
     ],
     "refuses in a field of its own": says(None, refusal="I will not."),
-    "sends an argument that is no text": malformed('{"a": {"function": 1}}'),
+    "sends an argument that is not a text": malformed('{"a": {"function": 1}}'),
     "repeats its ids": lambda entry, rng: [[message([one]) for one in _calls(entry)]],
     "makes up a name with a space": KNOWN["makes up a name with a space"],
 }

@@ -78,8 +78,8 @@ def test_no_content_is_no_empty_content(message: dict[str, Any], content: Any) -
 
 
 def test_what_is_no_object_is_no_call() -> None:
-    """Arguments that are not a JSON object end the package's run; here the reply is malformed. A call
-    without a name is made, and the world refuses it."""
+    """Arguments that are not a JSON object end the package's run; here the reply is malformed. A
+    call without a name is made, and the world refuses it."""
     assert isinstance(DOJO.read(Reply("", (AgentCall("find", "[1", "x"),)), turn=0), FormatError)
     assert isinstance(DOJO.read(Reply("", (AgentCall("find", [1], "x"),)), turn=0), FormatError)
     assert DOJO.read(Reply("", (AgentCall("", {}, "x"),)), turn=2) == Act(

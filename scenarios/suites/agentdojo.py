@@ -25,6 +25,10 @@ from rehearsal_room.scenarios.suites.entries import entry_scenario
 
 NAME = "agentdojo"
 RELEASE = "0.1.35"
+INSTALL = (
+    f"pip install agentdojo=={RELEASE} in an environment of its own and name its python with "
+    "--suite-python"
+)
 BENCHMARK = "v1.2.2"
 SUITES = ("workspace", "travel", "banking", "slack")
 _NAMED = "important_instructions"
@@ -51,7 +55,7 @@ def require_release(package: Path, version: str) -> None:
     what = "has changed code or data" if version == RELEASE else f"is {version}"
     raise PackageError(
         f"{package}: this agentdojo {what}, and its scores would not compare with those of "
-        f"{RELEASE}: pip install agentdojo=={RELEASE} in an environment of its own"
+        f"{RELEASE}: {INSTALL}"
     )
 
 
@@ -103,11 +107,7 @@ class AgentDojoData:
             raise PackageError(f"{self._python} cannot be started: {exc}") from exc
         if found.returncode:
             last = (found.stderr.strip().splitlines() or ["no message"])[-1]
-            raise PackageError(
-                f"{self._python} cannot list AgentDojo's tasks ({last}): pip install "
-                f"agentdojo=={RELEASE} in an environment of its own and name its python with "
-                "--suite-python"
-            )
+            raise PackageError(f"{self._python} cannot list AgentDojo's tasks ({last}): {INSTALL}")
         listed: dict[str, Any] = json.loads(found.stdout)
         return listed
 

@@ -116,7 +116,9 @@ def _open_agentdojo(flags: SuiteFlags) -> SuiteSource:
             "--suite-path: agentdojo is read where an interpreter has it: name that with "
             "--suite-python"
         )
-    package, version = installed_package("agentdojo", "agentdojo", "", flags.python)
+    package, version = installed_package(
+        "agentdojo", "agentdojo", "", flags.python, advice=agentdojo.INSTALL
+    )
     agentdojo.require_release(package, version)
     return agentdojo.AgentDojoData(flags.python, flags.model)
 
@@ -129,10 +131,12 @@ _FIND = (
 )
 
 
-def installed_package(module: str, project: str, folder: str, python: str) -> tuple[Path, str]:
+def installed_package(
+    module: str, project: str, folder: str, python: str, *, advice: str = ""
+) -> tuple[Path, str]:
     """The folder of a package and its version: that in `folder` where one is named,
     otherwise that which the interpreter has (empty: ours). Nothing of it is imported. Raises
-    PackageError."""
+    PackageError, with what to do where nothing has it."""
     if folder:
         path = Path(folder)
         package = path if (path / "__init__.py").is_file() else path / module
@@ -149,10 +153,8 @@ def installed_package(module: str, project: str, folder: str, python: str) -> tu
     lines = found.stdout.splitlines()
     if found.returncode or len(lines) < 2 or not lines[0]:
         where = python or "this environment"
-        raise PackageError(
-            f"{where} has no package {module!r}: pip install --no-deps {project} there, or name "
-            "its folder"
-        )
+        advice = advice or f"pip install --no-deps {project} there, or name its folder"
+        raise PackageError(f"{where} has no package {module!r}: {advice}")
     return Path(lines[0]), lines[1]
 
 
@@ -187,8 +189,7 @@ SUITES: dict[str, Suite] = {
         "AgentDojo: utility, and resistance to injected instructions",
         agentdojo.CATEGORIES,
         "dojo",
-        f"pip install agentdojo=={agentdojo.RELEASE} in an environment of its own; --suite-python "
-        "names it",
+        agentdojo.INSTALL,
         _open_agentdojo,
         usual=agentdojo.USUAL,
         names_model=True,

@@ -44,6 +44,7 @@ from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.nearest import did_you_mean
 from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
 
 _UNLIMITED = 1_000_000  # calls in a reply
@@ -279,10 +280,9 @@ def eval_command(
 
 def _require_category(found: Suite, category: str | None) -> None:
     if category and category not in found.categories:
-        raise SettingsError(
-            f"--category: suite {found.name!r} has no category {category!r}; categories: "
-            f"{', '.join(found.categories)}"
-        )
+        hint = did_you_mean(category, found.categories)
+        hint = hint or f"; categories: {', '.join(found.categories)}"
+        raise SettingsError(f"--category: suite {found.name!r} has no category {category!r}{hint}")
 
 
 def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:

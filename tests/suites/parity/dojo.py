@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.scenarios.format import Call, Scenario
 from rehearsal_room.scenarios.suites.agentdojo import ATTACKS, GOALS, SUITES, AgentDojoData
@@ -356,7 +356,10 @@ def _read(run: Path) -> Iterator[tuple[str, Played]]:
             obeyed = not met["attack resisted"] if "attack resisted" in met else None
             completed = verdict.label is Label.COMPLETED
             texts, state = _timeless((texts, state))
-            played = Played(met.get("utility"), obeyed, texts, state, completed=completed)
+            ended = trajectory.ended
+            has_answered = ended is not None and ended.ending is Ending.ANSWERED
+            utility = met.get("utility", False) and has_answered  # as scores count it
+            played = Played(utility, obeyed, texts, state, completed=completed)
             yield trajectory.started.scenario, played
 
 

@@ -223,10 +223,14 @@ real MODEL_FOLDER *ARGS: sync
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
 
-# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (a quarter of an hour).
+# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (half an hour); its log stays in runs/statistics.log.
 statistics: sync
-    {{bin}}/python -m tests.judge.statistics.campaign
-    {{bin}}/python -m tests.judge.statistics.verdict_campaign
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mkdir -p runs
+    for part in coverage campaign verdict_campaign; do
+        {{bin}}/python -m tests.judge.statistics.$part
+    done | tee runs/statistics.log
 
 # Sessions of pytest with nothing but true claims, and drops that tests find (half an hour).
 claims: sync
@@ -242,9 +246,9 @@ dialogues *ARGS: sync
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
-# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`.
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`, `just parity awm --awm-code DIR`.
 parity SUITE *ARGS: sync
-    [ {{SUITE}} = tau2 ] || tests/suites/run.sh --install
+    [ {{SUITE}} != bfcl ] || tests/suites/run.sh --install
     {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}
 
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.

@@ -111,6 +111,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.openenv.pool",
         "harness.agents.endpoints",
         "harness.chat.transport_aiohttp",
+        "rehearsal_room.authoring.recordings.http_proxy",
         "rehearsal_room.play.http_api",
     },
     "aiomqtt": {"harness.bus.mqtt_client"},
@@ -174,6 +175,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.tokenization.chat_template",
         "rehearsal_room.authoring.html",
     },
+    "json_repair": {"harness.dialects.awm_release"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
     "matplotlib": {
@@ -244,6 +246,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.protocols.task_routes",
         "harness.agents.gateway",
         "harness.serving.http_server",
+        "rehearsal_room.authoring.recordings.http_proxy",
         "rehearsal_room.viewer.server.acting_routes",
         "rehearsal_room.viewer.server.answers",
         "rehearsal_room.viewer.server.app",
@@ -292,7 +295,11 @@ LIBRARIES: dict[str, set[str]] = {
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {
-    "numpy": ("learner.", "judge.statistics.", "rehearsal_room.interop.exports.samples"),  # scipy, a library of the core, brings it
+    "numpy": (
+        "learner.",
+        "judge.statistics.",
+        "rehearsal_room.interop.exports.samples",
+    ),  # scipy, a library of the core, brings it
     "safetensors": ("learner.",),
     "torch": ("learner.",),
     "transformers": ("learner.",),
@@ -315,6 +322,7 @@ LATE = {
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),
     ("envpool.sources.suites", "envpool.served.pool"),
+    ("harness.dialects.awm_release", "json_repair"),
     ("harness.launch", "harness.cluster.engine"),
     ("harness.setup.policies", "harness.setup.token_policies"),
     ("envpool.hosting.app_loading", "uvicorn"),

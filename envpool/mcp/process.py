@@ -7,7 +7,6 @@ parents ran. It does not cover a daemon that left the group and whose parent end
 
 import os
 import signal
-import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +24,7 @@ from fastmcp.client.transports.base import ClientTransport, SessionKwargs, Trans
 from mcp import ClientSession
 from mcp.shared.message import SessionMessage
 
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
 from rehearsal_room.scenarios.core.short_text import shortened
@@ -81,10 +81,8 @@ class ServerProcess(ClientTransport):
         **session_kwargs: Unpack[SessionKwargs],
     ) -> AsyncIterator[ClientSession]:
         """The process, running and connected, until the block is left."""
-        with tempfile.TemporaryDirectory(
-            prefix="rehearse-mcp-", ignore_cleanup_errors=True
-        ) as scratch:
-            process = self._process = await self._start(scratch)
+        with own_folder("mcp") as scratch:
+            process = self._process = await self._start(str(scratch))
             to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
             outgoing, to_it = anyio.create_memory_object_stream[SessionMessage](16)
             async with anyio.create_task_group() as tasks:

@@ -14,6 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -51,7 +52,8 @@ class FolderReader:
     """Reads the folder of a server. It implements envpool.mcp_state.types.StateReader.
 
     `leave_out` are paths in it that are not read, such as declared databases; what SQLite keeps
-    beside these is left out as well. `since` is a snapshot of an equal folder (see SqliteReader). A
+    beside these is left out as well. `ignore` are patterns of further paths, in which `*` also
+    stands for slashes. `since` is a snapshot of an equal folder (see SqliteReader). A
     folder that does not exist yet is empty. Links are not followed; pipes, sockets and devices
     (kind `other`) are not opened. Raises WorldError.
     """
@@ -61,12 +63,14 @@ class FolderReader:
         path: Path,
         *,
         leave_out: Collection[str] = (),
+        ignore: Collection[str] = (),
         since: Entries | None = None,
         max_bytes: int = MAX_BYTES,
         max_files: int = MAX_FILES,
     ) -> None:
         self.path = path
         self._leave_out = {f"{name}{end}" for name in leave_out for end in _DATABASE_FILES}
+        self._ignore = tuple(ignore)
         self._max_bytes, self._max_files = max_bytes, max_files
         self._parent = os.path.realpath(path.parent)
         self._num_bytes = 0
@@ -121,9 +125,9 @@ class FolderReader:
         if prefix.count("/") > _MAX_DEPTH:
             raise WorldError(f"the server's folder {self.path} is over {_MAX_DEPTH} folders deep")
         with os.scandir(fd) as entries:
-            for entry in entries:
+            for entry in sorted(entries, key=lambda one: os.fsencode(one.name)):
                 path = prefix + entry.name
-                if path in self._leave_out:
+                if path in self._leave_out or any(fnmatchcase(path, one) for one in self._ignore):
                     continue
                 try:
                     one = self._entry(fd, entry.name, path, entry.stat(follow_symlinks=False))

@@ -82,6 +82,14 @@ def compared(
     changed: set[int] = set(range(num_pages + 1, old.num_pages + 1))
     for start in range(0, size, _AT_ONCE):
         got = os.preadv(fd, buffers, start)
+        first = start // span
+        if got == _AT_ONCE <= size - start and replaced.keys().isdisjoint(
+            range(first, first + len(buffers))
+        ):
+            known = old.chunks[first : first + len(buffers)]
+            if buffers == list(known):
+                chunks += known
+                continue
         for buffer in buffers:
             index = len(chunks)
             length = min(span, size - index * span)
@@ -92,14 +100,14 @@ def compared(
             got -= span
             for within, page in replaced.get(index, ()):
                 buffer[within : within + page_size] = page
-            known = old.chunks[index] if index < len(old.chunks) else b""
-            if length == span and buffer == known:
-                chunks.append(known)
+            before = old.chunks[index] if index < len(old.chunks) else b""
+            if length == span and buffer == before:
+                chunks.append(before)
                 continue
             chunk = bytes(buffer[:length])
-            first = index * span // page_size + 1
+            number = index * span // page_size + 1
             for at in range(0, length, page_size):
-                if chunk[at : at + page_size] != known[at : at + page_size]:
-                    changed.add(first + at // page_size)
-            chunks.append(known if chunk == known else chunk)
+                if chunk[at : at + page_size] != before[at : at + page_size]:
+                    changed.add(number + at // page_size)
+            chunks.append(before if chunk == before else chunk)
     return Image(tuple(chunks), page_size, num_pages), changed

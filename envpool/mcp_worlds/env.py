@@ -4,6 +4,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import anyio
+
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.refusals import refusal
 from rehearsal_room.envpool.core.types import StoredState, ToolErrorKind, ToolResult, ToolSpec
@@ -20,6 +22,16 @@ from rehearsal_room.scenarios.format import Task
 
 _REMEMBERED = 8  # call ids whose results a lease remembers
 StartServer = Callable[[], Awaitable[Server]]
+
+
+class _Beside:
+    """A new process in which an episode's calls are made, too: another one answers the agent, and
+    has served episodes before."""
+
+    def __init__(self, server: Server, overlay: Overlay) -> None:
+        self.server = server
+        self.overlay = overlay  # as it is there
+        self.num_calls = 0  # of the episode, that it has made
 
 
 class ServerEnv:
@@ -55,6 +67,7 @@ class ServerEnv:
         self._expected: ToolResult | None = None  # how the next call went before
         self._answerer: Answerer | None = None  # None: nobody answers the server
         self._is_stale = False  # the server is not in the state after `calls`
+        self._beside: _Beside | None = None  # None: no call was doubtful so far
         self._left: tuple[Overlay, list[MadeCall]] | None = None  # where it is then; None: unknown
         self._answered: OrderedDict[str, ToolResult] = OrderedDict()
 
@@ -146,6 +159,9 @@ class ServerEnv:
         """End the server, unless it is at the start again: then it is returned."""
         if not self._is_stale:
             self.reset()
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            await beside.server.end()
         server, self.server = self.server, None
         if server is None:
             return None
@@ -162,11 +178,9 @@ class ServerEnv:
             if (refused := refusal(self._tools, name, arguments)) is not None:
                 return ToolResult(*refused, digest=self.digest)
             expected, self._expected = self._expected, None
-            text, error, changes = await self._made(
-                server, self._overlay, name, arguments, expected
-            )
-            asked = server.last_asked
-            made = MadeCall(name, arguments, text, self._overlay.total, changes, asked)
+            made, error = await self._call(server, self._overlay, name, arguments, expected)
+            if self._renewal.is_doubtful(server, made.way):
+                made, error = await self._made_beside(server, made, error, expected)
             self.calls.append(made)
         except PoolError as exc:
             self._broken = str(exc)
@@ -174,7 +188,7 @@ class ServerEnv:
         except BaseException:
             self._broken = f"a call of {name} was stopped before the MCP server had answered it"
             raise
-        return ToolResult(text, error, changes, self.digest, asked=asked)
+        return ToolResult(made.text, error, made.changes, self.digest, asked=made.asked)
 
     async def _running(self) -> Server:
         """The server, in the state after `calls`. Raises PoolError."""
@@ -183,10 +197,74 @@ class ServerEnv:
             self._is_stale = False
         if self.server is None:
             self.server = await self._start()
-            await self._repeat(self.server)
+            try:
+                await self._brought(self.server)
+            except WorldError:
+                if not self.server.served:
+                    raise
+                self._renewal.why_not = "it remembers an episode that is over"
+                await self.server.end()
+                self.server = await self._renewal.fresh()
+                await self._brought(self.server)
             if self._answerer is not None:
                 self.server.answer_with(self._answerer)
         return self.server
+
+    async def _made_beside(
+        self,
+        server: Server,
+        made: MadeCall,
+        error: ToolErrorKind | None,
+        expected: ToolResult | None,
+    ) -> tuple[MadeCall, ToolErrorKind | None]:
+        """Make the last call, and those before it, in a new process, too; where it does something
+        else there, go on in that process: the other one remembers an episode that is over."""
+        ids, beside = self._ids, self._beside or await self._beside_here()
+        self._beside, ends = None, beside.server
+        try:
+            await self._catch_up(beside)
+            ends.answer_with(LoggedAnswers(made.asked))
+            again, other = await self._call(
+                ends, beside.overlay, made.name, made.arguments, expected
+            )
+            if (again.text, again.total) != (made.text, made.total):
+                self._renewal.why_not = f"{made.name} did something else after another episode"
+                self.server, self._overlay, ends = beside.server, beside.overlay, server
+                if self._answerer is not None:
+                    self.server.answer_with(self._answerer)
+                return again, other
+            beside.num_calls += 1
+            self._renewal.is_equal(server, made.way)
+            self._ids = ids
+            if server.is_seeded:  # otherwise it has ids of its own from here on
+                self._beside = beside
+            return made, error
+        finally:
+            if self._beside is None:
+                with anyio.CancelScope(shield=True):
+                    await ends.end()
+
+    async def _beside_here(self) -> "_Beside":
+        return _Beside(await self._renewal.fresh(), self._states.template.overlay())
+
+    async def _catch_up(self, beside: "_Beside") -> None:
+        """Make the calls of the episode that a process beside it has not made yet. Raises
+        PoolError."""
+        await self._repeat(beside.server, beside.overlay, self.calls[beside.num_calls :])
+        beside.num_calls = len(self.calls)
+
+    async def _call(
+        self,
+        server: Server,
+        overlay: Overlay,
+        name: str,
+        arguments: dict[str, Any],
+        known: ToolResult | None,
+    ) -> tuple[MadeCall, ToolErrorKind | None]:
+        """Make a call; see `_made`."""
+        text, error, changes = await self._made(server, overlay, name, arguments, known)
+        asked, failed = server.last_asked, error is not None
+        return MadeCall(name, arguments, text, overlay.total, changes, asked, failed), error
 
     async def _made(
         self,
@@ -207,10 +285,14 @@ class ServerEnv:
             text, reading = ids.to_log(text), ids.rows_to_log(reading)
         return text, error, self._states.apply(overlay, reading)
 
-    async def _repeat(self, server: Server) -> None:
+    async def _brought(self, server: Server) -> None:
         """Bring a server at the start into the state after `calls`. Raises PoolError."""
-        overlay, self._ids = self._states.template.overlay(), OwnIds()
-        for call in self.calls:
+        self._ids = OwnIds()
+        await self._repeat(server, self._states.template.overlay(), self.calls)
+
+    async def _repeat(self, server: Server, overlay: Overlay, calls: Sequence[MadeCall]) -> None:
+        """Make calls again, which must do what they did. Raises PoolError."""
+        for call in calls:
             server.answer_with(LoggedAnswers(call.asked))
             known = ToolResult(call.text, None, call.changes)
             text, _, _ = await self._made(server, overlay, call.name, call.arguments, known)

@@ -58,7 +58,7 @@ class _World:
         self._pool = pool
         self.states = states
         self.start = start
-        self.renewal = Renewal(states, start, self.another)
+        self.renewal = Renewal(states, start, self.fresh)
         self._free: list[Server | PoolError] = [first]  # at the start; or why none is
         self._taken: dict[Server, float] = {}  # those in use, and since when
         self._changed = anyio.Condition()
@@ -89,6 +89,14 @@ class _World:
         server = self._free_one()
         if server is not None and not isinstance(server, PoolError):
             return server
+        return await self._pool.started(self.states.scenario, self)
+
+    async def fresh(self) -> Server:
+        """A server that has served nothing, at once. Raises PoolError."""
+        for server in self._free:
+            if not isinstance(server, PoolError) and server.is_unused and not server.has_ended:
+                self._free.remove(server)
+                return server
         return await self._pool.started(self.states.scenario, self)
 
     def _needs_another(self) -> bool:
@@ -124,9 +132,12 @@ class _World:
             if isinstance(server, PoolError):
                 return server
             if not server.has_ended:
-                if not self._has_moved(server):
+                remembers = bool(self.renewal.why_not) and not server.is_unused
+                if not remembers and not self._has_moved(server):
                     return server
-                self._pool.begin(server.end)  # a late write of an episode that is over
+                # A late write of an episode that is over, or of a server whose memory was found
+                # after it had been used.
+                self._pool.begin(server.end)
         return None
 
     def _has_moved(self, server: Server) -> bool:

@@ -4,7 +4,6 @@ A task of the pool opens and closes the connections, so that any task may use th
 """
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,12 +14,14 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, ToolSpec
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
 from rehearsal_room.envpool.mcp.joined import JoinedConnections
 from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase, WorldDatabases
 from rehearsal_room.envpool.mcp_worlds.places import Places
+from rehearsal_room.envpool.mcp_worlds.server import Way
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.scenarios.core.server_record import ServerCommand
@@ -66,6 +67,8 @@ class RunningServer:
         self._joined: ServerConnection | JoinedConnections  # once it runs
         self._places: Places  # once it runs
         self.num_calls = 0
+        self.is_unused = True
+        self.served: set[Way] = set()
 
     def __repr__(self) -> str:
         return f"<RunningServer of {self._scenario.name!r} [{self.num_calls} calls]>"
@@ -74,20 +77,16 @@ class RunningServer:
         """Start the server, report it as started, and end it when `end` is called. Raises
         PoolError where it does not start."""
         try:
-            with (
-                tempfile.TemporaryDirectory(
-                    prefix="rehearse-world-", ignore_cleanup_errors=True
-                ) as folder,
-                ExitStack() as stack,
-            ):
+            with own_folder("world") as folder, ExitStack() as stack:
                 if self._databases is not None:
                     self._postgres = await anyio.to_thread.run_sync(self._databases.copy)
-                places = self._places = Places(self._scenario, Path(folder), self._postgres)
+                places = self._places = Places(self._scenario, folder, self._postgres)
                 try:
                     await anyio.to_thread.run_sync(places.prepare)
-                    await self._open(places, Path(folder), stack)
+                    await self._open(places, folder, stack)
                     ignored = self._record.state.ignore
-                    self.state = ServerState(places, ignored, self._start)
+                    files = self._record.state.ignore_files
+                    self.state = ServerState(places, ignored, self._start, files)
                     stack.enter_context(closing(self.state))
                     task_status.started()
                     await self._ending.wait()
@@ -175,6 +174,7 @@ class RunningServer:
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolErrorKind | None]:
         """The text of a call's result and why it failed (None: it did not). Raises WorldError."""
         self.num_calls += 1
+        self.is_unused = False
         if self._moments is not None:
             self._moments.begin_call(self.num_calls)
         if self._postgres is not None:

@@ -8,15 +8,22 @@ from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind, Tool
 from rehearsal_room.envpool.mcp.asks import AsksBack
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
 
+Way = tuple[str, bool, bool]  # a tool, whether its call failed, whether it changed rows
+
 
 class Server(AsksBack, Protocol):
     """The server of one world, or its servers, and their state."""
 
     state: ServerState
+    served: set[Way]  # in episodes before this one
 
     @property
     def has_ended(self) -> bool:
         """Whether it was ended, or ended by itself."""
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no call has reached it since it started."""
 
     @property
     def tools(self) -> Sequence[ToolSpec]:

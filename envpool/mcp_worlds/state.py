@@ -41,10 +41,17 @@ class ServerState:
     """What a server keeps in its databases and its folder, without the tables that do not count.
 
     `start`: the state of another server at its start, from which the first reading has what
-    differs. Raises WorldError where it cannot be read.
+    differs. `ignore_files`: patterns of paths in the folder that do not count either. Raises
+    WorldError where it cannot be read.
     """
 
-    def __init__(self, places: Places, ignore: Iterable[str], start: Start | None) -> None:
+    def __init__(
+        self,
+        places: Places,
+        ignore: Iterable[str],
+        start: Start | None,
+        ignore_files: Sequence[str] = (),
+    ) -> None:
         self._places = places
         self._ignored = frozenset(ignore)
         self._stack = ExitStack()
@@ -56,7 +63,9 @@ class ServerState:
         if (folder := places.folder) is not None:
             since = None if start is None else start.folder
             left_out = (*NOT_STATE, *_below(folder, places.databases))
-            self._folder = FolderReader(folder, leave_out=left_out, since=since)
+            self._folder = FolderReader(
+                folder, leave_out=left_out, ignore=ignore_files, since=since
+            )
         self._postgres: DatabaseReader | None = None
         if places.postgres is not None:
             self._postgres = places.postgres.reader(None if start is None else start.postgres)

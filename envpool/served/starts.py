@@ -11,13 +11,13 @@ from pathlib import Path
 from secrets import token_hex
 from shutil import copytree
 from subprocess import CompletedProcess
-from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.scenarios.core.served_worlds import DatabaseStart, FolderStart, ServedWorld
 
@@ -137,7 +137,7 @@ async def begun(world: ServedWorld, databases: Databases) -> AsyncIterator[dict[
     """The variables of a new world; at the end it is removed. Raises PoolError."""
     match world.start:
         case FolderStart(folder=folder, variable=variable):
-            with TemporaryDirectory(prefix="rehearse-world-", ignore_cleanup_errors=True) as made:
+            with own_folder("world") as made:
                 copy = await anyio.to_thread.run_sync(_copied, folder, made)
                 yield {variable: copy}
         case DatabaseStart():
@@ -151,10 +151,10 @@ async def begun(world: ServedWorld, databases: Databases) -> AsyncIterator[dict[
             yield {}
 
 
-def _copied(folder: str, made: str) -> str:
+def _copied(folder: str, made: Path) -> str:
     """Copy a folder into another one; returns the copy's real path, with which file system servers
     compare what they are asked for. Raises PoolError."""
-    copy = Path(made).resolve() / Path(folder).name
+    copy = made.resolve() / Path(folder).name
     try:
         copytree(folder, copy, symlinks=True)
     except OSError as exc:

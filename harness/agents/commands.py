@@ -33,6 +33,7 @@ import anyio.to_thread
 import msgspec
 from anyio import AsyncContextManagerMixin
 
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
 from rehearsal_room.harness.agents.driver import AgentFailed
 from rehearsal_room.harness.agents.gateway import AgentGateway
@@ -68,10 +69,8 @@ class CommandAgent(AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        with tempfile.TemporaryDirectory(
-            prefix="rehearse-agents-", ignore_cleanup_errors=True
-        ) as folders:
-            self._folders = Path(folders)
+        with own_folder("agents") as folders:
+            self._folders = folders
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._processes.watch)
                 yield self

@@ -226,6 +226,19 @@ class ModelJudgement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     seconds: float = 0.0
 
 
+class ProfileVerdict(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """How another project's own code would score the episode (setting `profile`). It stands beside
+    our verdict and changes nothing in it."""
+
+    profile: str  # whose, as in `awm-release`
+    # One of its classes; for awm-release complete, incomplete, server_error, agent_error and
+    # judge_error. Empty: it has none, and `reason` says why.
+    classification: str
+    reward: float | None  # None: no classification
+    reason: str = ""
+    judgement: ModelJudgement | None = None  # of its model; None: no model was asked
+
+
 class VerifierRun(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Where the verifier of a verdict ran."""
 
@@ -257,6 +270,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     rubric: str = ""  # the rubric's version, where models were asked
     verifier_run: VerifierRun | None = None  # None: no verifier ran, or the log is older
     diagnosis: Diagnosis | None = None  # None: not found yet, as in logs of earlier versions
+    profile: ProfileVerdict | None = None  # beside ours; None: the run has no profile
     mac: str = ""  # of a verdict that came over a broker (harness.following.signed_verdicts)
 
 

@@ -79,7 +79,7 @@ class Awm:
         """The first call that can be read, also inside a thought; without a call, the text
         as the answer."""
         text = reply.text
-        bodies = _block_bodies(text)
+        bodies = block_bodies(text)
         if not bodies:
             if _OPEN in text and not self._lenient:
                 return FormatError(f"A {_OPEN} is not closed.")
@@ -146,7 +146,7 @@ class Awm:
         return (Call(LIST_TOOLS),)
 
 
-def _block_bodies(text: str) -> list[str]:
+def block_bodies(text: str) -> list[str]:
     """The text between each opening tag and the next closing tag."""
     bodies = []
     start = text.find(_OPEN)

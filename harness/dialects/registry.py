@@ -3,6 +3,7 @@
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.dialects.agentdojo import AgentDojo
 from rehearsal_room.harness.dialects.awm import Awm
+from rehearsal_room.harness.dialects.awm_release import AwmRelease
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
@@ -25,7 +26,12 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Hermes()
     if name in ("awm", "awm-tool"):
         return Awm(results="tool" if name == "awm-tool" else "user", lenient=lenient)
-    if name == "bfcl":  # it keeps the promises of its benchmark, not those of our dialects
+    if name in (
+        "awm-release",
+        "awm-release-tool",
+    ):
+        return AwmRelease(results="tool" if name == "awm-release-tool" else "user")
+    if name == "bfcl":  # like awm-release and tau2 it keeps another's promises
         return Bfcl()
     if name == "agentdojo":
         return AgentDojo()

@@ -19,7 +19,7 @@ from rehearsal_room.harness.fleet.session import Fleet, run_fleet
 from rehearsal_room.harness.fleet.worker import WorkerSpec
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.running import Judge, SessionParts
-from rehearsal_room.harness.settings.judge import asks_models, judges_in_workers
+from rehearsal_room.harness.settings.judge import judges_in_workers, needs_models
 from rehearsal_room.harness.setup.launching import Launch, Launched
 from rehearsal_room.harness.setup.parts import admission_of, link_of, preflight
 from rehearsal_room.harness.setup.rehearsal import find_server, rehearse_for_workers
@@ -36,7 +36,7 @@ def worker_spec(launch: Launch, chaos: ChaosFile) -> WorkerSpec:
     """What the workers of a run play with. Raises SettingsError and LogError."""
     settings = launch.settings
     judges_here = _judges_here(launch)
-    hosts_here = judges_here and asks_models(settings.judge.mode)
+    hosts_here = judges_here and needs_models(settings.judge)
     return WorkerSpec(
         settings=settings,
         folder=launch.folder,
@@ -116,8 +116,7 @@ def ended_on_failure(handles: Sequence[WorkerHandle]) -> Iterator[None]:
 
 
 def _judges_here(launch: Launch) -> bool:
-    mode = launch.settings.judge.mode
-    return launch.open_judge is not None and not judges_in_workers(mode)
+    return launch.open_judge is not None and not judges_in_workers(launch.settings.judge)
 
 
 @asynccontextmanager
@@ -129,7 +128,7 @@ async def _judge(launch: Launch) -> AsyncIterator[Judge | None]:
     scenarios = _scenarios(launch)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(pool_of(launch.settings))
-        if asks_models(launch.settings.judge.mode):
+        if needs_models(launch.settings.judge):
             await pool.host_all(scenarios)
         spent = spent_on_verdicts(launch.folder) if launch.resume else 0.0
         opened = launch.open_judge(

@@ -21,11 +21,11 @@ Somebody else may have made the files: see rehearsal_room.harness.log.own_files.
 import os
 import shutil
 import sqlite3
-import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.log.drafts import remove_abandoned_drafts
 from rehearsal_room.harness.log.own_files import (
     SCHEMA_QUERY,
@@ -93,7 +93,7 @@ class LogFile:
 
     def _copy(self) -> Path:
         """The path of a copy of the log with what is beside it."""
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rehearse-")))
+        folder = self._stack.enter_context(own_folder("log"))
         for suffix in ("", "-wal", "-journal"):
             source = self._path.with_name(self._path.name + suffix)
             if source.exists():

@@ -392,6 +392,9 @@ def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
             reward=event.reward,
             unjudged=event.unjudged,
             diagnosis=event.diagnosis,
-            judging=row.judging.plus(spent_on(event)) if event.judgements else row.judging,
+            judging=row.judging.plus(spent_on(event))
+            if event.judgements or event.profile
+            else row.judging,
+            profile=event.profile,
         )
     return row

@@ -32,6 +32,7 @@ from rehearsal_room.harness.core.events import (
     Event,
     Judged,
     Label,
+    ProfileVerdict,
     Record,
     StepTaken,
     decode_event,
@@ -127,7 +128,8 @@ NOTHING_SPENT = Spending()
 def spent_on(judged: Judged) -> Spending:
     """The spending on one verdict."""
     total = NOTHING_SPENT
-    for one in judged.judgements:
+    theirs = () if judged.profile is None else (judged.profile.judgement,)
+    for one in (*judged.judgements, *filter(None, theirs)):
         total = total.plus(
             Spending(
                 one.requests,
@@ -164,6 +166,7 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()  # of the task
     seed: int = 0
     diagnosis: Diagnosis | None = None  # of the latest verdict; None: it has none
+    profile: ProfileVerdict | None = None  # beside the latest verdict; None: it has none
 
 
 class EpisodeProgress(msgspec.Struct, frozen=True):

@@ -6,7 +6,8 @@ log.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,6 +37,27 @@ class ReplyTimes(msgspec.Struct, frozen=True):
     p95_s: float
     p99_s: float
     rate_limited_s: float  # waits after rate limits, summed over all replies
+
+
+class TokenCount(NamedTuple):
+    """Tokens of some replies."""
+
+    prompt: int = 0
+    cached: int = 0  # the part of `prompt` that came from the server's prefix cache
+    completion: int = 0
+
+
+def sum_of_tokens(counts: Iterable[TokenCount]) -> TokenCount:
+    """All of them together."""
+    return TokenCount(*map(sum, zip(TokenCount(), *counts, strict=True)))
+
+
+class ReadModelUse(NamedTuple):
+    """What is read of a run's replies."""
+
+    use: ModelUse
+    times: ReplyTimes
+    tokens: Mapping[str, TokenCount]  # by episode; without those that have no reply
 
 
 class _Usage(msgspec.Struct, frozen=True):
@@ -80,15 +102,14 @@ def has_model(rows: Sequence[EpisodeRow]) -> bool:
     return any(":" in row.policy for row in rows)
 
 
-def read_model_use(
-    reader: LogReader, rows: Sequence[EpisodeRow]
-) -> tuple[ModelUse, ReplyTimes] | None:
+def read_model_use(reader: LogReader, rows: Sequence[EpisodeRow]) -> ReadModelUse | None:
     """What the replies of these episodes took; None: there is no reply. Raises LogError."""
     latest = {row.episode: row.attempt for row in rows}
     asks_itself: dict[str, bool] = {}  # whether an agent of the user's own plays
     left_out: dict[str, int] = {}  # replies of forks that are another run's
     seconds, limited_s = array("d"), 0.0
-    requests = prompt = cached = completion = reasoning = 0
+    requests = reasoning = 0
+    sums: dict[str, list[int]] = {}
     position = 0
     while stored := reader.stored_after(position, 5_000):
         for _, episode, attempt, kind, _, data, _ in stored:
@@ -110,9 +131,10 @@ def read_model_use(
                     continue
                 usage = one.reply.usage
                 requests += one.reply.attempts
-                prompt += usage.prompt_tokens
-                cached += usage.cached_tokens
-                completion += usage.completion_tokens
+                sum_of = sums.setdefault(episode, [0, 0, 0])
+                sum_of[0] += usage.prompt_tokens
+                sum_of[1] += usage.cached_tokens
+                sum_of[2] += usage.completion_tokens
                 reasoning += usage.reasoning_tokens
                 limited_s += one.reply.limited_s
                 seconds.append(one.seconds if kind == "model" else one.policy_s)
@@ -120,9 +142,11 @@ def read_model_use(
     if not seconds:
         return None
     replies, ordered = len(seconds), sorted(seconds)
-    use = ModelUse(replies, requests, requests - replies, prompt, cached, completion, reasoning)
+    tokens = {episode: TokenCount(*counts) for episode, counts in sums.items()}
+    total = sum_of_tokens(tokens.values())
+    use = ModelUse(replies, requests, requests - replies, *total, reasoning)
     p50, p95, p99 = (ordered[max(0, round(rank * replies) - 1)] for rank in (0.5, 0.95, 0.99))
-    return use, ReplyTimes(p50, p95, p99, limited_s)
+    return ReadModelUse(use, ReplyTimes(p50, p95, p99, limited_s), tokens)
 
 
 def model_use_lines(use: ModelUse, times: ReplyTimes | None) -> list[str]:

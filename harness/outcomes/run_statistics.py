@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rehearsal_room.harness.outcomes.intervals import Interval
+from rehearsal_room.harness.outcomes.units import Unit
 
 STRATA = ("simple", "medium", "hard")
 _MAX_TAGS = 12  # in a line
@@ -38,6 +39,8 @@ class RunStatistics(msgspec.Struct, frozen=True):
     pass_hat_k: dict[str, Interval[float]] = {}  # by k: all of k tries succeed
     tags: dict[str, TagCount] = {}  # difficulties first
     variance: VarianceSplit | None = None  # None: too few tasks or tries to tell
+    unit: Unit = "task"  # of all intervals
+    about: str = ""  # what they are about, so that the unit can be understood
 
 
 def statistics_lines(found: RunStatistics) -> Iterator[str]:
@@ -45,6 +48,8 @@ def statistics_lines(found: RunStatistics) -> Iterator[str]:
     if found.completed is None:
         return
     yield f"completed {_text(found.completed)} (95 % interval)"
+    if found.about:
+        yield found.about
     if found.without_score:
         low, high = found.bounds
         yield (

@@ -22,6 +22,7 @@ from rehearsal_room.harness.core.events import (
     Judged,
     Label,
     ModelAsked,
+    ProfileVerdict,
     StepTaken,
     VerifierRun,
 )
@@ -195,9 +196,24 @@ class _EpisodeView:
             parts.append(findings_table(verdict.findings))
         if verdict.reasoning:
             parts.append(Text(self._text(verdict.reasoning), "italic"))
+        if verdict.profile is not None:
+            parts.append(self._profile(verdict.profile))
         if verdict.verifier_run is not None:
             parts.append(Text(_describe_run(verdict.verifier_run), "dim"))
         return Group(*parts)
+
+    def _profile(self, verdict: ProfileVerdict) -> Text:
+        """What another project's code says, as a part of our verdict."""
+        name = f"{printable(verdict.profile)}: "
+        line = Text.assemble((name, "bold"), printable(verdict.classification or "no class"))
+        if verdict.reward is not None:
+            line.append(f", reward {verdict.reward:g}")
+        if verdict.judgement is not None:
+            line.append(f" (judge {printable(verdict.judgement.model)})", "dim")
+        said = verdict.reason or (verdict.judgement.reasoning if verdict.judgement else "")
+        if said:
+            line.append(f": {self._text(said)}", "italic")
+        return line
 
     def mistakes(self, mistakes: Iterable[Mistake]) -> RenderableType:
         """What went wrong, with the turn (from 0, as `run --from` takes it)."""

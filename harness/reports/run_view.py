@@ -5,7 +5,7 @@ of cut, nothing is left out, and mean steps and seconds are added.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
@@ -20,11 +20,20 @@ from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.failure_kinds import Diagnoses, count_kinds, diagnoses_in
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
-from rehearsal_room.harness.outcomes.model_use import model_use_lines
+from rehearsal_room.harness.outcomes.model_use import TokenCount, model_use_lines, sum_of_tokens
+from rehearsal_room.harness.outcomes.profile_scores import profile_line, profile_score
+from rehearsal_room.harness.outcomes.run_statistics import statistics_lines
 from rehearsal_room.harness.outcomes.scores import tally
 from rehearsal_room.harness.reports.bar_chart import bar_chart
 from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
-from rehearsal_room.harness.reports.summary import played_by, players, priced_use
+from rehearsal_room.harness.reports.summary import (
+    StatisticsOf,
+    cost_of,
+    model_of,
+    played_by,
+    players,
+    read_priced_use,
+)
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)
@@ -56,6 +65,7 @@ def render_run(
     full: bool = False,
     prices: Prices | None = None,
     diagnoses: Diagnoses | None = None,
+    statistics_of: StatisticsOf | None = None,
 ) -> None:
     """Print the run's tasks with their outcomes, how endings, labels, kinds of failure and lengths
     are distributed, and a list of episodes.
@@ -63,7 +73,8 @@ def render_run(
     `label` (one of LABELS), `ending` (one of ENDINGS) and `task` (a task's id, `scenario:task`, or
     a shell pattern such as `refund-*`) select episodes. `sort` (one of SORTS, default `failures`)
     orders tasks and episodes. `prices` are those of models (None: they are not known), `diagnoses`
-    those of the episodes (None: the ones that the log has).
+    those of the episodes (None: the ones that the log has). `statistics_of` computes the intervals
+    of a run that is shown as a whole (None: none are shown).
     """
     rows = reader.episodes()
     chosen = [row for row in rows if _matches(row, label, task, ending)]
@@ -75,10 +86,22 @@ def render_run(
     console.print(Text(printable(f"{reader.path.parent}: {count}"), "bold"), soft_wrap=True)
     if not chosen:
         return
-    view = _RunView(rows, sort or "failures", console.width, full)
+    found = read_priced_use(reader, chosen, prices)
+    view = _RunView(
+        rows,
+        sort or "failures",
+        console.width,
+        full,
+        tokens={} if found is None else found.tokens,
+        prices=prices,
+    )
     console.print(view.totals(chosen))
-    use, times = priced_use(reader, chosen, prices)
-    for line in [] if use is None else [*model_use_lines(use, times), ""]:
+    if (theirs := profile_score(row.profile for row in chosen if row.ending)) is not None:
+        console.print(Text(profile_line(theirs)), soft_wrap=True)
+    if statistics_of is not None and len(chosen) == len(rows):
+        for line in [*statistics_lines(statistics_of(rows)), ""]:
+            console.print(line, highlight=False)
+    for line in [] if found is None else [*model_use_lines(found.use, found.times), ""]:
         console.print(line, highlight=False, soft_wrap=True)
     console.print(view.tasks(chosen))
     console.print(bar_chart("endings", Counter(_ending(row) for row in chosen)))
@@ -91,9 +114,22 @@ def render_run(
 
 
 class _RunView:
-    """Renders the lists of a run for a terminal of `width` columns. `rows` are all its episodes."""
+    """Renders the lists of a run for a terminal of `width` columns. `rows` are all its episodes,
+    and `tokens` those of the model in each (empty: no model played)."""
 
-    def __init__(self, rows: EpisodeRows, sort: str, width: int, full: bool) -> None:
+    def __init__(
+        self,
+        rows: EpisodeRows,
+        sort: str,
+        width: int,
+        full: bool,
+        *,
+        tokens: Mapping[str, TokenCount],
+        prices: Prices | None,
+    ) -> None:
+        self._tokens = tokens
+        self._prices = prices
+        self._model = model_of(rows)
         self._is_judged = any(row.judge is not None for row in rows)
         self._sort = sort
         self._width = width
@@ -128,6 +164,9 @@ class _RunView:
         if self._full:
             table.add_column("steps", justify="right")
             table.add_column("seconds", justify="right")
+        if self._full and self._tokens:
+            table.add_column("tokens", justify="right")
+            table.add_column("cost", justify="right")
         table.add_column("example", no_wrap=True)
         for scenario, members in _grouped(rows, lambda row: row.scenario):
             table.add_row(Text(printable(scenario), "bold"), *self._cells(outcomes, members, ""))
@@ -185,7 +224,18 @@ class _RunView:
         if self._full:
             numbers.append(f"{sum(row.num_steps for row in rows) / len(rows):.1f}")
             numbers.append(f"{sum(row.seconds for row in rows) / len(rows):.2f}")
+        if self._full and self._tokens:
+            numbers += self._model_cells(rows)
         return [*numbers, Text(printable(example), "dim")]
+
+    def _model_cells(self, rows: EpisodeRows) -> list[str]:
+        """The mean number of tokens of an episode, and what all of them cost, in USD."""
+        count = sum_of_tokens(
+            self._tokens[row.episode] for row in rows if row.episode in self._tokens
+        )
+        cost = cost_of(count, self._model, self._prices)
+        mean = (count.prompt + count.completion) / len(rows)
+        return [f"{mean:,.0f}", "–" if cost is None else f"{cost:.4f}"]
 
     def _example(self, rows: EpisodeRows) -> str:
         """The id of the worst of a task's episodes; empty where all succeeded."""

@@ -1,7 +1,7 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,10 +22,18 @@ from rehearsal_room.harness.outcomes.model_failures import (
 )
 from rehearsal_room.harness.outcomes.model_use import (
     ModelUse,
+    ReadModelUse,
     ReplyTimes,
+    TokenCount,
     has_model,
     model_use_lines,
     read_model_use,
+    sum_of_tokens,
+)
+from rehearsal_room.harness.outcomes.profile_scores import (
+    ProfileScore,
+    profile_line,
+    profile_score,
 )
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.scores import score_of, tally
@@ -46,12 +54,18 @@ class TaskReport(msgspec.Struct, frozen=True):
     episodes: int
     completed: int
     mean_reward: float | None  # of the judged episodes; None: none was judged
+    turns: float = 0.0  # mean of an episode
+    prompt_tokens: int = 0  # of the model, in all its episodes
+    cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
+    completion_tokens: int = 0
+    cost_usd: float | None = None  # of these tokens; None: no model played, or it has no price
+    seconds: float | None = None  # mean of an episode; None: left out, as in report.json
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """The result of `rehearse run`, as `--json` has it. report.json leaves `reply_times` out and so
-    contains no times: a run that was resumed after a crash has the same one as one without a
-    crash."""
+    """The result of `rehearse run`, as `--json` has it. report.json leaves `reply_times` and each
+    task's `seconds` out and so contains no times: a run that was resumed after a crash has the same
+    one as one without a crash."""
 
     episodes: int
     steps: int
@@ -79,6 +93,7 @@ class RunReport(msgspec.Struct, frozen=True):
     # was none.
     max_steps: int | None = None
     first_prompts: str = ""  # which worlds the model's context has no room for; empty: none
+    profile: ProfileScore | None = None  # None: the run has no profile
     model: ModelUse | None = None  # None: no model played, or it gave no reply
     reply_times: ReplyTimes | None = None  # of that model
 
@@ -102,9 +117,12 @@ def read_report(
     rows = reader.episodes()
     if diagnoses is None:
         diagnoses = diagnoses_in(rows)
-    model, times = priced_use(reader, rows, prices)
+    found = read_priced_use(reader, rows, prices)
+    model, times, tokens = (None, None, {}) if found is None else found
+    report = report_of(rows, faults_in(reader))
     return msgspec.structs.replace(
-        report_of(rows, faults_in(reader)),
+        report,
+        tasks=tuple(_with_tokens(report.tasks, rows, tokens, prices)),
         failures=count_kinds(diagnoses.values()),
         statistics=None if statistics_of is None else statistics_of(rows),
         max_steps=max_steps,
@@ -118,15 +136,55 @@ def priced_use(
 ) -> tuple[ModelUse | None, ReplyTimes | None]:
     """What the policy's model took, with its cost where the prices have its model; None: no model
     played, or it gave no reply. Raises LogError."""
+    found = read_priced_use(reader, rows, prices)
+    return (None, None) if found is None else (found.use, found.times)
+
+
+def read_priced_use(
+    reader: LogReader, rows: Sequence[EpisodeRow], prices: Prices | None
+) -> ReadModelUse | None:
+    """The same with each episode's tokens; None: no model played, or it gave no reply."""
     found = read_model_use(reader, rows) if has_model(rows) else None
     if found is None:
-        return None, None
-    use, times = found
+        return None
+    use = found.use
+    tokens = TokenCount(use.prompt_tokens, use.cached_tokens, use.completion_tokens)
+    cost = cost_of(tokens, model_of(rows), prices)
+    return found._replace(use=msgspec.structs.replace(use, cost_usd=cost))
+
+
+def model_of(rows: Iterable[EpisodeRow]) -> str | None:
+    """The model of these episodes; None: there are several."""
     models = {row.policy.partition(":")[2] for row in rows}
-    if prices is None or len(models) != 1:
-        return use, times
-    tokens = (use.prompt_tokens, use.cached_tokens, use.completion_tokens)
-    return msgspec.structs.replace(use, cost_usd=prices.cost(models.pop(), *tokens)), times
+    return models.pop() if len(models) == 1 else None
+
+
+def cost_of(tokens: TokenCount, model: str | None, prices: Prices | None) -> float | None:
+    """What a model's tokens cost; None: its price is not known."""
+    return None if prices is None or model is None else prices.cost(model, *tokens)
+
+
+def _with_tokens(
+    tasks: Sequence[TaskReport],
+    rows: Sequence[EpisodeRow],
+    tokens: Mapping[str, TokenCount],
+    prices: Prices | None,
+) -> Iterator[TaskReport]:
+    """The tasks with what the model took at each."""
+    by_task: dict[tuple[str, str], list[EpisodeRow]] = {}
+    for row in rows:
+        by_task.setdefault((row.scenario, row.task), []).append(row)
+    model = model_of(rows)
+    for task in tasks:
+        members = by_task[task.scenario, task.task]
+        count = sum_of_tokens(tokens[row.episode] for row in members if row.episode in tokens)
+        yield msgspec.structs.replace(
+            task,
+            prompt_tokens=count.prompt,
+            cached_tokens=count.cached,
+            completion_tokens=count.completion,
+            cost_usd=cost_of(count, model, prices) if tokens else None,
+        )
 
 
 def report_of(
@@ -160,6 +218,8 @@ def report_of(
                 len(group),
                 sum(scores[row.episode] == 1 for row in group),
                 _mean([row.reward for row in group]),
+                turns=sum(row.num_steps for row in group) / len(group),
+                seconds=sum(row.seconds for row in group) / len(group),
             )
             for (scenario, task), group in sorted(by_task.items())
         ),
@@ -175,6 +235,7 @@ def report_of(
         without_verdict=counted.without,
         pass_bounds=counted.bounds,
         policy=players(rows),
+        profile=profile_score(row.profile for row in ended),
     )
 
 
@@ -196,7 +257,8 @@ def played_by(policy: str) -> str:
 
 def write_report(folder: Path, report: RunReport) -> None:
     """Write report.json. Raises OSError."""
-    report = msgspec.structs.replace(report, reply_times=None)
+    tasks = tuple([msgspec.structs.replace(task, seconds=None) for task in report.tasks])
+    report = msgspec.structs.replace(report, reply_times=None, tasks=tasks)
     write_atomically(folder / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
 
 
@@ -210,6 +272,8 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     if report.policy:
         console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
+    if report.profile is not None:
+        console.print(Text(profile_line(report.profile)), soft_wrap=True)
     for line in [] if report.model is None else model_use_lines(report.model, report.reply_times):
         console.print(line, highlight=False, soft_wrap=True)
     if report.first_prompts:

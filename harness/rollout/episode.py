@@ -107,6 +107,7 @@ class RunContext(msgspec.Struct, frozen=True):
     users: UserSource = msgspec.field(default_factory=TaskUsers)
     slots: Slots = msgspec.field(default_factory=Slots)
     notices: Notices = msgspec.field(default_factory=Notices)
+    earlier: tuple[Message, ...] = ()  # before the task of each episode
 
 
 def user_of(scenario: Scenario) -> str:
@@ -120,10 +121,15 @@ def user_of(scenario: Scenario) -> str:
 
 
 def briefing_of(
-    scenario: Scenario, task: Task, tools: Sequence[ToolSpec], user: EpisodeUser | None = None
+    scenario: Scenario,
+    task: Task,
+    tools: Sequence[ToolSpec],
+    user: EpisodeUser | None = None,
+    earlier: tuple[Message, ...] = (),
 ) -> Briefing:
     """The briefing that the agent gets for a task. `user` is with whom it talks (None: nobody
-    answers). A tuple of `tools` of which none is hidden is used without a copy."""
+    answers), `earlier` the messages before the task. A tuple of `tools` of which none is hidden is
+    used without a copy."""
     return Briefing(
         task.instruction,
         scenario.rules,
@@ -131,7 +137,7 @@ def briefing_of(
         user_of(scenario),
         scenario.clock,
         user is not None,
-        earlier_of(scenario),
+        (*earlier, *earlier_of(scenario)),
     )
 
 
@@ -246,7 +252,7 @@ class Episode:
         self.env = env
         # None: nobody answers the agent; a reply without a call is its answer.
         self.user = context.users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)
-        self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user)
+        self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user, context.earlier)
         # Names of the tools that the agent has; None: all that the world has.
         self.available: list[str] | None = None
         suite = plan.scenario.suite

@@ -12,6 +12,7 @@ from rich.console import Console
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.resumed_turns import KeptTurns, open_resumed_turns
+from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.history.base import HistoryWindow
@@ -49,6 +50,7 @@ class RunParts(SessionParts, frozen=True, kw_only=True):
     driver: EpisodeDriver | None = None  # takes an episode's steps; None: the policy, turn by turn
     beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
     admit: Admit | None = None  # when an episode may begin; None: when a slot is free
+    earlier: tuple[Message, ...] = ()  # before the task of each episode
 
 
 async def run_session(
@@ -129,6 +131,7 @@ def context_of(parts: RunParts, attended: Attended, meters: Meters) -> RunContex
         watchdog=attended.watchdog,
         meters=meters,
         users=parts.users,
+        earlier=parts.earlier,
     )
 
 

@@ -21,6 +21,7 @@ FILE_NAME = "judge.toml"
 JudgeMode = Literal["code", "llm", "hybrid", "elsewhere", "none"]
 Vote = Literal["majority", "unanimous"]
 Rewards = Literal["awm", "sparse", "graded"]
+Profile = Literal["none", "awm-release"]
 _MODEL_HINT = "name a model with --judge-model"
 
 
@@ -161,10 +162,39 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewards: Annotated[
         Rewards, Meta(description="Reward profile: how much each label is worth.")
     ] = "awm"
+    profile: Annotated[
+        Profile,
+        Meta(
+            description="Whose score stands beside ours: awm-release plays and judges worlds of "
+            "Agent World Model as its released code does, with one judge's model; none: nobody's."
+        ),
+    ] = "none"
+    awm_code: Annotated[
+        str,
+        Meta(
+            description="Checkout of Agent World Model's code, from which profile awm-release "
+            "reads the prompts.",
+            extra={"metavar": "DIR", "may_change": True},
+        ),
+    ] = ""
 
 
 # Fields that every judge uses; the others are for the modes that ask models.
-FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed"})
+FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed", "profile", "awm_code"})
+
+
+# What the profile's judge uses, where ours asks no model.
+_OF_PROFILE = frozenset(
+    {"models", "base_url", "prices", "budget", "concurrency", "backlog", "timeout", "attempts"}
+    | {"cache"}
+)
+
+
+def is_used(name: str, settings: "JudgeSettings") -> bool:
+    """Whether a field of this name has an effect."""
+    if name in FOR_EVERY_MODE or asks_models(settings.mode):
+        return True
+    return settings.profile != "none" and name in _OF_PROFILE
 
 
 def asks_models(mode: JudgeMode) -> bool:
@@ -172,10 +202,15 @@ def asks_models(mode: JudgeMode) -> bool:
     return mode in ("llm", "hybrid")
 
 
-def judges_in_workers(mode: JudgeMode) -> bool:
+def needs_models(settings: JudgeSettings) -> bool:
+    """Whether models are asked: by the judge, or by the profile beside it."""
+    return asks_models(settings.mode) or settings.profile != "none"
+
+
+def judges_in_workers(settings: JudgeSettings) -> bool:
     """Whether each process that plays episodes judges them, too: no model is asked, and no verdict
     comes from elsewhere."""
-    return mode == "code"
+    return settings.mode == "code" and not needs_models(settings)
 
 
 def require_models(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:
@@ -185,7 +220,27 @@ def require_models(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:
         raise SettingsError(
             f"{prefix}models: mode {settings.mode!r} needs the name of a model: {_MODEL_HINT}"
         )
+    if settings.profile != "none":
+        _check_profile(settings, prefix)
     return settings
+
+
+def _check_profile(settings: JudgeSettings, prefix: str) -> None:
+    profile = f"profile {settings.profile!r}"
+    if settings.mode not in ("code", "hybrid"):
+        raise SettingsError(
+            f"profile: {profile} stands beside judge 'code' or 'hybrid', not {settings.mode!r}"
+        )
+    if len(settings.models) != 1:
+        raise SettingsError(
+            f"{prefix}models: {profile} asks one judge's model, and {len(settings.models)} are "
+            f"named: {_MODEL_HINT}"
+        )
+    if not settings.awm_code:
+        raise SettingsError(
+            f"awm_code: {profile} reads its prompts from a checkout of "
+            "github.com/Snowflake-Labs/agent-world-model: --awm-code DIR"
+        )
 
 
 def merge_flags(began: JudgeSettings, flags: Mapping[str, Any]) -> JudgeSettings:

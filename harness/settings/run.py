@@ -24,15 +24,15 @@ from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
 from rehearsal_room.harness.settings.judge import (
-    FOR_EVERY_MODE,
     JudgeSettings,
-    asks_models,
+    is_used,
     require_models,
 )
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.settings.mcp import check_mcp
 from rehearsal_room.harness.settings.model import ModelSettings
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES, PolicySettings, think_range
+from rehearsal_room.harness.settings.profile import with_profile
 from rehearsal_room.harness.settings.tables import convert, merge, nest, without_none
 from rehearsal_room.harness.settings.user import UserSettings
 from rehearsal_room.harness.settings.worlds import WorldSettings
@@ -165,6 +165,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE|JSON", "default": "nothing is changed"},
         ),
     ] = ""
+    unit: Annotated[
+        Literal["task", "world"] | None,
+        Meta(
+            description="Unit of the intervals: task (they are about further tasks of these "
+            "worlds) or world (about other worlds, too).",
+            extra={
+                "default": "world where there are eight worlds with ten tasks, else task",
+                "may_change": True,
+            },
+        ),
+    ] = None
     chaos: Annotated[
         str,
         Meta(
@@ -182,10 +193,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "full"
     dialect: Annotated[
-        Literal["native", "hermes", "awm", "awm-tool", "bfcl", "tau2"],
+        Literal[
+            "native", "hermes", "awm", "awm-tool", "bfcl", "tau2", "awm-release", "awm-release-tool"
+        ],
         Meta(
-            description="Format in which the model is shown tools and calls them; bfcl and tau2 "
-            "are what these benchmarks' own runners send."
+            description="Format in which the model is shown tools and calls them; bfcl, tau2 and "
+            "awm-release (see --profile) are what these projects' own runners send."
         ),
     ] = "native"
     policy: Annotated[
@@ -219,7 +232,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         JudgeSettings,
         Meta(
             description="The judge of the episodes.",
-            extra={"prefix": "judge_", "keys": {"mode": "judge", "rewards": "rewards"}},
+            extra={
+                "prefix": "judge_",
+                "keys": {
+                    "mode": "judge",
+                    "rewards": "rewards",
+                    "profile": "profile",
+                    "awm_code": "awm_code",
+                },
+            },
         ),
     ] = _DEFAULT_JUDGE
     worlds: Annotated[
@@ -308,6 +329,7 @@ def resolve_table(
         merged = merge(merged, {"policy": _policy_of_model(above["model"])})
     if merged.get("agent", {}).get("target") and "name" not in merged.get("policy", {}):
         merged = merge(merged, {"policy": {"name": "agent"}})
+    merged = with_profile(merged)
     source = "" if given else source
     settings = convert(
         merged, Settings, written={**table, **given}, flags=frozenset(given), source=source
@@ -584,11 +606,9 @@ def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:
 
 def _check_judge(judge: JudgeSettings) -> None:
     """Refuse a judge that asks models and has none, or has some and asks none."""
-    if asks_models(judge.mode):
-        require_models(judge, prefix="judge_")
-        return
+    require_models(judge, prefix="judge_")
     for name in JudgeSettings.__struct_fields__:
-        if name in FOR_EVERY_MODE or getattr(judge, name) == getattr(_DEFAULT_JUDGE, name):
+        if is_used(name, judge) or getattr(judge, name) == getattr(_DEFAULT_JUDGE, name):
             continue
         raise SettingsError(
             f"judge_{name}: judge {judge.mode!r} does not ask models; choose --judge llm or "

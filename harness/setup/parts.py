@@ -34,6 +34,7 @@ from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.settings.model import ModelSettings
 from rehearsal_room.harness.settings.run import Settings, stops_with_world
 from rehearsal_room.harness.setup.policies import policy_of
+from rehearsal_room.harness.setup.profile import profile_prompt
 from rehearsal_room.harness.setup.run_folder import begin_folder, spent_on_verdicts
 from rehearsal_room.harness.setup.worlds import world_source
 from rehearsal_room.harness.users.base import UserSource
@@ -127,6 +128,7 @@ async def make_parts(
         driver=driver,
         judge=judge,
         beginning=beginning,
+        earlier=profile_prompt(settings),
         link=link,
         admission=admission,
         admit=admit,

@@ -11,6 +11,7 @@ from rehearsal_room.harness.rollout.allow_list import read_allow_list
 from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.exclusions import without
+from rehearsal_room.harness.setup.profile import check_profile
 from rehearsal_room.harness.setup.worlds import world_source
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -37,6 +38,7 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         raise SettingsError(
             "scenarios: no task is left to run without the dialogues; --dialogue plays them"
         )
+    check_profile(settings, tasks)
     if settings.policy.name in ("oracle", "mutant"):
         _require_solutions(settings.policy.name, settings.worlds.suite, source, tasks)
     plans = plan_of(

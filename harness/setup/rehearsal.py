@@ -19,6 +19,7 @@ from rehearsal_room.harness.policies.base import Assignment, Rehearses
 from rehearsal_room.harness.rollout.episode import briefing_of
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.profile import profile_prompt
 from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.base import UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
@@ -52,7 +53,8 @@ async def rehearsed(
     users = users or TaskUsers(plays_solutions=False)
     async with pool.lease(plan.scenario, plan.task) as env:
         user = users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)
-        briefing = briefing_of(plan.scenario, plan.task, env.tools, user)
+        earlier = profile_prompt(settings)
+        briefing = briefing_of(plan.scenario, plan.task, env.tools, user, earlier)
     dialect = dialect_of(settings.dialect, lenient=settings.format.rules != "awm")
     window = HistoryFold(parse_history(settings.history), dialect, briefing).window()
     first = Assignment(plan.episode, plan.scenario, plan.task, plan.seed, briefing, plan.member)

@@ -72,6 +72,7 @@ _OF_JUDGE = {
     "models": "a judge's model with its own server,",
     "cache": "the cache of verdicts",
     "rubric": "the rubric in the file",
+    "awm_code": "the prompts in the folder",
     "prices": "the prices in the file",
 }
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement, ProfileVerdict
 from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.core.evidence import Evidence
@@ -58,6 +58,13 @@ def without_cost(judgement: ModelJudgement) -> ModelJudgement:
         cost_usd=0.0,
         seconds=0.0,
     )
+
+
+def profile_without_cost(verdict: ProfileVerdict | None) -> ProfileVerdict | None:
+    """The verdict of a profile as it counts where it is reused."""
+    if verdict is None or verdict.judgement is None:
+        return verdict
+    return msgspec.structs.replace(verdict, judgement=without_cost(verdict.judgement))
 
 
 class JudgeModel(Protocol):

@@ -11,7 +11,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.judge.core.case import without_cost
+from rehearsal_room.judge.core.case import profile_without_cost, without_cost
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.scenarios.checks import Finding
 
@@ -99,6 +99,7 @@ def recompute_rewards(trajectory: Trajectory, judged: Judged, profile: RewardPro
     Raises JudgeError where a graded reward depends on goals met by doing nothing, and the verdict
     may not hold them because it names no profile.
     """
+    judged = msgspec.structs.replace(judged, profile=profile_without_cost(judged.profile))
     if judged.label is None:
         return msgspec.structs.replace(judged, cost_usd=0.0)
     by_goals = profile.graded and judged.label is Label.PARTIALLY_COMPLETED and judged.findings

@@ -6,9 +6,12 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.logged_runs.logged_run import run_settings
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
+from rehearsal_room.harness.outcomes.units import Unit
 from rehearsal_room.judge.failures.reading import kinds_of
-from rehearsal_room.judge.statistics.comparison import compare
+from rehearsal_room.judge.statistics.compared_runs import level_of
+from rehearsal_room.judge.statistics.comparison import LEVEL, compare
 from rehearsal_room.judge.statistics.outcomes import Outcome, outcomes_of
 from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
@@ -20,6 +23,7 @@ class ArmDifference(msgspec.Struct, frozen=True):
     interval: tuple[float, float]
     p: float
     verdict: str
+    level: float = LEVEL  # of the interval: higher where there are several such arms
 
 
 class ArmResult(msgspec.Struct, frozen=True):
@@ -55,10 +59,12 @@ class PlayedArm(msgspec.Struct, frozen=True):
 
 
 def results_of(arms: Sequence[PlayedArm]) -> tuple[ArmResult, ...]:
-    """Compute the result of each arm. Raises LogError."""
+    """Compute the result of each arm. Raises LogError and SettingsError."""
     found: list[ArmResult] = []
     first: list[Outcome] | None = None
+    level = level_of(max(2, len(arms)))
     for arm in arms:
+        unit = run_settings(arm.run).unit
         with open_reader(arm.run) as reader:
             rows = reader.episodes()
             outcomes = outcomes_of(reader)
@@ -69,9 +75,9 @@ def results_of(arms: Sequence[PlayedArm]) -> tuple[ArmResult, ...]:
                 run=str(arm.run),
                 model=arm.model,
                 episodes=sum(row.ending is not None for row in rows),
-                statistics=statistics_of(rows),
+                statistics=statistics_of(rows, unit),
                 failures=failures,
-                difference=None if first is None else _difference(first, outcomes),
+                difference=None if first is None else _difference(first, outcomes, level, unit),
                 agreement=None if arm.judged is None else _agreement(arm.judged, arm.run),
             )
         )
@@ -79,12 +85,14 @@ def results_of(arms: Sequence[PlayedArm]) -> tuple[ArmResult, ...]:
     return tuple(found)
 
 
-def _difference(first: Sequence[Outcome], other: Sequence[Outcome]) -> ArmDifference | None:
-    found = compare(first, other)
+def _difference(
+    first: Sequence[Outcome], other: Sequence[Outcome], level: float, unit: Unit | None
+) -> ArmDifference | None:
+    found = compare(first, other, level=level, unit=unit)
     if found is None:
         return None
     verdict = found.verdict.replace("A is", "the first arm is").replace("B is", "this arm is")
-    return ArmDifference(found.delta, found.interval, found.p, verdict)
+    return ArmDifference(found.delta, found.interval, found.p, verdict, level)
 
 
 def _agreement(one: Path, other: Path) -> float | None:
@@ -118,7 +126,13 @@ def _markdown(report: ExperimentReport) -> Iterator[str]:
         cells += ["–" if arm.agreement is None else f"{arm.agreement:.1%}"] if agrees else []
         yield f"| {' | '.join(cells)} |"
     yield ""
-    yield "Shares with their 95 % intervals; differences in points, task by task."
+    levels = {arm.difference.level for arm in report.arms if arm.difference is not None}
+    held = ""
+    if len(report.arms) > 2 and levels:
+        held = f", at {100 * max(levels):g} %, so that all hold together"
+    yield f"Shares with their 95 % intervals; differences in points, task by task{held}."
+    for about in dict.fromkeys(arm.statistics.about for arm in report.arms):
+        yield f"{about[:1].upper()}{about[1:]}."
 
 
 def completed_text(arm: ArmResult) -> str:

@@ -84,7 +84,7 @@ def _head(report: FailureReport) -> str:
             f"; of {report.without_solution:,} the solution is not known, so only the findings of "
             "their verdicts are read"
         )
-    return head + "."
+    return f"{head}; {report.about}."
 
 
 def _cells(count: Count) -> tuple[str, str]:

@@ -2,16 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from rehearsal_room.harness.core.mistakes import HABITS, FailureKind, Mistake
+from rehearsal_room.harness.outcomes.units import Unit, choose_unit
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
 
 _EXAMPLES = 3
+_Cluster = Unit | Literal["try"]  # what an interval takes as one; tries: at one task alone
 
 
 class Diagnosed(msgspec.Struct, frozen=True):
@@ -89,6 +91,8 @@ class FailureReport(msgspec.Struct, frozen=True):
     without_solution: int = 0  # failed ones whose solution is not known: findings alone are read
     against: str = ""  # the run that `changes` compares with; empty: none
     changes: dict[str, KindChange] = {}
+    unit: Unit = "task"  # of the intervals; in a world it is the task, and in a task the try
+    about: str = ""  # what they are about
 
 
 def report_of(
@@ -97,27 +101,33 @@ def report_of(
     without_solution: int = 0,
     against: str = "",
     base: Sequence[Diagnosed] = (),
+    unit: Unit | None = None,
 ) -> FailureReport:
-    """Count the failures of episodes; `base` are those of the run to compare with."""
+    """Count the failures of episodes; `base` are those of the run to compare with. `unit` is that
+    of the intervals (None: it follows from the tasks)."""
+    choice = choose_unit(((one.scenario, one.task) for one in episodes), unit)
+    unit = choice.unit
     counts = Counter([kind for one in episodes for kind in one.kinds])
     names = sorted(counts, key=lambda kind: (-counts[kind], str(kind)))
     return FailureReport(
         episodes=len(episodes),
         failed=sum(not one.is_completed for one in episodes),
-        kinds={str(kind): _kind_count(episodes, kind) for kind in names},
-        worlds=_groups(episodes, lambda one: (one.scenario,)),
+        kinds={str(kind): _kind_count(episodes, kind, unit) for kind in names},
+        worlds=_groups(episodes, lambda one: (one.scenario,), "task"),
         tasks={
             name: group
             for name, group in _groups(
-                episodes, lambda one: (f"{one.scenario}:{one.task}",), each_alone=True
+                episodes, lambda one: (f"{one.scenario}:{one.task}",), "try"
             ).items()
             if group.failed.episodes or group.kinds
         },
-        tools=_groups(episodes, _tools_of, of_tool=True),
-        tags=_groups(episodes, lambda one: one.tags),
+        tools=_groups(episodes, _tools_of, unit, of_tool=True),
+        tags=_groups(episodes, lambda one: one.tags, unit),
         without_solution=without_solution,
         against=against,
-        changes=_changes(episodes, base) if base else {},
+        changes=_changes(episodes, base, unit) if base else {},
+        unit=unit,
+        about=choice.about,
     )
 
 
@@ -125,20 +135,26 @@ def _tools_of(one: Diagnosed) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one.tools, *(found.tool for found in one.mistakes if found.tool))))
 
 
-def _count(episodes: Sequence[Diagnosed], hits: Sequence[bool], *, each_alone: bool) -> Count:
-    """`each_alone`: they are tries at one task, so each says something new."""
+_KEYS: dict[_Cluster, Callable[[int, Diagnosed], Any]] = {
+    "try": lambda index, one: index,
+    "task": lambda index, one: (one.scenario, one.task),
+    "world": lambda index, one: one.scenario,
+}
+
+
+def _count(episodes: Sequence[Diagnosed], hits: Sequence[bool], cluster: _Cluster) -> Count:
     clusters: dict[Any, list[float]] = {}
+    key_of = _KEYS[cluster]
     for index, (one, hit) in enumerate(zip(episodes, hits, strict=True)):
-        key: Any = index if each_alone else (one.scenario, one.task)
-        clusters.setdefault(key, []).append(float(hit))
+        clusters.setdefault(key_of(index, one), []).append(float(hit))
     found = share_interval(clusters)
     assert found is not None
     return Count(sum(hits), found.value, found.lower, found.upper)
 
 
-def _kind_count(episodes: Sequence[Diagnosed], kind: FailureKind) -> KindCount:
+def _kind_count(episodes: Sequence[Diagnosed], kind: FailureKind, unit: Unit) -> KindCount:
     hits = [any(found.kind is kind for found in one.mistakes) for one in episodes]
-    count = _count(episodes, hits, each_alone=False)
+    count = _count(episodes, hits, unit)
     having = [one for one, hit in zip(episodes, hits, strict=True) if hit]
     first: dict[TaskKey, Diagnosed] = {}
     for one in having:
@@ -163,8 +179,8 @@ def _example(one: Diagnosed, kind: FailureKind) -> FailureExample:
 def _groups(
     episodes: Sequence[Diagnosed],
     names_of: Callable[[Diagnosed], tuple[str, ...]],
+    cluster: _Cluster,
     *,
-    each_alone: bool = False,
     of_tool: bool = False,
 ) -> dict[str, GroupCount]:
     """A count for each name that `names_of` gives an episode, the most failures first. `of_tool`:
@@ -173,10 +189,7 @@ def _groups(
     for one in episodes:
         for name in names_of(one):
             members.setdefault(name, []).append(one)
-    found = {
-        name: _group(some, name if of_tool else "", each_alone=each_alone)
-        for name, some in members.items()
-    }
+    found = {name: _group(some, name if of_tool else "", cluster) for name, some in members.items()}
     return dict(sorted(found.items(), key=lambda item: _order(*item, of_tool=of_tool)))
 
 
@@ -185,7 +198,7 @@ def _order(name: str, group: GroupCount, *, of_tool: bool) -> tuple[int, str]:
     return -count, name
 
 
-def _group(episodes: Sequence[Diagnosed], tool: str, *, each_alone: bool) -> GroupCount:
+def _group(episodes: Sequence[Diagnosed], tool: str, cluster: _Cluster) -> GroupCount:
     kinds = defaultdict[FailureKind, list[bool]](lambda: [False] * len(episodes))
     for index, one in enumerate(episodes):
         for mistake in one.mistakes:
@@ -195,18 +208,20 @@ def _group(episodes: Sequence[Diagnosed], tool: str, *, each_alone: bool) -> Gro
     failed = [not one.is_completed for one in episodes]
     return GroupCount(
         len(episodes),
-        _count(episodes, failed, each_alone=each_alone),
-        {str(kind): _count(episodes, kinds[kind], each_alone=each_alone) for kind in order},
+        _count(episodes, failed, cluster),
+        {str(kind): _count(episodes, kinds[kind], cluster) for kind in order},
     )
 
 
-def _changes(episodes: Sequence[Diagnosed], base: Sequence[Diagnosed]) -> dict[str, KindChange]:
+def _changes(
+    episodes: Sequence[Diagnosed], base: Sequence[Diagnosed], unit: Unit
+) -> dict[str, KindChange]:
     """The change of each kind; empty where no task is shared."""
     found = {}
     kinds = {kind for one in (*episodes, *base) for kind in one.kinds}
     for kind in sorted(kinds, key=str):
         before, now = _outcomes(base, kind), _outcomes(episodes, kind)
-        compared = compare(before, now)
+        compared = compare(before, now, unit=unit)
         if compared is None:
             return {}
         shared = {one.key for one in before} & {one.key for one in now}

@@ -12,11 +12,12 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
+from msgspec.structs import replace
 
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.client import transport_of
@@ -25,6 +26,7 @@ from rehearsal_room.harness.chat.metered import (
     MeteredClient,
     ModelRequest,
     NoAnswer,
+    Question,
     replace_surrogates,
 )
 from rehearsal_room.harness.chat.prices import Prices
@@ -35,6 +37,7 @@ from rehearsal_room.harness.chat.wire import RequestWriter
 from rehearsal_room.harness.core.errors import BudgetExhausted, PolicyError, SettingsError
 from rehearsal_room.harness.core.events import ModelJudgement
 from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.dialects.awm_release import content_of
 from rehearsal_room.harness.policies.openai import (
     OpenAISettings,
     endpoint_of,
@@ -47,6 +50,8 @@ from rehearsal_room.judge.core.case import Prompt
 from rehearsal_room.judge.llm.echoes import QuotedEvidence
 from rehearsal_room.judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
 
+A = TypeVar("A")
+_RELEASED_TOKENS = 4096  # of an answer to the released judge of Agent World Model
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _MAX_GROWTH = 4  # times the settings' max_tokens, for answers that were cut off
 _MIN_TEMPERATURE = 0.5  # when asking again: at 0 a new seed changes nothing
@@ -104,32 +109,55 @@ class ChatJudgeModel(AsyncContextManagerMixin):
 
     async def judge(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
         """The model's judgement, with the reason in `fault` where there is none. Never raises."""
+        question = JudgeQuestion(self._settings, self._endpoint.base_url, prompt, seed)
+        answer, spent, _ = await self._ask(question, num_tokens=prompt.num_tokens)
+        return spent if answer is None else replace(spent, **msgspec.structs.asdict(answer))
+
+    async def ask_released(
+        self, messages: list[dict[str, str]]
+    ) -> tuple[str | None, ModelJudgement]:
+        """The text with which the model answers what Agent World Model's released code asks it, and
+        what that took; None: it gave none, and the judgement's fault says why. Raises
+        BudgetExhausted."""
+        settings = replace(self._settings, temperature=1.0, max_tokens=_RELEASED_TOKENS)
+        url = self._endpoint.base_url
+        question = _ReleasedQuestion(settings, url, messages, at_most=_RELEASED_TOKENS)
+        answer, spent, exhausted = await self._ask(question)
+        if exhausted is not None:
+            raise exhausted
+        return answer, spent
+
+    async def _ask(
+        self, question: Question[A], *, num_tokens: int | None = None
+    ) -> tuple[A | None, ModelJudgement, BudgetExhausted | None]:
+        """The answer (None: there is none), a judgement without a label that has what it took and
+        why there is no answer, and the error where the budget is used up."""
         started = anyio.current_time()
         total = _Total(cost_usd=self._prices.cost(self.name, 0, 0, 0))
-        question = JudgeQuestion(self._settings, self._endpoint.base_url, prompt, seed)
-        fault, answer = "", None
+        fault, answer, exhausted = "", None, None
         try:
-            outcome = await self._client.ask(question, total.add, num_tokens=prompt.num_tokens)
+            outcome = await self._client.ask(question, total.add, num_tokens=num_tokens)
             if isinstance(outcome, NoAnswer):
                 fault = self._fault(outcome)
             else:
                 answer = outcome
         except BudgetExhausted as exc:
-            fault = str(exc)
-        parts = (
-            {"label": None, "fault": fault} if answer is None else msgspec.structs.asdict(answer)
-        )
-        return ModelJudgement(
+            fault, exhausted = str(exc), exc
+        spent = ModelJudgement(
             model=self.name,
-            **parts,
+            label=None,
+            fault=fault,
             **msgspec.structs.asdict(total),
             seconds=anyio.current_time() - started,
         )
+        return answer, spent, exhausted
 
     async def answer(self, messages: list[dict[str, str]]) -> str:
         """The text with which the model answers the question of a suite's own score: the request
         has these messages and temperature 0, and nothing else. Raises PolicyError."""
-        question = _SuiteQuestion(self._settings, self._endpoint.base_url, messages)
+        settings = replace(self._settings, temperature=0.0, max_tokens=None)
+        at_most = self._settings.max_tokens or 0
+        question = _PlainQuestion(settings, self._endpoint.base_url, messages, at_most=at_most)
         size = sum(len(message["content"]) for message in messages) // 4
         try:
             outcome = await self._client.ask(question, _uncounted, num_tokens=size)
@@ -154,22 +182,29 @@ def _uncounted(charge: Charge) -> None:
     """The budget has counted it."""
 
 
-class _SuiteQuestion:
-    """A question of a suite's own score (see harness.chat.metered.Question)."""
+class _PlainQuestion:
+    """A question of another project's score: what is sent are its messages, and temperature and
+    limit of the settings, this one as `max_completion_tokens` (see harness.chat.metered.Question).
+    `at_most` is the number of tokens that an answer is taken to have at most."""
 
     def __init__(
-        self, settings: OpenAISettings, base_url: str, messages: list[dict[str, str]]
+        self,
+        settings: OpenAISettings,
+        base_url: str,
+        messages: list[dict[str, str]],
+        *,
+        at_most: int,
     ) -> None:
-        self._max_tokens = settings.max_tokens or 0
-        self._settings = msgspec.structs.replace(settings, temperature=0.0, max_tokens=None)
+        self._settings = settings
         self._base_url = base_url
+        self._at_most = at_most
         self._window = Window(msgspec.convert(tuple(messages), tuple[Message, ...]))
 
     def request(self, features: ServerFeatures) -> ModelRequest:
         """See Question."""
-        features = msgspec.structs.replace(features, format="text")
+        features = replace(features, format="text", max_tokens=False)
         fields = features.apply(request_fields(self._settings, self._base_url))
-        return ModelRequest(RequestWriter(fields).body(self._window), self._max_tokens)
+        return ModelRequest(RequestWriter(fields).body(self._window), self._at_most)
 
     def read(self, reply: Reply) -> str | AttemptFailure:
         """See Question."""
@@ -178,6 +213,14 @@ class _SuiteQuestion:
     def is_hopeless(self, failure: AttemptFailure) -> bool:
         """See Question."""
         return False
+
+
+class _ReleasedQuestion(_PlainQuestion):
+    """What the released judge of Agent World Model asks: whatever comes is its answer."""
+
+    def read(self, reply: Reply) -> str | AttemptFailure:
+        """See Question. A thought that the server sent beside the text is left out."""
+        return content_of(reply)
 
 
 class JudgeQuestion:
@@ -201,10 +244,10 @@ class JudgeQuestion:
 
     def request(self, features: ServerFeatures) -> ModelRequest:
         """See Question."""
-        settings = msgspec.structs.replace(self._settings, max_tokens=self._max_tokens or None)
+        settings = replace(self._settings, max_tokens=self._max_tokens or None)
         if self._num_unread and settings.temperature is not None:
             temperature = max(settings.temperature, _MIN_TEMPERATURE)
-            settings = msgspec.structs.replace(settings, temperature=temperature)
+            settings = replace(settings, temperature=temperature)
         fields = features.apply(request_fields(settings, self._base_url), _ANSWER)
         seed = (self._seed + self._num_unread * 7919) % _NUM_SEEDS if features.seed else None
         return ModelRequest(RequestWriter(fields).body(self._window, seed=seed), self._max_tokens)
@@ -314,4 +357,4 @@ def _name_and_url(text: str) -> tuple[str, str]:
 
 def _sendable(message: Message) -> Message:
     """The message as a request can hold it."""
-    return msgspec.structs.replace(message, content=replace_surrogates(message.content))
+    return replace(message, content=replace_surrogates(message.content))

@@ -34,6 +34,7 @@ from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
+from rehearsal_room.harness.outcomes.units import Unit, by_unit
 from rehearsal_room.judge.promotion.facts import EpisodeFacts, outcomes_in
 from rehearsal_room.judge.statistics.comparison import compare
 from rehearsal_room.judge.statistics.intervals import (
@@ -177,6 +178,7 @@ def judge_criterion(
     *,
     level: float,
     fail_level: float,
+    unit: Unit,
     judge: Youden | None = None,
 ) -> CriterionResult:
     """The verdict of a criterion. Intervals are of `level`; that of a failure is of `fail_level`,
@@ -186,8 +188,8 @@ def judge_criterion(
         found = None if judge is None else _without_gaps(judge.j, 0)
         wider = found
     else:
-        found = estimate(criterion.metric, facts, base, level)
-        wider = estimate(criterion.metric, facts, base, fail_level)
+        found = estimate(criterion.metric, facts, base, level, unit)
+        wider = estimate(criterion.metric, facts, base, fail_level, unit)
     if found is None:
         return CriterionResult(criterion.name, None, None, None, "inconclusive")
     return CriterionResult(
@@ -235,19 +237,19 @@ def _verdict(
 
 
 def estimate(
-    metric: str, facts: RunFacts, base: RunFacts, level: float
+    metric: str, facts: RunFacts, base: RunFacts, level: float, unit: Unit
 ) -> CriterionEstimate | None:
     """A metric of the runs, with its interval; None: there is nothing to compute it from."""
     if metric == _REGRESSION:
-        return _regression(facts, base, level)
+        return _regression(facts, base, level, unit)
     about = [one for one in facts if _is_about(metric, one)]
     missing = sum(not _is_known(metric, one) for one in about)
-    known = _interval(metric, [one for one in about if _is_known(metric, one)], level)
+    known = _interval(metric, [one for one in about if _is_known(metric, one)], level, unit)
     if not missing:
         return None if known is None else _without_gaps(known, len(about))
     worst, best = _extremes(metric, about)
-    least = _interval(metric, [_taken_for(metric, one, worst) for one in about], level)
-    most = _interval(metric, [_taken_for(metric, one, best) for one in about], level)
+    least = _interval(metric, [_taken_for(metric, one, worst) for one in about], level, unit)
+    most = _interval(metric, [_taken_for(metric, one, best) for one in about], level, unit)
     if least is None or most is None:
         return None
     value = (known or least).value
@@ -261,11 +263,13 @@ def _without_gaps(found: Interval[float], episodes: int) -> CriterionEstimate:
     return CriterionEstimate(value, value, value, found.lower, found.upper, 0, episodes)
 
 
-def _regression(facts: RunFacts, base: RunFacts, level: float) -> CriterionEstimate | None:
+def _regression(
+    facts: RunFacts, base: RunFacts, level: float, unit: Unit
+) -> CriterionEstimate | None:
     """Completed less the base run's. An episode without a verdict is taken for a loss in the lower
     bound, and for a gain in the upper one."""
     runs, before = outcomes_in(facts), outcomes_in(base)
-    found = compare(before, runs, level=level)
+    found = compare(before, runs, level=level, unit=unit)
     shared = {one.key for one in runs} & {one.key for one in before}
     about = [[one for one in group if one.key in shared] for group in (runs, before)]
     gaps = [sum(one.score is None for one in group) for group in about]
@@ -273,8 +277,8 @@ def _regression(facts: RunFacts, base: RunFacts, level: float) -> CriterionEstim
         if found is None:
             return None
         return _without_gaps(Interval(found.delta, *found.interval), len(about[0]))
-    least = compare(filled(before, 1.0), filled(runs, 0.0), level=level)
-    most = compare(filled(before, 0.0), filled(runs, 1.0), level=level)
+    least = compare(filled(before, 1.0), filled(runs, 0.0), level=level, unit=unit)
+    most = compare(filled(before, 0.0), filled(runs, 1.0), level=level, unit=unit)
     if least is None or most is None:
         return None
     share, group = max((gap / len(group), group) for gap, group in zip(gaps, about, strict=True))
@@ -323,7 +327,7 @@ def _taken_for(metric: str, one: EpisodeFacts, value: float) -> EpisodeFacts:
     return msgspec.structs.replace(one, score=value, reward=value)
 
 
-def _interval(metric: str, facts: RunFacts, level: float) -> Interval[float] | None:
+def _interval(metric: str, facts: RunFacts, level: float, unit: Unit) -> Interval[float] | None:
     """The metric of these episodes, all of which are known."""
     if (percentile := _PERCENTILE.fullmatch(metric)) is not None:
         numbers = [float(getattr(one, percentile["what"])) for one in facts]
@@ -331,10 +335,11 @@ def _interval(metric: str, facts: RunFacts, level: float) -> Interval[float] | N
     if metric == _THESE:
         return exact_interval([one.score or 0.0 for one in facts], level=level)
     if metric == "mean_reward":
-        return mean_interval(_clusters(facts, lambda one: one.reward), level=level)
+        rewards = _clusters(facts, lambda one: one.reward)
+        return mean_interval(by_unit(rewards, unit), level=level)
     if (several := _PASS.fullmatch(metric)) is not None:
-        return _pass(facts, several["how"], int(several["k"]), level)
-    return share_interval(_clusters(facts, _share_of(metric)), level=level)
+        return _pass(facts, several["how"], int(several["k"]), level, unit)
+    return share_interval(by_unit(_clusters(facts, _share_of(metric)), unit), level=level)
 
 
 def _share_of(metric: str) -> Callable[[EpisodeFacts], float | None]:
@@ -359,11 +364,11 @@ def _clusters(
     return found
 
 
-def _pass(facts: RunFacts, how: str, k: int, level: float) -> Interval[float] | None:
+def _pass(facts: RunFacts, how: str, k: int, level: float, unit: Unit) -> Interval[float] | None:
     """pass@k or pass^k over the tasks; None: a task has fewer than k tries."""
     chance = pass_hat if how == "^" else pass_at
     tries = _clusters(facts, lambda one: one.score)
     if not tries or min(map(len, tries.values())) < k:
         return None
     values = {key: [chance(round(sum(one)), len(one), k)] for key, one in tries.items()}
-    return share_interval(values, level=level)
+    return share_interval(by_unit(values, unit), level=level)

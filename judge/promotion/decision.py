@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rehearsal_room.harness.outcomes.units import Unit, choose_unit
 from rehearsal_room.judge.promotion.criteria import (
     CriterionResult,
     CriterionVerdict,
@@ -29,14 +30,18 @@ def decide(
     *,
     until: str = "",
     alpha: float | None = None,
+    unit: Unit | None = None,
     judge: Youden | None = None,
 ) -> list[StageResult]:
     """Judge the stages in order, up to the first that is not passed or to the stage `until`; at
-    least one result. `alpha` is what this look may spend (None: all of the criteria's). `judge` is
-    what is known about the runs' judge."""
+    least one result. `alpha` is what this look may spend (None: all of the criteria's). `unit` is
+    that of the intervals (None: it follows from the runs' tasks), and `judge` what is known about
+    the runs' judge."""
+    unit = choose_unit((one.key for one in facts), unit).unit
     results = []
     for stage in criteria.stages:
-        result = judge_stage(stage, facts, base, criteria.alpha if alpha is None else alpha, judge)
+        spent = criteria.alpha if alpha is None else alpha
+        result = judge_stage(stage, facts, base, spent, unit=unit, judge=judge)
         results.append(result)
         if result.verdict != "pass" or stage.name == until:
             break
@@ -48,6 +53,8 @@ def judge_stage(
     facts: RunFacts,
     base: RunFacts,
     alpha: float,
+    *,
+    unit: Unit,
     judge: Youden | None = None,
 ) -> StageResult:
     """A stage passes when all of its criteria do, and fails when one does. All must pass, so none
@@ -61,6 +68,7 @@ def judge_stage(
                 base,
                 level=1 - alpha,
                 fail_level=1 - alpha / uncertain,
+                unit=unit,
                 judge=judge,
             )
             for one in stage.criteria

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from rehearsal_room.harness.outcomes.units import Unit
 from rehearsal_room.judge.promotion.criteria import RunFacts
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
@@ -28,6 +29,7 @@ def look_until(
     play_on: Callable[[int], None],
     *,
     until: str = "",
+    unit: Unit | None = None,
     judge: Youden | None = None,
 ) -> Looked:
     """Judge, play on, judge again: after each batch at the alpha that is spent by then, and until
@@ -42,7 +44,13 @@ def look_until(
         facts, base = read()
         shares.append(min(1.0, len(facts) / most))
         alpha = nominal_alphas(shares, criteria.alpha)[-1]
-        results = decide(criteria, facts, base, until=until, alpha=max(alpha, 1e-12), judge=judge)
+        results = decide(
+            *(criteria, facts, base),
+            until=until,
+            alpha=max(alpha, 1e-12),
+            unit=unit,
+            judge=judge,
+        )
         looks.append(Look(len(facts), alpha, results[-1].verdict))
         if results[-1].verdict != "inconclusive" or len(facts) >= most:
             return Looked(results, tuple(looks))

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.outcomes.units import Unit
 from rehearsal_room.harness.reports.summary import played_by
 from rehearsal_room.judge.promotion.criteria import CriterionResult, CriterionVerdict
 from rehearsal_room.judge.promotion.decision import StageResult
@@ -35,6 +36,8 @@ class PromotionReport(msgspec.Struct, frozen=True):
     advice: str  # what to do where it is inconclusive; empty: nothing
     looks: tuple[Look, ...]  # with --continue; empty: one look
     record: PromotionRecord
+    unit: Unit = "task"  # of the intervals
+    about: str = ""  # what they are about
 
 
 def render(report: PromotionReport, console: Console) -> None:
@@ -55,6 +58,7 @@ def render(report: PromotionReport, console: Console) -> None:
         for one in stage.criteria:
             table.add_row(stage.stage, _plain(one.name), *_numbers(one), _verdict_of(one))
     console.print(table)
+    console.print(report.about, highlight=False, markup=False, soft_wrap=True)
     if report.looks:
         counts = ", ".join(f"{look.episodes:,}" for look in report.looks)
         console.print(f"looked at after {counts} episodes", highlight=False)
@@ -90,6 +94,8 @@ def _markdown(report: PromotionReport) -> Iterator[str]:
     yield f"# {report.gate}: {report.verdict}"
     yield ""
     yield f"Stage `{report.stage}`, {plural(report.episodes, 'episode')}."
+    yield ""
+    yield f"{report.about[:1].upper()}{report.about[1:]}."
     if report.advice:
         yield ""
         yield report.advice

@@ -10,6 +10,7 @@ from rehearsal_room.judge.statistics.compared_runs import (
     CompareReport,
     RunDifference,
 )
+from rehearsal_room.judge.statistics.comparison import Comparison
 
 _SHOWN = 10  # tasks of each kind
 _SHOWN_GROUPS = 30
@@ -73,17 +74,19 @@ def verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
     yield (
         f"{plural(one.tasks, 'shared task')} of A and {name}, {one.paired:,} of them paired by seed"
     )
-    if one.tasks < one.least:
+    yield one.about
+    if one.units < one.least:
         yield (
-            f"inconclusive: {plural(one.tasks, 'shared task')} cannot show a difference, whatever "
-            f"it is; {one.least:,} would do"
+            f"inconclusive: {plural(one.units, f'shared {one.unit}')} cannot show a difference, "
+            f"whatever it is; {one.least:,} would do"
         )
     elif found.detectable is not None:
         yield (
-            f"so many tasks show a difference of {_points(found.detectable)} in 8 of 10 comparisons"
+            f"so many {one.unit}s show a difference of {_points(found.detectable)} in 8 of 10 "
+            "comparisons"
         )
-    if found.needed is not None and one.tasks >= one.least:
-        yield f"one of {_points(abs(one.delta))} would need about {plural(found.needed, 'task')}"
+    if found.needed is not None and one.units >= one.least:
+        yield f"one of {_points(abs(one.delta))} would need about {plural(found.needed, one.unit)}"
     for title, names in ((f"{name} does better", one.gained), ("A does better", one.lost)):
         if names:
             yield f"{title} ({len(names):,}): {_listed(names)}"
@@ -92,7 +95,14 @@ def verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
         yield (
             f"{plural(one.unjudged, 'episode')} without a verdict; whatever they had been, {name} "
             f"less A is between {100 * low:+.1f} and {100 * high:+.1f} points"
+            f"{' (so no difference is shown)' * _is_undone(one)}"
         )
+
+
+def _is_undone(one: Comparison) -> bool:
+    """Whether a difference would be shown if it were not for the episodes without a verdict."""
+    low, high = one.interval
+    return one.verdict == _NO_DIFFERENCE and not low <= 0 <= high
 
 
 def _verdict(found: RunDifference, level: float) -> str:

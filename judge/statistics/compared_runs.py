@@ -21,16 +21,30 @@ from rehearsal_room.harness.outcomes.model_use import (
     read_model_use,
 )
 from rehearsal_room.harness.outcomes.scores import tally
+from rehearsal_room.harness.outcomes.units import Unit, by_unit, choose_unit
 from rehearsal_room.harness.reports.summary import players, priced_use
 from rehearsal_room.harness.settings.fields import fields_of, value_of
 from rehearsal_room.harness.settings.run import Settings
-from rehearsal_room.judge.statistics.comparison import LEVEL, Comparison, compare, interval_and_p
+from rehearsal_room.judge.statistics.comparison import (
+    LEVEL,
+    Comparison,
+    compare,
+    interval_and_p,
+    means_of_units,
+)
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task, outcomes_of
-from rehearsal_room.judge.statistics.planning import detectable, noise_of, plan
+from rehearsal_room.judge.statistics.planning import (
+    detectable,
+    detectable_by,
+    noise_of,
+    plan,
+    smallest_number,
+)
 
 _SHOWN_ELSEWHERE = ("policy", "model")  # who played stands beside each run
-_LONGEST_PLAN = 100_000  # tasks; more say only that the difference is next to nothing
+_POWER = 0.8
+_LONGEST_PLAN = 100_000  # units; more say only that the difference is next to nothing
 
 
 class ComparedRun(msgspec.Struct, frozen=True):
@@ -43,6 +57,7 @@ class ComparedRun(msgspec.Struct, frozen=True):
     episodes: int  # that are over
     tasks: int
     completed: Interval[float] | None  # None: no episode has a verdict
+    unit: Unit  # of that interval
     bounds: tuple[float, float]  # of `completed`, whatever those without a verdict had been
     without_verdict: int
     turns: float  # mean of an episode
@@ -67,7 +82,7 @@ class ComparedGroup(msgspec.Struct, frozen=True):
     kind: str  # world or tag
     name: str
     tasks: int
-    completed: tuple[float, ...]  # of A, B, …; each task counts once
+    completed: tuple[float, ...]  # of A, B, …; each unit counts once
     delta: float  # the last run less the first
     interval: tuple[float, float]
 
@@ -77,9 +92,9 @@ class RunDifference(msgspec.Struct, frozen=True):
 
     name: str  # B, C, …
     comparison: Comparison
-    # The smallest difference that so many tasks show in 8 of 10 comparisons; None: they show none.
+    # The smallest difference that so many units show in 8 of 10 comparisons; None: they show none.
     detectable: float | None
-    needed: int | None  # tasks that would show the difference that was found; None: not to be said
+    needed: int | None  # units that would show the difference that was found; None: not to be said
 
 
 class CompareReport(Comparison, frozen=True, kw_only=True):
@@ -117,24 +132,30 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 def compare_runs(
-    folders: Sequence[Path], prices_of: PricesOf = lambda _: None, *, kinds_of: KindsOf
+    folders: Sequence[Path],
+    prices_of: PricesOf = lambda _: None,
+    *,
+    kinds_of: KindsOf,
+    unit: Unit | None = None,
 ) -> CompareReport:
     """Compare runs with the first of them. `prices_of` gives the prices of the models of a run's
-    folder (None: they are not known), `kinds_of` what went wrong in it. Raises
+    folder (None: they are not known), `kinds_of` what went wrong in it. `unit` None: that of the
+    runs' settings, else what follows from the tasks. Raises
     LogError, and SettingsError where one shares no task with a verdict with it."""
     runs = [_read(folder, prices_of(folder), kinds_of(folder)) for folder in folders]
     level = level_of(len(runs))
     first, names = runs[0], [letter_of(index) for index in range(len(runs))]
+    asked = unit or unit_asked([run.settings for run in runs])
     differences = tuple(
         [
-            _difference(name, first, other, level)
+            _difference(name, first, other, level, asked)
             for name, other in zip(names[1:], runs[1:], strict=True)
         ]
     )
     shared = set.intersection(*(run.keys for run in runs))
     return CompareReport(
         **msgspec.structs.asdict(differences[0].comparison),
-        runs=tuple([_figures(name, run) for name, run in zip(names, runs, strict=True)]),
+        runs=tuple([_figures(name, run, unit) for name, run in zip(names, runs, strict=True)]),
         settings=tuple(setting_differences([run.settings for run in runs])),
         changed_worlds=_changed_worlds(runs),
         only_in_some={
@@ -143,9 +164,15 @@ def compare_runs(
             if run.keys - shared
         },
         differences=differences,
-        groups=tuple(_groups(runs, level)),
+        groups=tuple(_groups(runs, level, differences[0].comparison.unit)),
         level=level,
     )
+
+
+def unit_asked(settings: Sequence[Settings]) -> Unit | None:
+    """The unit that the runs' settings name; None: they name none, or not the same one."""
+    named = {one.unit for one in settings}
+    return named.pop() if len(named) == 1 else None
 
 
 def letter_of(index: int) -> str:
@@ -162,13 +189,14 @@ def _read(folder: Path, prices: Prices | None, failures: Mapping[str, int]) -> _
         if has_model(rows):
             model, times = priced_use(reader, rows, prices)
         else:  # replies of other policies may have tokens, too
-            model, times = read_model_use(reader, rows) or (None, None)
+            found = read_model_use(reader, rows)
+            model, times = (None, None) if found is None else (found.use, found.times)
         return _Read(
             folder, run_settings(folder), rows, outcomes_of(reader), model, times, failures
         )
 
 
-def _figures(name: str, run: _Read) -> ComparedRun:
+def _figures(name: str, run: _Read, unit: Unit | None) -> ComparedRun:
     counted, number, use = tally(run.rows), max(1, len(run.rows)), run.model
     judging = NOTHING_SPENT
     for row in run.rows:
@@ -176,6 +204,7 @@ def _figures(name: str, run: _Read) -> ComparedRun:
     tries = {
         key: [one.score or 0.0 for one in group] for key, group in by_task(run.outcomes).items()
     }
+    unit = choose_unit(run.keys, unit or run.settings.unit).unit
     return ComparedRun(
         name=name,
         run=str(run.folder),
@@ -183,7 +212,8 @@ def _figures(name: str, run: _Read) -> ComparedRun:
         judges=tuple(sorted({row.judge for row in run.rows if row.judge})),
         episodes=len(run.rows),
         tasks=len(run.keys),
-        completed=share_interval(tries),
+        completed=share_interval(by_unit(tries, unit)),
+        unit=unit,
         bounds=counted.bounds,
         without_verdict=counted.without,
         turns=sum(row.num_steps for row in run.rows) / number,
@@ -232,21 +262,25 @@ def run_difference(
     other: Sequence[Outcome],
     *,
     level: float,
+    unit: Unit | None = None,
     is_planned: bool = True,
 ) -> RunDifference | None:
     """A run compared with the first one; None: they share no task with a verdict. What so many
-    tasks can show is computed where `is_planned`; it takes a second or two."""
-    found = compare(first, other, level=level)
+    units can show is computed where `is_planned`; it takes a second or two."""
+    found = compare(first, other, level=level, unit=unit)
     if found is None:
         return None
     found = msgspec.structs.replace(found, verdict=found.verdict.replace("B is", f"{name} is"))
     if not is_planned:
         return RunDifference(name, found, None, None)
+    alpha = 1 - level
+    is_open = bool(found.delta) and found.interval[0] <= 0 <= found.interval[1]
+    if found.unit == "world":
+        return _planned_by_worlds(name, found, alpha, is_open=is_open)
     tries = max(1, round(median(map(len, by_task(other).values()))))
     noise = _noise(first, other)
-    alpha = 1 - level
     needed = None
-    if found.delta and found.verdict == "no difference is shown":
+    if is_open:
         needed = plan(abs(found.delta), alpha=alpha, tries=tries, noise=noise).tasks
     return RunDifference(
         name,
@@ -256,14 +290,32 @@ def run_difference(
     )
 
 
+def _planned_by_worlds(
+    name: str, found: Comparison, alpha: float, *, is_open: bool
+) -> RunDifference:
+    """What so many worlds can show, from how much their differences were seen to vary."""
+    variance = found.spread**2
+    if not variance:
+        return RunDifference(name, found, None, None)
+    needed = smallest_number(abs(found.delta), variance, power=_POWER, alpha=alpha) * is_open
+    return RunDifference(
+        name,
+        found,
+        detectable_by(found.units, variance, power=_POWER, alpha=alpha),
+        needed if 0 < needed <= _LONGEST_PLAN else None,
+    )
+
+
 def level_of(runs: int) -> float:
     """The level of each interval where so many runs are compared: with more than two it is higher,
     so that all intervals hold together."""
     return 1 - (1 - LEVEL) / (runs - 1)
 
 
-def _difference(name: str, first: _Read, other: _Read, level: float) -> RunDifference:
-    found = run_difference(name, first.outcomes, other.outcomes, level=level)
+def _difference(
+    name: str, first: _Read, other: _Read, level: float, unit: Unit | None
+) -> RunDifference:
+    found = run_difference(name, first.outcomes, other.outcomes, level=level, unit=unit)
     if found is None:
         raise SettingsError(nothing_shared(first.folder, other.folder))
     return found
@@ -281,8 +333,9 @@ def _noise(first: Sequence[Outcome], second: Sequence[Outcome]) -> float | None:
     return sum(known) / len(known) if len(known) == 2 else None
 
 
-def _groups(runs: Sequence[_Read], level: float) -> Iterable[ComparedGroup]:
-    """The tasks that all runs share with a verdict, by world and by tag."""
+def _groups(runs: Sequence[_Read], level: float, unit: Unit) -> Iterable[ComparedGroup]:
+    """The tasks that all runs share with a verdict, by world and by tag. The unit of a world's
+    interval is the task."""
     means = [
         {
             key: sum(one.score or 0.0 for one in group) / len(group)
@@ -301,7 +354,7 @@ def _groups(runs: Sequence[_Read], level: float) -> Iterable[ComparedGroup]:
         for tag in tags.get(key, ()):
             parts.setdefault(("tag", tag), []).append(key)
     for (kind, name), keys in parts.items():
-        yield _group(kind, name, keys, means, level)
+        yield _group(kind, name, keys, means, level, unit if kind == "tag" else "task")
 
 
 def _group(
@@ -310,8 +363,13 @@ def _group(
     keys: Sequence[TaskKey],
     means: Sequence[Mapping[TaskKey, float]],
     level: float,
+    unit: Unit,
 ) -> ComparedGroup:
-    shares = tuple([sum(one[key] for key in keys) / len(keys) for one in means])
-    changes = [means[-1][key] - means[0][key] for key in keys]
+    shares = tuple([_mean(means_of_units({key: one[key] for key in keys}, unit)) for one in means])
+    changes = means_of_units({key: means[-1][key] - means[0][key] for key in keys}, unit)
     interval, _ = interval_and_p(changes, level)
     return ComparedGroup(kind, name, len(keys), shares, shares[-1] - shares[0], interval)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

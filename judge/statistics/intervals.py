@@ -1,18 +1,20 @@
 """Intervals for a share, where the tries at one task resemble each other.
 
 Tries at a task are not independent: a hundred tries at one task say little about the next task. So
-the task is the unit (E. Miller, arXiv:2411.00640). The share of a task is drawn from a beta
-distribution, its successes are binomial (J. G. Skellam, 1948), and the interval holds 95 % of what
-the tries leave possible for the mean of that distribution, with its spread integrated out (J. O.
-Berger, B. Liseo and R. L. Wolpert, 1999): the spread cannot be known from few tasks, and an
-interval that takes its estimate for the truth is too short where most tasks are alike. Before the
-tries, the mean has Jeffreys' distribution, and the correlation of two tries at a task the density
-1 / (2 sqrt(x)). One task says next to nothing about others: its interval is the exact one of one
-try (C. Clopper and E. Pearson, 1934).
+the task is the unit (E. Miller, arXiv:2411.00640), or the world (harness.outcomes.units), and its
+tries are a cluster. The share of a cluster is drawn from a beta distribution, its successes are
+binomial (J. G. Skellam, 1948), and the interval holds 95 % of what the tries leave possible for the
+mean of that distribution, with its spread integrated out (J. O. Berger, B. Liseo and R. L. Wolpert,
+1999): the spread cannot be known from few clusters, and an interval that takes its estimate for the
+truth is too short where most of them are alike.
+
+Before the tries, mean m and correlation r of two tries of a cluster have a density that makes
+such intervals hold what they promise (`_prior`). One cluster says next to nothing about others: its
+interval is the exact one of one try (C. Clopper and E. Pearson, 1934).
 
 Single tries at each task cannot resemble each other. They, scores between 0 and 1, and very many
-tasks with different numbers of tries get Wilson's interval for the effective number of tries (E. L.
-Korn and B. I. Graubard, 1998), with Student's t.
+clusters with different numbers of tries get Wilson's interval for the effective number of tries (E.
+L. Korn and B. I. Graubard, 1998), with Student's t.
 
 `exact_interval` asks another question: what share an agent completes of these tasks alone, if it
 tries them again. Then the try is the unit.
@@ -21,6 +23,7 @@ tries them again. Then the try is the unit.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,15 @@ from scipy import special
 from rehearsal_room.harness.outcomes.intervals import Interval
 
 LEVEL = 0.95
-_GRID = 200  # means that are tried
-_CORRELATIONS = ((np.arange(24) + 0.5) / 24) ** 2  # of two tries at a task, equally likely
+_EDGES = np.linspace(0, math.pi / 2, 401)  # of arcsin(sqrt(mean)), where Jeffreys' prior is flat
+_CELLS = 200  # of the second grid
+_ENOUGH = 40  # cells of the first grid that are possible, so that it needs no second one
+_ROOTS = (np.arange(28) + 0.5) / 28  # square roots of the correlations of two tries, equally apart
+_SPREADS = np.concatenate(([1e5], 1 / _ROOTS**2 - 1))[:, None]  # a + b of the beta distributions
+_ANGLES = (np.arange(100) + 0.5) / 100 * math.pi / 2  # at which the prior is computed
+_MOST_TRIES = 50  # of a cluster, for the prior: more do not change its shape
+_TO_THE_ENDS = -0.15  # power of sin(2 angle) in the prior
+_INDEPENDENT = (0.2, 2.0)  # the prior's share of independent tries, and that times the clusters
 _NEGLIGIBLE = 1e-9
 _MOST_KINDS = 150  # of clusters: beyond, the estimated spread is near the true one
 _EQUAL = 1e-9  # means that differ by less are equal
@@ -64,31 +74,91 @@ def share_interval(
 
 def _integrated(counts: Mapping[tuple[float, int], int], level: float) -> tuple[float, float]:
     """The bounds of the mean of a beta distribution; `counts` has how many clusters have so many
-    successes in so many tries. The grid is even in arcsin(sqrt(mean)), where Jeffreys' distribution
-    is flat; a second grid covers what the first one leaves possible."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(2):
-        edges = np.linspace(low, high, _GRID + 1)
-        weights = _possible(counts, np.sin((edges[:-1] + edges[1:]) / 2) ** 2)
-        held = np.flatnonzero(weights > weights.max() * _NEGLIGIBLE)
-        low, high = float(edges[held[0]]), float(edges[held[-1] + 1])
+    successes in so many tries. Where the first grid is too coarse, a second one covers what it
+    leaves possible."""
+    number = sum(counts.values())
+    total = sum(tries * count for (_, tries), count in counts.items())
+    usual = min(_MOST_TRIES, max(2, round(total / number)))
+    edges = _EDGES
+    weights = _weights(sum(n * _likely(*kind) for kind, n in counts.items()), edges, usual, number)
+    held = np.flatnonzero(weights > weights.max() * _NEGLIGIBLE)
+    if held[-1] - held[0] < _ENOUGH:
+        edges = np.linspace(edges[held[0]], edges[held[-1] + 1], _CELLS + 1)
+        likely = sum(n * _likelihood(*kind, edges) for kind, n in counts.items())
+        weights = _weights(likely, edges, usual, number)
     below = np.concatenate(([0.0], np.cumsum(weights) / weights.sum()))
     tail = (1 - level) / 2
     bounds = np.sin(np.interp((tail, 1 - tail), below, edges)) ** 2
-    successes = math.fsum(hits * number for (hits, _), number in counts.items())
-    failures = sum(tries * number for (_, tries), number in counts.items()) - successes
-    return float(bounds[0]) if successes else 0.0, float(bounds[1]) if failures else 1.0
+    successes = math.fsum(hits * count for (hits, _), count in counts.items())
+    return float(bounds[0]) if successes else 0.0, float(bounds[1]) if total > successes else 1.0
 
 
-def _possible(counts: Mapping[tuple[float, int], int], means: Any) -> Any:
-    """How likely the counts are with each mean, over all correlations of two tries."""
-    spread = (1 / _CORRELATIONS - 1)[:, None]
-    one, other = means * spread, (1 - means) * spread
-    likely = np.zeros((len(_CORRELATIONS), len(means)))
-    start = special.betaln(one, other)
-    for (hits, tries), number in counts.items():
-        likely += number * (special.betaln(one + hits, other + tries - hits) - start)
-    return np.exp(likely - likely.max()).sum(axis=0)
+def _weights(likely: Any, edges: Any, tries: int, number: int) -> Any:
+    """How possible each cell's mean is, over all correlations."""
+    possible = likely + _prior(edges, tries, number)
+    return np.exp(possible - possible.max()).sum(axis=0)
+
+
+def _middles(edges: Any) -> Any:
+    return (edges[:-1] + edges[1:]) / 2
+
+
+def _likelihood(hits: float, tries: int, edges: Any) -> Any:
+    """The logarithm of how likely so many successes of a cluster are, for each correlation and each
+    cell's mean: [C, M]."""
+    mean = np.sin(_middles(edges)) ** 2
+    one, other = mean * _SPREADS, (1 - mean) * _SPREADS
+    return special.betaln(one + hits, other + tries - hits) - special.betaln(one, other)
+
+
+@lru_cache(maxsize=256)
+def _likely(hits: float, tries: int) -> Any:
+    return _likelihood(hits, tries, _EDGES)
+
+
+def _prior(edges: Any, tries: int, number: int) -> Any:
+    """The logarithm of the prior of each correlation and each cell's mean, for `number` clusters of
+    so many tries: [C, M].
+
+    With a small share (`_INDEPENDENT`) the tries of a cluster are independent. Otherwise it is the
+    geometric mean of Jeffreys' prior of both parameters, sqrt(|I|), and of the one that takes the
+    mean as known, sqrt(I_rr); I is Fisher's information. It is a little higher for means near 0 and
+    1 (`_TO_THE_ENDS`). Both constants were chosen by simulation (tests.judge.statistics.coverage).
+    """
+    most, times = _INDEPENDENT
+    share = min(most, times / number)
+    middles = _middles(edges)
+    found = np.array([np.interp(middles, _ANGLES, row) for row in _dependent(tries)])
+    independent = np.full((1, len(middles)), math.log(share))
+    logs = np.concatenate((independent, found + math.log(1 - share)))
+    return logs + _TO_THE_ENDS * np.log(np.sin(2 * middles))
+
+
+@lru_cache(maxsize=64)
+def _dependent(tries: int) -> Any:
+    """The part of the prior for tries that resemble each other, at each of _ANGLES; its mean over
+    the means is 1."""
+    mean, spread = np.sin(_ANGLES) ** 2, _SPREADS[1:]
+    one, other = mean * spread, (1 - mean) * spread
+    of_mean = of_both = of_spread = np.zeros(one.shape)
+    for hits in range(tries + 1):
+        likely = special.betaln(one + hits, other + tries - hits) - special.betaln(one, other)
+        chance = special.comb(tries, hits) * np.exp(likely)
+        first = special.psi(one + hits) - special.psi(one)
+        second = special.psi(other + tries - hits) - special.psi(other)
+        by_mean = spread * (first - second)
+        both = special.psi(spread + tries) - special.psi(spread)
+        by_spread = mean * first + (1 - mean) * second - both
+        of_mean = of_mean + chance * by_mean**2
+        of_both = of_both + chance * by_mean * by_spread
+        of_spread = of_spread + chance * by_spread**2
+    # From mean and spread to the angle and the root of the correlation: the grids are even there.
+    of_mean = of_mean * np.sin(2 * _ANGLES) ** 2
+    of_both = of_both * np.sin(2 * _ANGLES)
+    alone = np.maximum(of_mean - of_both**2 / np.maximum(of_spread, 1e-300), 1e-300)
+    known = 0.5 * np.log(np.maximum(of_spread, 1e-300)) - 3 * np.log(_ROOTS)[:, None]
+    density = np.exp(known + 0.25 * np.log(alone))
+    return np.log(density / density.sum() * len(_ANGLES))
 
 
 def exact_interval(scores: Sequence[float], *, level: float = LEVEL) -> Interval[float] | None:

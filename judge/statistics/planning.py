@@ -13,7 +13,7 @@ simulated for several (8,000 comparisons, always the same: an error of 0.5 point
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,13 +38,14 @@ class Plan(msgspec.Struct, frozen=True):
 
     tasks: int  # that both runs play
     episodes: int  # of each run
-    clusters: int  # equal to `tasks`: the units of the comparison
+    clusters: int  # the units of the comparison: tasks, or worlds
     power: float  # the chance that the difference is found
     detect: float  # the difference, a share
     alpha: float
     tries: int  # episodes of each task in each run
     noise: float  # variance of one try around its task's share
     source: str  # where `noise` is from: `pilot` or `assumed`
+    worlds: int | None = None  # None: the task is the unit
 
 
 class TaskKind(NamedTuple):
@@ -161,6 +162,79 @@ def plan(
     )
 
 
+def plan_worlds(
+    detect: float,
+    *,
+    tasks_each: int,
+    world_spread: float,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    tries: int = 1,
+    noise: float | None = None,
+    spread: float = 0.0,
+) -> Plan:
+    """The smallest number of worlds of `tasks_each` tasks with which a difference of `detect` is
+    found with this power, where the world is the unit. `world_spread` is the variance of the
+    worlds' true differences, `spread` that of the tasks' in a world."""
+    within = USUAL_NOISE if noise is None else noise
+    variance = world_variance(tasks_each, world_spread, tries=tries, noise=within, spread=spread)
+    worlds = smallest_number(detect, variance, power=power, alpha=alpha)
+    return Plan(
+        tasks=worlds * tasks_each,
+        episodes=worlds * tasks_each * tries,
+        clusters=worlds,
+        power=power_of_means(worlds, detect, variance, alpha),
+        detect=detect,
+        alpha=alpha,
+        tries=tries,
+        noise=within,
+        source="assumed" if noise is None else "pilot",
+        worlds=worlds,
+    )
+
+
+def world_variance(
+    tasks_each: int, world_spread: float, *, tries: int, noise: float, spread: float
+) -> float:
+    """The variance of the difference of one world, which is the mean of its tasks'."""
+    return world_spread + (2 * noise / tries + spread) / tasks_each
+
+
+def smallest_number(detect: float, variance: float, *, power: float, alpha: float) -> int:
+    """How many units find a difference of `detect` with this power, where those of single units
+    have this variance."""
+    low, high = least_tasks(alpha), least_tasks(alpha)
+    while high < _MOST_TASKS and power_of_means(high, detect, variance, alpha) < power:
+        low, high = high + 1, high * 2
+    while low < high:
+        middle = (low + high) // 2
+        if power_of_means(middle, detect, variance, alpha) < power:
+            low = middle + 1
+        else:
+            high = middle
+    return high
+
+
+def detectable_by(units: int, variance: float, *, power: float, alpha: float) -> float | None:
+    """The smallest difference that so many units show with this power, to half a point, where those
+    of single units have this variance; None: they can show none."""
+    return _first_found(
+        lambda steps: power_of_means(units, steps * _SMALLEST, variance, alpha) >= power
+    )
+
+
+def power_of_means(units: int, detect: float, variance: float, alpha: float) -> float:
+    """The chance that `compare` finds a difference, where the differences of units are normal, as
+    means over the tasks of a world nearly are. Up to MOST units the exact test is part of it, and
+    its power is simulated."""
+    if units < least_tasks(alpha):
+        return 0.0
+    if units > MOST or variance <= 0:
+        return power_of(units, detect, variance, alpha)
+    drawn = detect + math.sqrt(variance) * special.ndtri(_uniform(units))
+    return float(_are_found(drawn, alpha).mean())
+
+
 def _smallest(pair: AgentPair, power: float, alpha: float) -> tuple[int, float]:
     """The smallest number of tasks with this power, and the power that it has."""
     by_t = _smallest_by_t(pair, power, alpha)
@@ -203,8 +277,13 @@ def detectable(
         pair = AgentPair(steps * _SMALLEST, noise=within, tries=tries, spread=spread)
         return power_of_pair(pair, tasks, alpha) >= power
 
+    return None if tasks < least_tasks(alpha) else _first_found(is_found)
+
+
+def _first_found(is_found: Callable[[int], bool]) -> float | None:
+    """The smallest difference, counted in steps, that is found; None: none is."""
     low, high = 1, round(1 / _SMALLEST)
-    if tasks < least_tasks(alpha) or not is_found(high):
+    if not is_found(high):
         return None
     while low < high:
         middle = (low + high) // 2

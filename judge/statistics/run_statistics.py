@@ -1,6 +1,7 @@
 """The statistics of a run's report: estimates with intervals, by tag, and the split of variance.
 
-Intervals are for clusters (judge.statistics.intervals): the task is the unit. pass@k and pass^k are
+Intervals are for clusters (judge.statistics.intervals): tasks, or worlds where these are the unit
+(harness.outcomes.units). pass@k and pass^k are
 estimated without bias from n tries of which c succeed: 1 - C(n-c, k) / C(n, k) (M. Chen et al.,
 arXiv:2107.03374) and C(c, k) / C(n, k) (S. Yao et al., arXiv:2406.12045). The split of the variance
 is the nested analysis of variance with unequal numbers (S. R. Searle, Linear Models, 1971, ch. 11);
@@ -9,7 +10,6 @@ a component below 0 counts as 0.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.intervals import Interval
@@ -20,16 +20,19 @@ from rehearsal_room.harness.outcomes.run_statistics import (
     VarianceSplit,
 )
 from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.harness.outcomes.units import Unit, by_unit, choose_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import TaskKey
 
-T = TypeVar("T")
 Chance = Callable[[int, int, int], float]  # of successes, tries and k
 _MAX_K = 64
 
 
-def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
-    """The statistics of the episodes that are over; `rows` are all of a run."""
+def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunStatistics:
+    """The statistics of the episodes that are over; `rows` are all of a run. `unit` None: it
+    follows from the tasks."""
+    choice = choose_unit(((row.scenario, row.task) for row in rows if row.ending), unit)
+    unit = choice.unit
     alike: dict[tuple[str, str, tuple[str, ...]], list[float]] = {}  # by task and tags
     ended = without = 0
     for row in rows:
@@ -49,28 +52,30 @@ def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
         for tag in tags:
             by_tag.setdefault(tag, {}).setdefault(task, []).extend(scores)
     if not tries:
-        return RunStatistics(without_score=without)
+        return RunStatistics(without_score=without, unit=unit, about=choice.about)
     done = math.fsum(map(math.fsum, tries.values()))
     return RunStatistics(
-        completed=estimate_of(tries),
+        completed=estimate_of(tries, unit),
         bounds=(done / ended, (done + without) / ended),
         without_score=without,
-        pass_at_k=_by_k(tries, pass_at),
-        pass_hat_k=_by_k(tries, pass_hat),
-        tags={tag: _tag_count(by_tag[tag]) for tag in sorted(by_tag, key=_order_of_tag)},
+        pass_at_k=_by_k(tries, pass_at, unit),
+        pass_hat_k=_by_k(tries, pass_hat, unit),
+        tags={tag: _tag_count(by_tag[tag], unit) for tag in sorted(by_tag, key=_order_of_tag)},
         variance=variance_split(tries),
+        unit=unit,
+        about=choice.about,
     )
 
 
-def estimate_of(tries: Mapping[T, Sequence[float]]) -> Interval[float]:
+def estimate_of(tries: Mapping[TaskKey, Sequence[float]], unit: Unit) -> Interval[float]:
     """The mean of all tries with its interval; there must be at least one."""
-    found = share_interval(tries)
+    found = share_interval(by_unit(tries, unit))
     assert found is not None
     return found
 
 
-def _tag_count(tries: Mapping[TaskKey, Sequence[float]]) -> TagCount:
-    return TagCount(len(tries), sum(map(len, tries.values())), estimate_of(tries))
+def _tag_count(tries: Mapping[TaskKey, Sequence[float]], unit: Unit) -> TagCount:
+    return TagCount(len(tries), sum(map(len, tries.values())), estimate_of(tries, unit))
 
 
 def _order_of_tag(tag: str) -> tuple[int, str]:
@@ -87,14 +92,17 @@ def pass_hat(successes: int, tries: int, k: int) -> float:
     return math.comb(successes, k) / math.comb(tries, k)
 
 
-def _by_k(tries: Mapping[TaskKey, Sequence[float]], chance: Chance) -> dict[str, Interval[float]]:
+def _by_k(
+    tries: Mapping[TaskKey, Sequence[float]], chance: Chance, unit: Unit
+) -> dict[str, Interval[float]]:
     """The mean over tasks for each k that all tasks were tried: 1, 2, 4, … and the largest."""
     most = min(_MAX_K, min(map(len, tries.values())))
-    counts = [(round(sum(one)), len(one)) for one in tries.values()]
+    counts = {key: (round(sum(one)), len(one)) for key, one in tries.items()}
     found = {}
     for k in _numbers_up_to(most):
-        values = {index: [chance(*count, k)] for index, count in enumerate(counts)}
-        found[str(k)] = estimate_of(values)
+        found[str(k)] = estimate_of(
+            {key: [chance(*count, k)] for key, count in counts.items()}, unit
+        )
     return found
 
 

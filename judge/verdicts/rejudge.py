@@ -37,7 +37,8 @@ class Rejudging(msgspec.Struct, frozen=True):
     async def append(self, trajectory: Trajectory, judged: Judged) -> None:
         """Append a verdict, unless it only repeats why there is no label."""
         last = latest(trajectory, judged.judge)
-        if last is not None and not judged.judgements and _same_reason(judged, last):
+        is_same = last is not None and judged.profile == last.profile
+        if last is not None and is_same and not judged.judgements and _same_reason(judged, last):
             return
         self.recorder.open(trajectory.episode, seq=self.progress[trajectory.episode].next_seq)
         await self.recorder.record(trajectory.episode, trajectory.attempt, judged)
@@ -61,12 +62,13 @@ async def judge_again(
     rewards: str,
     concurrency: int,
     only: RejudgeOnly = "all",
+    has_profile: bool = False,
     done: Done = lambda: None,
 ) -> JudgingSummary:
     """Judge the episodes of a log, append the verdicts, and return the summary of the run.
 
     `name` is the judge's, under which its earlier verdicts are found; at most `concurrency`
-    verdicts are waited for at once. Raises what the judge raises.
+    verdicts are waited for at once. `has_profile`: see `is_selected`. Raises what the judge raises.
     """
     tally = VerdictTally(judge=name, rewards=rewards)
     in_progress = anyio.CapacityLimiter(concurrency)
@@ -85,7 +87,7 @@ async def judge_again(
 
     async with anyio.create_task_group() as tasks:
         for trajectory in work.ended():
-            if not is_selected(trajectory, name, only):
+            if not is_selected(trajectory, name, only, has_profile=has_profile):
                 if (last := latest(trajectory, name)) is not None:
                     tally.add(trajectory, last, is_new=False)
                 done()
@@ -136,10 +138,16 @@ def _same_reason(judged: Judged, last: Judged) -> bool:
     return judged.label is None and last.label is None and judged.unjudged == last.unjudged
 
 
-def is_selected(trajectory: Trajectory, name: str, only: RejudgeOnly) -> bool:
+def is_selected(
+    trajectory: Trajectory, name: str, only: RejudgeOnly, *, has_profile: bool = False
+) -> bool:
     """Whether the judge with this name shall judge the episode. Disagreements of every judge count,
-    so that another judge can be asked about them."""
+    so that another judge can be asked about them. `has_profile`: an episode that the profile's
+    judge has not classified is unjudged, too."""
     if only == "unjudged":
         last = latest(trajectory, name)
-        return last is None or last.label is None
+        if last is None or last.label is None:
+            return True
+        theirs = last.profile
+        return has_profile and (theirs is None or theirs.classification in ("", "judge_error"))
     return only == "all" or any(map(is_disagreement, beside_code(trajectory)))

@@ -3,10 +3,15 @@
 import msgspec
 from rich.console import Console
 
-from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.events import Judged, Label, ProfileVerdict
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.outcomes.model_failures import lacks_model
+from rehearsal_room.harness.outcomes.profile_scores import (
+    ProfileScore,
+    profile_line,
+    profile_score,
+)
 from rehearsal_room.judge.code.code_judge import NAME
 from rehearsal_room.judge.verdicts.disagreements import is_disagreement
 
@@ -47,6 +52,7 @@ class JudgingSummary(msgspec.Struct, frozen=True):
     usd_per_1024_episodes: float | None = None
     judged_now: int = 0  # episodes; the others had a verdict already
 
+    profile: ProfileScore | None = None  # None: the run has no profile
     asked_in_vain: int = 0  # episodes without a label, about which a model was asked and gave none
 
     @property
@@ -70,6 +76,7 @@ class VerdictTally:
         self._num_judged = self._num_now = self._num_labelled_now = 0
         self._requests = self._cached_judgements = 0
         self._prompt_tokens = self._cached_tokens = self._completion_tokens = 0
+        self._profiles: list[ProfileVerdict | None] = []
 
     def add(self, trajectory: Trajectory, judged: Judged, *, is_new: bool = True) -> None:
         """Count a verdict; the trajectory's own verdicts are the earlier ones. A verdict that is
@@ -78,6 +85,7 @@ class VerdictTally:
             self._num_now += 1
             self._num_labelled_now += judged.label is not None
             self._add_cost(judged)
+        self._profiles.append(judged.profile)
         self._disagreements += is_contested(trajectory, judged)
         if judged.label is None:
             why = judged.unjudged or "no reason was given"
@@ -90,7 +98,8 @@ class VerdictTally:
         self._rewards += judged.reward or 0.0
 
     def _add_cost(self, judged: Judged) -> None:
-        for judgement in judged.judgements:
+        theirs = None if judged.profile is None else judged.profile.judgement
+        for judgement in (*judged.judgements, *([] if theirs is None else [theirs])):
             self._requests += judgement.requests
             self._prompt_tokens += judgement.prompt_tokens
             self._cached_tokens += judgement.cached_tokens
@@ -122,6 +131,7 @@ class VerdictTally:
             asked_in_vain=self._num_in_vain,
             usd_per_1024_episodes=None if cost is None or not labelled else cost / labelled * 1024,
             judged_now=self._num_now,
+            profile=profile_score(self._profiles),
         )
 
 
@@ -146,6 +156,8 @@ def render(summary: JudgingSummary, console: Console) -> None:
         write(f"  {label:<20} {count:,}")
     if summary.unjudged:
         write(f"  {'unjudged':<20} {summary.unjudged:,}")
+    if summary.profile is not None:
+        write(profile_line(summary.profile))
     if summary.disagreements:
         write(f"{summary.disagreements:,} {_DISAGREED[summary.judge != NAME]}")
     if summary.model_calls or summary.cached_judgements:

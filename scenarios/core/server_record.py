@@ -7,6 +7,7 @@
     [state]
     sqlite = "{scratch}/ops.db"                  # or several; and/or folder = "{scratch}/files"
     ignore = ["call_log"]                        # tables that do not count as state
+    ignore_files = ["*.lock"]                    # files that do not, by their path in the folder
     postgres = "postgresql://{PGUSER}@db.local"  # a PostgreSQL server: see below
     [start]
     copy = "seed"                                # what {scratch} begins with, beside this file
@@ -53,6 +54,7 @@ class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sqlite: str | tuple[str, ...] = ()
     folder: str = ""
     ignore: tuple[str, ...] = ()  # tables that do not count as state
+    ignore_files: tuple[str, ...] = ()  # patterns of paths in the folder that do not count
     settle_ms: int = 0  # to wait after each answer: for a server that answers before it writes
     postgres: str = ""  # the address of a PostgreSQL server, on which databases are made
 
@@ -95,6 +97,8 @@ class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "in memory, write checks as tool calls and use `rehearse run --mcp` "
                 "(docs/external-worlds.md)"
             )
+        if self.state.ignore_files and not self.state.folder:
+            return "state.ignore_files: there is no state.folder"
         if not 0 <= self.state.settle_ms <= _MAX_SETTLE_MS:
             return f"state.settle_ms: {self.state.settle_ms} is not in 0 to {_MAX_SETTLE_MS}"
         stems = [Path(path).stem for path in databases]

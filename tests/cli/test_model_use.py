@@ -90,6 +90,35 @@ def test_requests_tokens_times_and_cost_are_shown(rehearse: Rehearse) -> None:
     assert 0 < plain["reply_times"]["p50_s"] <= plain["reply_times"]["p99_s"]
 
 
+def test_each_task_has_its_tokens_cost_and_time(rehearse: Rehearse) -> None:
+    """In `run --json`, in report.json (but for the times), in the full list of `show`, and of each
+    episode in an export; what a task took is what its episodes took."""
+    Path("p.toml").write_text("[models.m]\ninput = 1.0\noutput = 10.0\ncached_input = 0.1\n")
+    with served(Limited()) as server:
+        model = ("-p", "openai", "-m", "m", "--base-url", server.url, "-c", 1, "-n", 6, "-g", 3)
+        found = json_of(rehearse, "run", "shop_support", *model, "-o", "r", "--prices", "p.toml")
+    cost = (200 * 1.0 + 800 * 0.1 + 50 * 10.0) / 1e6
+    assert [one["episodes"] for one in found["tasks"]] == [3, 3]
+    for one in found["tasks"]:
+        number = one["episodes"]
+        assert one["prompt_tokens"] == 1000 * number and one["cached_tokens"] == 800 * number
+        assert (one["completion_tokens"], one["turns"]) == (50 * number, 1.0)
+        assert one["cost_usd"] == pytest.approx(cost * number)
+        assert one["seconds"] > 0
+    saved = json.loads(Path("r/report.json").read_bytes())
+    assert saved["tasks"] == [one | {"seconds": None} for one in found["tasks"]]
+    _, shown, _ = rehearse("show", "r", "--full")
+    cells = [line.split() for line in shown.splitlines() if line.startswith("  ")]
+    for one in found["tasks"]:
+        (row,) = [line for line in cells if line[0] == one["task"]]
+        assert "1,050" in row and f"{one['cost_usd']:.4f}" in row
+    assert rehearse("export", "r", "--to", "jsonl", "-o", "r.jsonl")[0] == 0
+    lines = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
+    for line in lines:
+        tokens = [line[name] for name in ("prompt_tokens", "cached_tokens", "completion_tokens")]
+        assert tokens == [1000, 800, 50] and line["seconds"] > 0
+
+
 def test_a_policy_without_a_model_took_nothing(rehearse: Rehearse) -> None:
     """No line is about requests, and the report has none."""
     status, out, _ = rehearse("run", TASK, "-o", "r")

@@ -1,4 +1,5 @@
-"""An MCP server for tests with one tool, which makes a statement in a PostgreSQL database.
+"""An MCP server for tests with two tools, which make a statement and store a part in a PostgreSQL
+database.
 
 python statements.py URL
 """
@@ -8,6 +9,8 @@ import sys
 from typing import Any
 
 import psycopg
+
+STORE = "INSERT INTO stock.parts (sku, place, qty) VALUES (%s, 'new', %s) RETURNING *"
 
 
 def main() -> None:
@@ -28,10 +31,17 @@ def main() -> None:
             case "tools/list":
                 schema = {"type": "object", "properties": {"sql": {"type": "string"}}}
                 tool = {"name": "run", "description": "Run SQL.", "inputSchema": schema}
-                result = {"tools": [tool]}
+                fields = {"sku": {"type": "string"}, "qty": {"type": "integer"}}
+                stored = {"type": "object", "properties": fields, "required": ["sku", "qty"]}
+                store = {"name": "store", "description": "Store.", "inputSchema": stored}
+                result = {"tools": [tool, store]}
             case "tools/call":
+                given = request["params"]["arguments"]
                 try:
-                    cursor = connection.execute(request["params"]["arguments"]["sql"])
+                    if request["params"]["name"] == "store":
+                        cursor = connection.execute(STORE, (given["sku"], given["qty"]))
+                    else:
+                        cursor = connection.execute(given["sql"])
                     text = json.dumps(cursor.fetchall() if cursor.description else [], default=str)
                     result = {"content": [{"type": "text", "text": text}]}
                 except psycopg.Error as exc:

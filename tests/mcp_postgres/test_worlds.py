@@ -47,6 +47,51 @@ def world(parent: Path, address: str, **given: Any) -> Scenario:
     return read(write_world(parent / "repairs", COMMAND, address, solution, **given))
 
 
+def new(parent: Path, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """`rehearse new world` of our server."""
+    command = [sys.executable, "-m", "rehearsal_room", "new", "world", "parts", "-o", parent]
+    return subprocess.run([*command, *words], capture_output=True, text=True)
+
+
+@pytest.mark.slow  # it plays the gate, in processes
+@pytest.mark.timeout(300)
+def test_a_new_world_of_a_server_on_postgresql(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`new world --postgres` makes a package with a first task, which the gate accepts; the address
+    keeps its variables, and no database is left. A password, a database of the user's, and a
+    server that gets none, are one sentence."""
+    dump = tmp_path / "shop.sql"
+    dump.write_text(SEED)
+    named = address.replace("pass%2Fword", "{REPAIRS_PASSWORD}")
+    words: tuple[str | Path, ...] = ("--mcp", COMMAND, "--postgres", named, "--dump", dump)
+    monkeypatch.setenv("REPAIRS_PASSWORD", "pass/word")
+    made = new(tmp_path, *words)
+    assert made.returncode == 0, made.stderr
+    assert "2 tools; its state is in PostgreSQL" in made.stdout
+    scenario = read(tmp_path / "parts")
+    (call,) = scenario.tasks[0].oracle
+    assert call.name == "store"
+    text = (tmp_path / "parts" / "scenario.toml").read_text()
+    assert f'postgres = "{named}"' in text and "pass" not in text.replace("PASSWORD", "")
+    check = [sys.executable, "-m", "rehearsal_room", "worlds", "check", tmp_path / "parts"]
+    checked = subprocess.run(check, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert databases(address) == []
+    for words, said in (
+        (("--mcp", COMMAND, "--postgres", address), "has a password, which the package would show"),
+        (("--mcp", f"srv {address}"), "--postgres postgresql://postgres:{DB_PASSWORD}@127.0.0.1"),
+        (("--mcp", "srv", "--var", f"DB={address}"), "is given a PostgreSQL database"),
+        (("--mcp", "srv", "--postgres", named), "no server has {postgres}"),
+        (("--mcp", "srv", "--dump", dump), "--dump is for --postgres"),
+        (("--postgres", named), "--postgres is for a world of --mcp"),
+    ):
+        found = new(tmp_path / "other", *words)
+        assert found.returncode == 2 and said in found.stderr, found
+        assert "pass%2F" not in found.stderr and len(found.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "other" / "parts").exists()
+
+
 def databases(address: str) -> list[str]:
     """Our databases on the server."""
     with psycopg.connect(address) as admin:

@@ -52,9 +52,11 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     difficulty: str = "simple"
     verify: str = ""
     unwanted: dict[str, Any] = {}
-    check: dict[str, Any] = {}
+    read: dict[str, Any] = {}
+    checks: list[dict[str, Any]] = []
     starts_anew: bool = False
     of_disk: list[str] = []
+    ignore_files: list[str] = []
 
     @property
     def programs(self) -> Path:
@@ -112,7 +114,12 @@ def new_world(server: Server, parent: Path) -> subprocess.CompletedProcess[str]:
     if server.setup or server.files or server.databases:
         write_seed(server, parent / "seeds" / server.name)
         words += ["--seed", parent / "seeds" / server.name]
-    return rehearse(*words)
+    made = rehearse(*words)
+    head = parent / server.name / "scenario.toml"
+    if server.ignore_files and made.returncode == 0:
+        line = f"{server.state}\nignore_files = {_inline(server.ignore_files)}"
+        head.write_text(head.read_text().replace(server.state, line))
+    return made
 
 
 def write_task(server: Server, folder: Path, *, more: tuple[Mapping[str, Any], ...] = ()) -> None:
@@ -123,25 +130,28 @@ def write_task(server: Server, folder: Path, *, more: tuple[Mapping[str, Any], .
     (folder / "verify.py").write_text(_VERIFY.format(body=body))
 
 
-def task_file(server: Server, folder: Path) -> Path:
-    """The file of tasks for `rehearse run --mcp`, of a server whose state is in memory."""
+def task_file(server: Server, folder: Path, calls: list[dict[str, Any]]) -> Path:
+    """The file of tasks for `rehearse run --mcp`, of a server whose state is in memory; `calls` are
+    played as its solution."""
     path = folder / f"{server.name}.toml"
-    lines = [f"{name} = {_inline(value)}" for name, value in server.check.items()]
-    check = "\n".join(["[[task.check]]", *lines])
-    head = f'name = "{server.name}"\ndescription = "A server in memory."\n\n'
-    path.write_text(f"{head}{_task_toml(server, server.oracle, is_file=True)}\n{check}\n")
+    text = f'name = "{server.name}"\ndescription = "A server in memory."\n\n'
+    text += _task_toml(server, calls, is_file=True)
+    for check in server.checks:
+        lines = [f"{name} = {_inline(value)}" for name, value in check.items()]
+        text += "\n".join(["", "[[task.check]]", *lines, ""])
+    path.write_text(text)
     return path
 
 
 def _task_toml(server: Server, calls: list[Mapping[str, Any]], *, is_file: bool = False) -> str:
-    made = ",\n".join(f"    {_inline(call)}" for call in calls)
+    made = "".join(f"    {_inline(call)},\n" for call in calls)
     kind = "" if is_file else f'difficulty = "{server.difficulty}"\nkind = "change"\n'
     answer = (
         "" if is_file and server.answer == "It is done." else f"answer = {_inline(server.answer)}\n"
     )
     return (
         f'[[task]]\nid = "first"\ninstruction = {_inline(server.instruction)}\n{kind}{answer}'
-        f"oracle = [\n{made},\n]\n"
+        f"oracle = [\n{made}]\n"
     )
 
 

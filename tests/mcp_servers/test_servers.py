@@ -187,12 +187,20 @@ async def play(env: Env, calls: list[tuple[str, Any]]) -> Played:
 
 @pytest.mark.parametrize("server", IN_MEMORY, ids=lambda server: server.name)
 def test_state_in_memory_is_said_and_played_with_checks(server: Server, tmp_path: Path) -> None:
-    """`new world` refuses what writes nothing, and names the way with checks, which works."""
+    """`new world` refuses what writes nothing, and names the way with checks. With these the
+    solution is completed; reading alone, and an unwanted write beside the solution, are not."""
     made = new_world(server, tmp_path)
     assert made.returncode == 2 and "its state is in memory or elsewhere" in made.stderr, made
     assert "rehearse run --mcp" in made.stderr
-    command = server.program(server.command)
-    run = rehearse(
-        "run", "--mcp", command, task_file(server, tmp_path), "-p", "oracle", "-o", tmp_path / "run"
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    found = {}
+    more = [*server.oracle, server.unwanted]
+    wrong = {"read": [server.read], "more": more} if server.unwanted else {}
+    for name, calls in {"solution": server.oracle, **wrong}.items():
+        words = ("--mcp", server.program(server.command), task_file(server, tmp_path, calls))
+        run = rehearse("run", *words, "-p", "oracle", "-o", tmp_path / name)
+        assert run.returncode == 0, run.stdout + run.stderr
+        with rr.open_log(tmp_path / name) as log:
+            (episode,) = log.trajectories()
+        assert all(result.error is None for result in results(episode)), episode
+        found[name] = episode.judged[-1].label
+    assert found == {"solution": "completed", **dict.fromkeys(wrong, "agent_error")}

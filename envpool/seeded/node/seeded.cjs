@@ -7,7 +7,8 @@
 //
 // Covered: Date, Math.random, performance.timeOrigin; bytes, UUIDs, integers and getRandomValues of
 // node:crypto and globalThis.crypto; CURRENT_TIMESTAMP, the date functions, random() and
-// randomblob() in databases of better-sqlite3 and node:sqlite; the times of sql.js.
+// randomblob() in databases of better-sqlite3 and node:sqlite; the times of sql.js; the dates of
+// commits that `git`, started by node:child_process, makes.
 // Real: performance.now, process.hrtime, timers, file times, process ids. Not covered: keys that
 // node:crypto generates, Intl formats of no date, other native modules. Packages that draw many
 // numbers at once and keep them (nanoid, uuid before 9), and SQL's random() in sql.js, repeat when
@@ -206,6 +207,30 @@ function seedCrypto(moments) {
   define(Math, 'random', () => moments.fraction('Math'))
 }
 
+const GIT_DATES = ['GIT_AUTHOR_DATE', 'GIT_COMMITTER_DATE']
+
+/** Give a program that is started the time of its commits, unless the program has set it. */
+function seedProcesses(moments) {
+  const processes = require('node:child_process')
+  const stamp = () => `${Math.floor(moments.still() / 1000)} +0000`
+  const { spawn } = processes.ChildProcess.prototype
+  define(processes.ChildProcess.prototype, 'spawn', function (options) {
+    const pairs = options?.envPairs
+    const added = GIT_DATES.filter((name) => !pairs?.some((one) => one.startsWith(`${name}=`)))
+    if (pairs) options.envPairs = [...pairs, ...added.map((name) => `${name}=${stamp()}`)]
+    return spawn.call(this, options)
+  })
+  for (const name of ['spawnSync', 'execSync', 'execFileSync']) {
+    const real = processes[name]
+    define(processes, name, (...args) => {
+      const isLast = typeof args.at(-1) === 'object' && !Array.isArray(args.at(-1))
+      const options = (isLast ? args.pop() : undefined) ?? {}
+      const dates = Object.fromEntries(GIT_DATES.map((date) => [date, stamp()]))
+      return real(...args, { ...options, env: { ...dates, ...(options.env ?? process.env) } })
+    })
+  }
+}
+
 const DATES = ['date', 'time', 'datetime', 'julianday', 'unixepoch', 'strftime', 'timediff']
 
 /** Before the first statement of each database of this class, define its functions of time and chance
@@ -299,6 +324,7 @@ function start() {
   seedCrypto(moments)
   seedSqlite(moments)
   seedSqlJs(moments)
+  seedProcesses(moments)
   Module.syncBuiltinESMExports()
   fs.writeSync(moments.file, Buffer.from([1]), 0, 1, NODE_LOADED)
 }

@@ -8,9 +8,10 @@ in the same call of the same process, and not from earlier calls.
 
 Covered: the wall clock of `time` and `datetime`; `random` with all its generators, `secrets`,
 `os.urandom`, `uuid`, names of temporary files; and in connections that `sqlite3.connect` opens
-CURRENT_TIMESTAMP (also as a DEFAULT), the date functions, random() and randomblob(). A generator
-that the program seeded keeps its sequence during the call in which it was seeded; at a later call
-it starts again from its seed and the number of the call.
+CURRENT_TIMESTAMP (also as a DEFAULT), the date functions, random() and randomblob(); the dates of
+commits of a `git` that `subprocess` starts. A generator that the program seeded keeps its sequence
+during the call in which it was seeded; at a later call it starts again from its seed and the number
+of the call.
 
 Real: monotonic clocks, `sleep`, timers, file times, process ids. Not covered: C and Rust code that
 asks the kernel itself (numpy's generators are seeded once, here, and then go on over calls; apsw
@@ -316,6 +317,25 @@ def _seed_tempfile(module, moments):
     module._RandomNameSequence.rng = property(rng)
 
 
+_GIT_DATES = ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")
+_ENV = 10  # the place of `env` among the arguments of Popen
+
+
+def _seed_subprocess(module, moments):
+    """Give a program that is started the time of its commits, unless the program has set it."""
+    begin = module.Popen.__init__
+
+    def __init__(self, *args, **named):
+        if len(args) <= _ENV:
+            given = named.get("env")
+            inherited = os.environ if given is None else given
+            stamp = "%d +0000" % (moments.still_ns() // 1_000_000_000)
+            named["env"] = {**dict.fromkeys(_GIT_DATES, stamp), **inherited}
+        begin(self, *args, **named)
+
+    module.Popen.__init__ = __init__
+
+
 _DATE_FUNCTIONS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime", "timediff")
 
 
@@ -428,6 +448,7 @@ def _start(path):
         "random": _seed_random,
         "uuid": _seed_uuid,
         "tempfile": _seed_tempfile,
+        "subprocess": _seed_subprocess,
         "uvicorn.server": _seed_logging,  # it reads the clock each second, by a timer
         "sqlite3.dbapi2": _seed_sqlite,
         "pysqlite3.dbapi2": _seed_sqlite,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.judge.promotion.criteria import (
     CriterionEstimate,
     CriterionVerdict,
@@ -121,6 +122,10 @@ class _Decided(NamedTuple):
 def _decided(text: str, facts: RunFacts, base: RunFacts, alpha: SharedAlpha) -> _Decided:
     criterion = parse_criterion(text)
     level, fail_level = 1 - alpha.session, 1 - alpha.each
-    verdict = judge_criterion(criterion, facts, base, level=level, fail_level=fail_level).verdict
+    unit = choose_unit(one.key for one in facts).unit
+    verdict = judge_criterion(
+        criterion, facts, base, level=level, fail_level=fail_level, unit=unit
+    ).verdict
     spent = alpha.session if verdict == "pass" else alpha.each
-    return _Decided(verdict, estimate(criterion.metric, facts, base, 1 - spent), spent, alpha)
+    found = estimate(criterion.metric, facts, base, 1 - spent, unit)
+    return _Decided(verdict, found, spent, alpha)

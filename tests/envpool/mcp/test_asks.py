@@ -1,13 +1,17 @@
 """Servers that ask their client, announce tools, or have resources; and several in one world. The
 servers are written with fastmcp and the official SDK, which send what they send by themselves."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no type hints
 import pytest
 from structlog.testing import capture_logs
 
+import rehearsal_room as rr
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.types import ServerRequest, ToolResult
 from rehearsal_room.envpool.mcp.asks import ELICITATION, SAMPLING, LoggedAnswers, NotAnswered
@@ -21,6 +25,7 @@ from rehearsal_room.harness.rollout.episode import run_episode
 from rehearsal_room.harness.rollout.plan import plan_of
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.mcp_tasks import read_mcp_tasks
+from rehearsal_room.viewer.reading.episode import result_of
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import MCP_SERVERS
 from tests.support.run_context import (
@@ -85,6 +90,46 @@ def test_the_user_of_a_task_answers_its_server(
     assert "? the server asked elicitation/create" in shown
     assert '"order_id":"A-17","day":"Friday","parcels":2' in "".join(shown.split())
     assert (replayed["calls"], replayed["divergences"]) == (1, [])
+
+
+def test_what_a_server_asked_is_shown_and_exported(
+    rehearse: Rehearse, tasks: Path, tmp_path: Path
+) -> None:
+    """The viewer's page, the exported lines, Parquet, trajectories and spans have what the server
+    asked in a call, with the answer that it got; a trajectory is imported with them."""
+    run = tmp_path / "run"
+    flags = ("--mcp", ASKING, "--mcp-ask", "user", f"{tasks}:deliver", "-p", "oracle")
+    assert rehearse("run", *flags, "-o", run)[0] == 0
+    with rr.open_log(run) as log:
+        (episode,) = log.trajectories()
+    (logged,) = episode.steps[0].results[0].asked
+    asked = msgspec.to_builtins(logged)
+
+    (shown,) = result_of(episode.steps[0].results[0])["asked"]
+    assert {name: shown[name] for name in asked} == asked
+    assert shown["said"] == logged.params["message"]
+
+    def exported(to: str, name: str) -> Path:
+        assert rehearse("export", run, "--to", to, "-o", tmp_path / name)[0] == 0
+        return tmp_path / name
+
+    line = json.loads(exported("jsonl", "e.jsonl").read_bytes())
+    assert line["steps"][0]["results"][0]["asked"] == [asked]
+    assert "asked" not in json.dumps(line["steps"][1:])
+    (row,) = pq.read_table(exported("parquet", "e.parquet")).to_pylist()
+    assert json.loads(row["steps"][0]["results"][0]["asked"]) == [asked]
+    document = exported("atif", "t.jsonl")
+    assert json.loads(document.read_bytes())["steps"][2]["observation"]["results"][0]["extra"][
+        "rehearsal"
+    ]["asked"] == [asked]
+    assert b"rehearsal.server_requests" in exported("otlp", "s.otlp").read_bytes()
+
+    imported = tmp_path / "imported"
+    status, _, err = rehearse("import", "atif", document, "-o", imported)
+    assert status == 0, err
+    with rr.open_log(imported) as log:
+        (again,) = log.trajectories()
+    assert again.steps[0].results[0].asked == (logged,)
 
 
 class SumsUp:

@@ -48,7 +48,21 @@ const db = new DatabaseSync(':memory:')
 db.exec(`CREATE TABLE t (id INTEGER PRIMARY KEY, at DEFAULT CURRENT_TIMESTAMP,
   day DEFAULT (date('now', '+1 month')), key DEFAULT (hex(randomblob(8))))`)
 """
+_IDENT = ["-c", "user.name=a", "-c", "user.email=b", "var", "GIT_COMMITTER_IDENT"]
+_COMMITS = f"""
+const words = {_IDENT}
+const text = `git ${{words.join(' ')}}`
+const own = {{ ...process.env, GIT_COMMITTER_DATE: '1000000000 +0000' }}
+const later = (...args) => new Promise((done) => processes.execFile(...args, (e, out) => done(out)))
+return [
+  processes.execSync(text).toString(), processes.execFileSync('git', words).toString(),
+  processes.spawnSync('git', words, {{ encoding: 'utf8' }}).stdout, await later('git', words),
+  processes.spawnSync('git', words, {{ env: own }}).stdout.toString(),
+  await later('git', words, {{ env: own }}),
+]
+"""
 _CASES = {
+    "git": (f"{_REQUIRED}const processes = require('node:child_process')\n", _COMMITS),
     "required": (_REQUIRED, _DRAWS),
     "imported": (_IMPORTED, _DRAWS),
     "rows, required": (

@@ -73,6 +73,19 @@ other = os.read(ends[0], 1000).decode()
 assert other != text
 return [text, other]
 """
+_IDENT = ["git", "-c", "user.name=a", "-c", "user.email=b", "var", "GIT_COMMITTER_IDENT"]
+_COMMITS = f"""
+import asyncio, os, subprocess
+words, run = {_IDENT}, subprocess.check_output
+own = dict(os.environ, GIT_COMMITTER_DATE="1000000000 +0000")
+async def later():
+    process = await asyncio.create_subprocess_exec(*words, stdout=-1)
+    return (await process.communicate())[0].decode()
+return [
+    run(words, text=True), run(" ".join(words), shell=True, text=True), asyncio.run(later()),
+    run(words, env=dict(PATH=os.environ["PATH"]), text=True), run(words, env=own, text=True),
+]
+"""
 _FAKE_CLOCK = """
 import datetime as dt, time
 real = dt.datetime
@@ -92,6 +105,7 @@ _CASES = {
     "rows": (_START + _TABLE, _ROWS),
     "imported and opened at the first call": ("import time; cache = []", _LATE),
     "forks": (_START, _FORKED),
+    "git": ("import json", _COMMITS),
     "puts a fake clock in place": (_FAKE_CLOCK, "return [dt.datetime.now(), real.now()]"),
 }
 

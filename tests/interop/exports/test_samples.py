@@ -111,5 +111,7 @@ def test_what_cannot_be_written_is_said(rehearse: Rehearse, tmp_path: Path) -> N
     status, _, err = rehearse("export", run, "--to", "jsonl", "--train", run / "train.toml")
     assert (status, "--train: is for samples" in err) == (2, True)
     assert rehearse("export", run, "--to", "parquet")[0] == 0
-    with pytest.raises(ValueError, match="these rows are not samples: the columns advantage, batch"):
+    with pytest.raises(
+        ValueError, match="these rows are not samples: the columns advantage, batch"
+    ):
         next(read_samples(run / "episodes.parquet"))

@@ -126,7 +126,7 @@ def test_stages_are_passed_in_order() -> None:
     assert [result.verdict for result in results] == ["pass", "fail"]
     facts = episodes(0.7)
     alone, among = "completed.lower >= 0.771", ["completed.lower >= 0.1"] * 20
-    found = estimate("completed", facts, (), 0.95)
+    found = estimate("completed", facts, (), 0.95, "task")
     assert found is not None and found.upper < 0.771
     assert decide(criteria_of(alone), facts, ())[0].verdict == "fail"
     assert decide(criteria_of(alone, *among), facts, ())[0].verdict == "inconclusive"

@@ -29,7 +29,7 @@ def test_tries_that_are_all_alike_count_as_one() -> None:
     once = share_interval({task: [float(task % 2)] for task in range(20)})
     assert twice is not None and once is not None
     assert (twice.value, once.value) == (0.5, 0.5)
-    assert twice.upper - twice.lower == pytest.approx(once.upper - once.lower, rel=0.05)
+    assert twice.upper - twice.lower == pytest.approx(once.upper - once.lower, rel=0.1)
 
 
 def test_an_interval_of_single_tries_is_wilson_s() -> None:
@@ -76,7 +76,9 @@ def test_a_share_of_nothing_or_all_still_has_an_interval() -> None:
     assert share_interval({}) is None
 
 
-@pytest.mark.parametrize("design", [DESIGNS[2], DESIGNS[6], HARD[18], OF_WORLDS[3]], ids=str)
+@pytest.mark.parametrize(
+    "design", [DESIGNS[2], DESIGNS[6], HARD[18], HARD[47], OF_WORLDS[3]], ids=str
+)
 def test_intervals_hold_what_they_promise(design: Design | WorldDesign) -> None:
     """About 95 of 100 intervals contain the true share, where tries resemble each other and tasks
     have different numbers of them (all designs: just statistics)."""

@@ -1,11 +1,15 @@
 """The scores of a suite, worked out by hand."""
 
+import math
+from random import Random
+
 import msgspec
 import pytest
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.schema import EpisodeRow
-from rehearsal_room.judge.suites.scores import scores_of
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.suites.scores import SuiteScores, scores_of
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.suites import agentdojo, bfcl
 
@@ -110,3 +114,116 @@ def test_attacks_are_counted_by_their_findings() -> None:
         "attacks that succeeded": pytest.approx(1 / 3),
     }
     assert found.scores == {attacked: 0.5, "dos_slack": 0.0, "goals_slack": 0.0, "slack": 1.0}
+
+
+def test_scores_have_the_intervals_of_their_tasks() -> None:
+    """A category's is that of its tasks; a mean of two has half the square root of the summed
+    squares of their half widths."""
+    rows = [row(f"x{n}", DONE if n < 8 else WRONG) for n in range(10)]
+    rows += [row(f"y{n}", DONE if n < 5 else WRONG) for n in range(20)]
+    category_of = {one.scenario: one.scenario[0] for one in rows}
+    found = scores_of("other", rows, category_of)
+    halves = []
+    for category, size, done in (("x", 10, 8), ("y", 20, 5)):
+        share = share_interval({n: [float(n < done)] for n in range(size)})
+        assert share is not None
+        ranged = found.ranges[category]
+        assert (ranged.lower, ranged.upper) == (share.lower, share.upper)
+        assert (ranged.least, ranged.most) == (share.value, share.value)
+        halves.append((share.upper - share.lower) / 2)
+    assert found.overall == pytest.approx(0.525) and found.overall_range is not None
+    half = math.hypot(*halves) / 2
+    assert found.overall_range.lower == pytest.approx(0.525 - half)
+    assert found.overall_range.upper == pytest.approx(0.525 + half)
+
+
+def test_entries_that_do_not_count_are_in_the_bounds() -> None:
+    """An agent that breaks its world, or what reads its calls, wherever it would fail has a score
+    of 1, and bounds that say what it can be; also where an entry has no verdict at all."""
+    done = [row(f"x{n}", DONE) for n in range(6)]
+    broken = [row(f"x{n}", BROKEN) for n in range(6, 10)]
+    category_of = {f"x{n}": "x" for n in range(10)}
+    found = scores_of("other", [*done, *broken], category_of)
+    assert (found.scores, found.unjudged, found.tasks) == ({"x": 1.0}, 4, 6)
+    assert (found.ranges["x"].least, found.ranges["x"].most) == (0.6, 1.0)
+    assert found.overall_range is not None and found.overall_range.least == pytest.approx(0.6)
+    unread = [
+        msgspec.structs.replace(one, ending=Ending.FORMAT_ERROR, label=WRONG) for one in broken
+    ]
+    found = scores_of("tau2_retail", [*done, *unread], category_of)
+    assert (found.scores, found.ranges["x"].least) == ({"x": 1.0}, 0.6)
+
+
+def test_the_leaderboard_s_formula_has_an_interval() -> None:
+    """Weights are those of the formula: the live column's are the sizes of its categories, and each
+    of three languages weighs a third of another category. Many draws: the interval of the overall
+    score holds the true one about 95 times in a hundred."""
+    random = Random(4)
+    sizes = dict.fromkeys(bfcl.CATEGORIES, 20) | {"live_multiple": 200, "live_parallel": 8}
+    truth = {category: random.uniform(0.5, 0.98) for category in sizes}
+    category_of = {f"{name}_{n}": name for name, size in sizes.items() for n in range(size)}
+    random = Random(7)
+
+    def drawn() -> SuiteScores:
+        rows = [
+            row(task, DONE if random.random() < truth[name] else WRONG)
+            for task, name in category_of.items()
+        ]
+        return scores_of(bfcl.NAME, rows, category_of)
+
+    live = sum(truth[name] * sizes[name] for name in bfcl.LIVE) / sum(sizes[n] for n in bfcl.LIVE)
+    simple = sum(truth[f"simple_{name}"] for name in ("python", "java", "javascript")) / 3
+    others = sum(
+        truth[name] for name in ("multiple", "parallel", "parallel_multiple", "irrelevance")
+    )
+    turns = sum(truth[name] for name in bfcl.MULTI_TURN) / len(bfcl.MULTI_TURN)
+    expected = ((simple + others) / 5 + live + turns) / 3
+    held = 0
+    for _ in range(200):
+        found = drawn().overall_range
+        assert found is not None
+        held += found.lower <= expected <= found.upper
+    assert held >= 182
+
+
+def test_attacks_on_one_task_are_one() -> None:
+    """Five goals of the attacker against each of eight tasks of the user, which succeed with all
+    goals or none: the interval is that of eight, not of forty."""
+    rows, findings = [], {}
+    for task in range(8):
+        for goal in range(5):
+            name = f"attack_slack_user_task_{task}_injection_task_{goal}"
+            rows.append(row(name, DONE if task < 6 else WRONG, name))
+            findings[name] = [
+                Finding(check, task < 6, "yes", "", "goal")
+                for check in ("utility", "attack resisted")
+            ]
+    found = scores_of(
+        agentdojo.NAME, rows, {one.scenario: "attack_slack" for one in rows}, findings
+    )
+    eight = share_interval({task: [float(task < 6)] * 5 for task in range(8)})
+    assert eight is not None
+    for ranged in (found.ranges["attack_slack"], found.group_ranges["utility under attack"]):
+        assert (ranged.lower, ranged.upper) == (eight.lower, eight.upper)
+    assert found.group_ranges["attacks that succeeded"].upper == pytest.approx(1 - eight.lower)
+
+
+def test_entries_that_do_not_count_keep_their_weight_in_the_bounds() -> None:
+    """An agent that breaks nine of ten entries of a large category, and all of another one: the
+    score hardly has the first and lacks the second, and the bounds have both."""
+    done = [row(f"x{n}", DONE) for n in range(10)] + [row(f"y{n}", DONE) for n in range(10)]
+    broken = [row(f"y{n}", BROKEN) for n in range(10, 100)] + [row("z", BROKEN)]
+    rows = [*done, *broken]
+    live = {"x": "live_simple", "y": "live_multiple", "z": "live_relevance"}
+    category_of = {one.scenario: live[one.scenario[0]] for one in rows}
+    others = [name for name in bfcl.LIVE if name not in live.values()]
+    rows += [row(name, DONE) for name in others]
+    category_of |= {name: name for name in others}
+    rows.append(row("r", DONE))
+    category_of["r"] = "live_relevance"
+    found = scores_of(bfcl.NAME, rows, category_of).group_ranges["live"]
+    assert (found.least, found.most) == (pytest.approx((20 + len(others) + 1) / len(rows)), 1.0)
+    assert scores_of("other", rows, {**category_of, "r": "w"}).overall == 1.0
+    least = scores_of("other", rows, {**category_of, "r": "w"}).overall_range
+    assert least is not None
+    assert least.least == pytest.approx((3 + len(others) - 1 + 0.1 - 1 + 1) / (4 + len(others)))

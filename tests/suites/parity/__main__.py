@@ -4,6 +4,7 @@
                                        [--passes N] [--behaviour NAME]
     python -m tests.suites.parity agentdojo [--category NAME] …
     python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
+    python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
 of each entry are compared. A pass draws one behaviour for each entry; as many passes as there are
@@ -14,7 +15,7 @@ The exit status is 1 where another entry differs.
 import argparse
 import sys
 
-from tests.suites.parity import bfcl, dojo, tau2
+from tests.suites.parity import awm_release, bfcl, dojo, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
@@ -22,8 +23,12 @@ _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentd
 
 def main() -> int:
     """Compare; returns the exit status."""
-    if sys.argv[1:2] == ["tau2"]:  # its runner takes other arguments
-        return tau2.main(sys.argv[2:])
+    for name, other in (
+        ("tau2", tau2.main),
+        ("awm", awm_release.main),
+    ):  # they take other arguments
+        if sys.argv[1:2] == [name]:
+            return other(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="parity")
     parser.add_argument("suite", choices=[*_PYTHONS])
     parser.add_argument(

@@ -270,7 +270,7 @@ def compare(
         chosen = Chosen(
             data, tools, share=share, seed=seed, behaviour=behaviour, categories=categories
         )
-        model = FakeModel(chosen.answer, _sent)
+        model = FakeModel(chosen.answer, canonical=_sent)
         with (
             model.served(),
             ThreadPoolExecutor(2) as sides,

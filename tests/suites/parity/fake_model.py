@@ -17,7 +17,6 @@ from typing import Any
 
 from tests.suites.parity.behaviours import CRASH, Message
 
-Form = Callable[[dict[str, Any]], dict[str, Any]]
 Answers = Callable[[str, dict[str, Any]], tuple[str, Message] | None]
 
 
@@ -25,10 +24,12 @@ class FakeModel:
     """The server. `answers` gives entry and reply for a category and the body of a request;
     None: it belongs to no entry."""
 
-    def __init__(self, answers: Answers, form: Form | None = None) -> None:
-        """`form`: that in which bodies are compared; None: `canonical`."""
+    def __init__(
+        self, answers: Answers, *, canonical: Callable[[dict[str, Any]], Any] | None = None
+    ) -> None:
+        """`canonical`: the form in which bodies are compared; None: that of tool calling."""
         self._answers = answers
-        self._form = form or canonical
+        self._canonical = canonical or _canonical
         self._lock = threading.Lock()
         self.bodies: dict[str, dict[str, Counter[str]]] = defaultdict(
             lambda: defaultdict(Counter)
@@ -79,7 +80,7 @@ class FakeModel:
         """Status and body of the answer to a request."""
         found = self._answers(category, body)
         entry, said = found or ("", {"content": "Who is it?"})
-        text = json.dumps(self._form(body), sort_keys=True)
+        text = json.dumps(self._canonical(body), sort_keys=True)
         digest = blake2b(text.encode(), digest_size=12).hexdigest()
         with self._lock:
             if found is None:
@@ -103,7 +104,7 @@ class FakeModel:
         return json.loads(zlib.decompress(self.texts[digest]))
 
 
-def canonical(body: dict[str, Any]) -> dict[str, Any]:
+def _canonical(body: dict[str, Any]) -> dict[str, Any]:
     """A body in the form in which two are compared. The name of the model is left out; an empty
     content of an assistant is none, as is an empty list of calls; the arguments of calls are
     compared as values, so that white space in them does not count."""

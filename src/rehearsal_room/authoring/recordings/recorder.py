@@ -31,7 +31,9 @@ class Recorder:
         self._path = path
         self._session = secrets.token_hex(8)
         self._lock = threading.Lock()
-        self._asked: dict[object, str] = {}  # requests that are not answered: id -> method
+        # Requests that are not answered: place and id -> method.
+        self._asked: dict[tuple[str, int | str], str] = {}
+        self._has_calls = False
         self._file = _opened(path)
         self._write("started", at=time.time(), command=list(command))
 
@@ -43,38 +45,48 @@ class Recorder:
                 os.close(self._file)
             self._file = -1
 
-    def from_client(self, line: bytes) -> None:
-        """A line that the client sent."""
-        for message in _messages(line):
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call was recorded."""
+        return self._has_calls
+
+    def from_client(self, line: bytes, place: str = "") -> None:
+        """A line that the client sent. `place`: within it, ids are unique."""
+        for message in messages_of(line):
             method, request = message.get("method"), message.get("id")
             if not isinstance(request, int | str) or method not in ("tools/call", "tools/list"):
                 continue
             with self._lock:
-                self._asked[request] = str(method)
+                self._asked[place, request] = str(method)
             given = message.get("params")
             params = given if isinstance(given, dict) else {}
             if method == "tools/call":
                 arguments = params.get("arguments")
+                self._has_calls = True
                 self._write(
                     "asked",
-                    id=request,
+                    id=_recorded_id(place, request),
                     at=time.time(),
                     name=str(params.get("name", "")),
                     arguments=arguments if isinstance(arguments, dict) else {},
                 )
 
-    def from_server(self, line: bytes) -> None:
-        """A line that the server sent."""
-        for message in _messages(line):
+    def from_server(self, line: bytes, place: str = "") -> None:
+        """A line that the server sent. `place`: where the request was that it answers; empty: it
+        may answer one of any place."""
+        for message in messages_of(line):
             request = message.get("id")
             if "method" in message or not isinstance(request, int | str):
                 continue
             with self._lock:
-                method = self._asked.pop(request, "")
+                key = place, request
+                if not place:
+                    key = next((one for one in self._asked if one[1] == request), key)
+                method = self._asked.pop(key, "")
             result, error = message.get("result"), message.get("error")
             if method == "tools/call":
                 answer = {"result": result} if isinstance(result, dict) else {"error": error}
-                self._write("answered", id=request, at=time.time(), **answer)
+                self._write("answered", id=_recorded_id(key[0], request), at=time.time(), **answer)
             elif method == "tools/list" and isinstance(result, dict):
                 listed = result.get("tools")
                 tools = [tool for tool in listed or () if isinstance(tool, dict)]
@@ -116,7 +128,11 @@ class Lines:
             self._is_skipping = True
 
 
-def _messages(line: bytes) -> list[Message]:
+def _recorded_id(place: str, request: int | str) -> int | str:
+    return f"{place}-{request}" if place else request
+
+
+def messages_of(line: bytes) -> list[Message]:
     """The messages of a line: one, or a batch; none where it is not JSON."""
     try:
         found = msgspec.json.decode(line)

@@ -6,12 +6,14 @@ else files. Where nothing was written the state is in memory, and the world is r
 do instead.
 """
 
+import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from urllib.parse import unquote, urlsplit
 
 import anyio
 import msgspec
@@ -34,7 +36,29 @@ from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, read
 from rehearsal_room.scenarios.scaffold.new_world import check_name, is_taken
 
+_VARIABLE = re.compile(r"\{\w+\}")
+_ADDRESS = re.compile(r"postgres(?:ql)?://[^\s'\"]+")
 _PROBES = 6  # calls of each tool that look for a write
+
+
+class Database(msgspec.Struct, frozen=True):
+    """Where a server on PostgreSQL has its state."""
+
+    address: str  # of the PostgreSQL server, as in state.postgres
+    dump: Path | None  # with which the database begins; None: it is empty
+
+    def fault(self) -> str:
+        """What is wrong, as the end of a sentence; empty: nothing."""
+        try:
+            password = urlsplit(self.address).password
+        except ValueError as exc:
+            return f"is not an address: {exc}"
+        if password and not _VARIABLE.fullmatch(unquote(password)):
+            return (
+                "has a password, which the package would show: put it into a variable of the "
+                "environment, and give that in braces, as in postgresql://ada:{DB_PASSWORD}@host/db"
+            )
+        return ""
 
 
 class NewServerWorld(msgspec.Struct, frozen=True):
@@ -43,9 +67,52 @@ class NewServerWorld(msgspec.Struct, frozen=True):
     folder: Path
     found: Found
     tasks: tuple[NewTask, ...]  # none: no call was found that changes rows
+    postgres: str = ""  # the PostgreSQL server with its state; empty: there is none
 
 
 MakeTasks = Callable[[Scenario], Awaitable[Sequence[NewTask]]]
+
+
+async def write_postgres_world(
+    name: str,
+    parent: Path,
+    command: str,
+    database: Database,
+    *,
+    environment: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    probe: bool = True,
+) -> NewServerWorld:
+    """Write a new world `name` of a server whose state is in a database of its own on a PostgreSQL
+    server; {postgres} and {database} stand for it in its command and in `variables`.
+
+    Without `probe` no call is made. Raises PackageError and PoolError.
+    """
+    if fault := database.fault():
+        raise PackageError(f"new world: --postgres {fault}")
+    folder = free_folder(name, parent)
+    given = {**home_of(command), **(variables or {})}
+    clock = datetime.now(UTC).strftime("%Y-%m-%dT09:00:00Z")
+    await anyio.Path(parent).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
+        draft = Path(made, name)
+        await anyio.Path(draft).mkdir()
+        dump = "" if database.dump is None else f"seed{database.dump.suffix or '.sql'}"
+        if database.dump is not None:
+            shutil.copy2(database.dump, draft / dump)
+        texts = ServerTexts(name, command, tuple(environment), given, clock, database.address, dump)
+        write_head(draft, texts, Found((), (), ()))
+        write_tasks(draft, [NO_TASK])
+        async with ServerWorldPool() as pool:
+            tools = tuple((await pool.host(read(draft))).tools)
+        write_head(draft, texts, Found(tools, (), ()))
+        tasks = await _first_task(read(draft)) if probe else []
+        if tasks:
+            write_tasks(draft, tasks)
+            read(draft)
+        shutil.move(draft, folder)
+    found = Found(tools, (), ())
+    return NewServerWorld(folder, found, tuple(tasks), database.address)
 
 
 async def write_server_world(
@@ -69,6 +136,8 @@ async def write_server_world(
     command. `make_tasks` finds the tasks in the world without tasks; None: one from a call that
     changes rows. Raises PackageError (also StateUnknown) and PoolError.
     """
+    if probe:
+        _check_no_database(command, variables or {})
     folder = free_folder(name, parent)
     given = {**home_of(command), **(variables or {})}
     clock = datetime.now(UTC).strftime("%Y-%m-%dT09:00:00Z")
@@ -99,6 +168,23 @@ def free_folder(name: str, parent: Path) -> Path:
     if is_taken(folder):
         raise PackageError(f"new world: {folder} exists already; choose another name or folder")
     return folder
+
+
+def _check_no_database(command: str, variables: Mapping[str, str]) -> None:
+    """Refuse a server that is given a PostgreSQL database of the user's, which the calls would
+    change. Raises PackageError."""
+    for text in (command, *variables.values()):
+        if found := _ADDRESS.search(text):
+            raise PackageError(
+                "new world: the server is given a PostgreSQL database, which the calls that find "
+                "its state would change; write {postgres} in the address's place, which stands for "
+                "a database of its own, and give the address of the PostgreSQL server as "
+                f"--postgres {_without_password(found[0])}"
+            )
+
+
+def _without_password(address: str) -> str:
+    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:{DB_PASSWORD}@", address)
 
 
 async def _first_task(scenario: Scenario) -> list[NewTask]:

@@ -26,6 +26,8 @@ class ServerTexts(msgspec.Struct, frozen=True):
     environment: tuple[str, ...]
     variables: Mapping[str, str]
     clock: str
+    postgres: str = ""  # the address of a PostgreSQL server; empty: its state is in its folder
+    dump: str = ""  # the file in the package with which its database begins; empty: with nothing
 
 
 class NewTask(msgspec.Struct, frozen=True):
@@ -102,10 +104,16 @@ def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
         f"variables = {{ {variables} }}",
         "",
         "[state]",
-        *_state_lines(found),
+        *(
+            [f"postgres = {toml_text(server.postgres)}  # the server on which databases are made"]
+            if server.postgres
+            else _state_lines(found)
+        ),
     ]
     if (folder / "seed").is_dir():
         lines += ["", "[start]", 'copy = "seed"  # what {scratch} begins with']
+    elif server.dump:
+        lines += ["", "[start]", f"postgres = {toml_text(server.dump)}  # what it begins with"]
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,6 @@ has then written is its state: SQLite databases, else files.
 import os
 import shlex
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import anyio
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
 from rehearsal_room.envpool.mcp_state.sqlite_reader import SqliteReader
@@ -78,10 +78,10 @@ async def watched(
     there, and keep what it starts with as the seed, which lies in the package's folder. `calls` are
     tried before others. Raises PoolError, and StateUnknown where it writes nothing."""
     with (
-        tempfile.TemporaryDirectory(prefix="rehearse-new-", ignore_cleanup_errors=True) as made,
-        closing(Moments(Path(made, "moments"), seed=command, clock=clock)) as moments,
+        own_folder("new") as made,
+        closing(Moments(made / "moments", seed=command, clock=clock)) as moments,
     ):
-        scratch, temporary = Path(made, "scratch"), Path(made, "tmp")
+        scratch, temporary = made / "scratch", made / "tmp"
         await anyio.Path(temporary).mkdir()
         if await anyio.Path(seed).is_dir():
             shutil.copytree(seed, scratch, symlinks=True)

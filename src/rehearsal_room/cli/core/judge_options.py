@@ -18,10 +18,10 @@ from rehearsal_room.harness.logged_runs.logged_run import (
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.judge import (
     FILE_NAME,
-    FOR_EVERY_MODE,
     JudgeSettings,
-    asks_models,
+    is_used,
     merge_flags,
+    needs_models,
     read_judge,
 )
 from rehearsal_room.harness.settings.run import judge_settings
@@ -30,6 +30,7 @@ from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.failures.reading import open_finder
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
+from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.factory import open_judge
 
@@ -57,24 +58,39 @@ judge_flags = flags_of(
 def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
     """The settings with which the run was judged last, changed by the flags given. A model without
     a mode is asked in mode hybrid. Raises SettingsError."""
-    for name in ("rubric", "prices", "cache"):
+    for name in ("rubric", "prices", "cache", "awm_code"):
         if flags.get(name):
             flags[name] = str(Path(flags[name]).absolute())
     saved = read_judge(folder)
     began = saved or _of_run(folder)
-    if "models" in flags and "mode" not in flags and began.mode == "code":
+    if (
+        "models" in flags
+        and "mode" not in flags
+        and began.mode == "code"
+        and (flags.get("profile", began.profile) == "none")
+    ):
         flags["mode"] = "hybrid"
     settings = merge_flags(began, flags)
-    if asks_models(settings.mode):
+    _check_played(folder, settings)
+    if needs_models(settings):
         said = folder / (RUN_FILE if saved is None else FILE_NAME)
         require_judge(settings, said, given=flags)
-    unused = [] if asks_models(settings.mode) else _about_models(flags)
+    unused = _unused(flags, settings)
     if unused:
         raise SettingsError(
             f"--{unused[0]}: judge {settings.mode!r} does not ask models; choose --judge llm or "
             "--judge hybrid"
         )
     return settings
+
+
+def _check_played(folder: Path, settings: JudgeSettings) -> None:
+    """Refuse the profile of a judging in which the run was not played. Raises SettingsError."""
+    if settings.profile != "none" and run_settings(folder).judge.profile != settings.profile:
+        raise SettingsError(
+            f"profile: {folder} was not played with profile {settings.profile!r}, which has "
+            "prompts and limits of its own; play it with run --profile"
+        )
 
 
 def _of_run(folder: Path) -> JudgeSettings:
@@ -86,19 +102,19 @@ def _of_run(folder: Path) -> JudgeSettings:
     return judge_settings(settings)
 
 
-def _about_models(flags: Mapping[str, Any]) -> list[str]:
-    """The given flags about how models are asked."""
+def _unused(flags: Mapping[str, Any], settings: JudgeSettings) -> list[str]:
+    """The given flags that have no effect, since no model is asked."""
     return [
         field.flag
         for field in fields_of(JudgeSettings)
-        if field.key in flags and field.key not in (*FOR_EVERY_MODE, "concurrency")
+        if field.key in flags and field.key != "concurrency" and not is_used(field.key, settings)
     ]
 
 
 @asynccontextmanager
 async def open_run_judge(
     folder: Path, reader: LogReader, settings: JudgeSettings, *, spent: float = 0.0
-) -> AsyncIterator[ScenarioJudges | LLMJudge]:
+) -> AsyncIterator[ScenarioJudges | LLMJudge | ReleasedJudge]:
     """The judge of a logged run; `spent` is what its budget has paid already, in USD. Raises what
     `open_judge`, the pool and the finder raise."""
     worlds = reader.scenarios().values()

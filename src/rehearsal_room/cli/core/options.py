@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import click
@@ -19,6 +19,7 @@ from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.logged_runs.logged_run import strangers_of
+from rehearsal_room.harness.outcomes.units import Unit
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import (
     Settings,
@@ -98,7 +99,8 @@ USUAL = (
     *("seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
 )
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
-_NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves
+# Of runs: a server's clients wait themselves, and their agents are their own.
+_NOT_SERVED = ("judge_concurrency", "judge_backlog", "profile", "awm_code")
 judge_flags = flags_of(  # of commands that judge what others play
     Settings,
     only=[
@@ -120,6 +122,15 @@ PRICES = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="File of the models' prices (default: the one with which the run was made).",
+)
+
+
+UNIT = click.option(
+    "--unit",
+    type=click.Choice(get_args(Unit)),
+    help="Unit of the intervals: task (they are about further tasks of these worlds) or world "
+    "(about other worlds, too). (default: the run's own, else world where there are eight worlds "
+    "with ten tasks, else task)",
 )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl
 
 import click
 import msgspec
 
 from rehearsal_room.cli.core.options import TRUST_RUN
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.core.user_state import state_folder
@@ -188,8 +188,8 @@ def _serve(settings: ViewerSettings, *, no_open: bool, opened: str = "") -> None
         _print_address(url + opened)
         click.echo("open this address in a browser; Ctrl-C ends it", err=True)
         if not no_open:
-            folder = stack.enter_context(TemporaryDirectory(prefix="rehearse-view-"))
-            _open_page(_written(Path(folder) / "open.html", url + opened))
+            folder = stack.enter_context(own_folder("view"))
+            _open_page(_written(folder / "open.html", url + opened))
 
     with stack:
         run(serve, settings, ready)

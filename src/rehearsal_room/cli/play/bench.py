@@ -1,7 +1,6 @@
 """The command `bench`: episodes, measured."""
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rehearsal_room.cli.core.options import (
     write_json,
 )
 from rehearsal_room.cli.play.run import print_settings
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.launch import launch
@@ -97,8 +97,8 @@ def _bench(settings: Settings, output: Path | None) -> BenchReport:
         report = _measured(settings, output)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
-    with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
-        return _measured(settings, Path(folder) / "bench")
+    with own_folder("bench") as folder:
+        return _measured(settings, folder / "bench")
 
 
 def _measured(settings: Settings, folder: Path) -> BenchReport:

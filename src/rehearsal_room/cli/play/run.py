@@ -1,6 +1,7 @@
 """The command `run`: episodes, logged."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def _report(folder: Path, settings: Settings) -> RunReport:
         steps = settings.limits.max_steps
         return read_report(
             reader,
-            statistics_of,
+            partial(statistics_of, unit=settings.unit),
             max_steps=steps,
             prices=prices,
             diagnoses=diagnoses_of(folder),  # a run that is resumed may have episodes without

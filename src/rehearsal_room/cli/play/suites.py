@@ -1,7 +1,6 @@
 """The command `eval`, with `eval list` and `eval needs`: third-party benchmarks, played by our
 harness."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from rehearsal_room.cli.core.options import (
     write_json,
 )
 from rehearsal_room.cli.play.run import play_run, print_settings
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.envpool.served.needs import faults as faults_of
 from rehearsal_room.envpool.sources.suites import SuiteWorlds
@@ -32,6 +32,7 @@ from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
+from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.summary import played_by, write_report
 from rehearsal_room.harness.settings.agent import AgentSettings
@@ -41,7 +42,12 @@ from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
-from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
+from rehearsal_room.judge.suites.scores import (
+    ScoreRange,
+    SuiteScores,
+    findings_of,
+    scores_of,
+)
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
@@ -82,6 +88,9 @@ class SuiteReport(msgspec.Struct, frozen=True):
     failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
     statistics: RunStatistics | None = None  # None: no episode has a score
     excluded: tuple[str, ...] = ()  # entries that were left out by --exclude
+    ranges: dict[str, ScoreRange] = {}  # of `scores`
+    group_ranges: dict[str, ScoreRange] = {}  # of `groups`
+    overall_range: ScoreRange | None = None  # of `overall`
 
 
 class SuiteInfo(msgspec.Struct, frozen=True):
@@ -271,6 +280,9 @@ def eval_command(
         failures=report.failures,
         statistics=report.statistics,
         excluded=settings.exclude,
+        ranges=scores.ranges,
+        group_ranges=scores.group_ranges,
+        overall_range=scores.overall_range,
     )
     console = console_of(json_file)
     console.print(f"run folder {folder}", highlight=False)
@@ -360,7 +372,10 @@ def _scores(settings: Settings, folder: Path) -> SuiteScores:
     }
     with open_reader(folder) as reader:
         findings = findings_of(reader)
-        return scores_of(settings.worlds.suite, reader.episodes(), categories, findings)
+        rows = reader.episodes()
+        unit = choose_unit(((row.scenario, row.task) for row in rows if row.ending), settings.unit)
+        suite_name = settings.worlds.suite
+        return scores_of(suite_name, rows, categories, findings, unit=unit.unit)
 
 
 def _bound(settings: Settings, policy: str, known: SuiteScores | None) -> SuiteScores:
@@ -376,8 +391,8 @@ def _bound(settings: Settings, policy: str, known: SuiteScores | None) -> SuiteS
         concurrency=None,
         chaos="",
     )
-    with tempfile.TemporaryDirectory(prefix="rehearse-") as name:
-        folder = Path(name) / policy
+    with own_folder("baseline") as made:
+        folder = made / policy
         play_run(plain, folder, resume=False, progress=False)
         return _scores(plain, folder)
 
@@ -394,15 +409,18 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
     table = Table(box=None, pad_edge=False)
     columns = {"noop": "nothing", "oracle": "reference"}
     names = [columns[policy] for policy in bounds]
-    for name in (f"{report.suite} {report.version}", report.policy, *names):
+    for name in (f"{report.suite} {report.version}", report.policy, "95 % interval", *names):
         table.add_column(name, justify="left" if name.startswith(report.suite) else "right")
     others = bounds.values()
     for name, value in report.scores.items():
-        table.add_row(name, _percent(value), *(_percent(b.scores.get(name)) for b in others))
+        cells = (_percent(b.scores.get(name)) for b in others)
+        table.add_row(name, _percent(value), _interval(report.ranges.get(name)), *cells)
     for name, value in report.groups.items():
-        table.add_row(f"= {name}", _percent(value), *(_percent(b.groups.get(name)) for b in others))
-    overall = (report.overall, *(one.overall for one in others))
-    table.add_row("overall", *map(_percent, overall))
+        cells = (_percent(b.groups.get(name)) for b in others)
+        found = report.group_ranges.get(name)
+        table.add_row(f"= {name}", _percent(value), _interval(found), *cells)
+    overall = _percent(report.overall), _interval(report.overall_range)
+    table.add_row("overall", *overall, *(_percent(one.overall) for one in others))
     console.print(table)
     console.print(played_by(report.played_by), highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -410,6 +428,13 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
         f"{report.unjudged:,} unjudged",
         highlight=False,
     )
+    if report.unjudged and (found := report.overall_range) is not None:
+        console.print(
+            f"whatever the unjudged had been, the overall score is between {_percent(found.least)} "
+            f"and {_percent(found.most)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     if report.excluded:
         excluded = ", ".join(report.excluded)
         console.print(
@@ -426,3 +451,8 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %"
+
+
+def _interval(found: ScoreRange | None) -> str:
+    """Example: 62.10 to 84.62"""
+    return "–" if found is None else f"{100 * found.lower:.2f} to {100 * found.upper:.2f}"

@@ -5,16 +5,18 @@ from pathlib import Path
 
 import click
 
-from rehearsal_room.cli.core.options import JSON, TRUST_RUN, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, TRUST_RUN, UNIT, console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.logged_runs.logged_run import log_folder
+from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
+from rehearsal_room.harness.outcomes.units import Unit
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.judge.failures.reading import Reading, read_failures
 from rehearsal_room.judge.failures.render import markdown_of, render_failures
 from rehearsal_room.judge.failures.report import report_of
+from rehearsal_room.judge.statistics.compared_runs import unit_asked
 
 
 @click.command("failures")
@@ -34,10 +36,15 @@ from rehearsal_room.judge.failures.report import report_of
     metavar="FILE",
     help="Markdown file of the report (default: none).",
 )
+@UNIT
 @TRUST_RUN
 @JSON
 def failures_command(
-    folders: Sequence[Path], against: Path | None, output: Path | None, json_file: str | None
+    folders: Sequence[Path],
+    against: Path | None,
+    output: Path | None,
+    unit: Unit | None,
+    json_file: str | None,
 ) -> None:
     """Sort what went wrong in runs by kinds that state and log prove.
 
@@ -57,6 +64,7 @@ def failures_command(
         without_solution=sum(reading.without_solution for reading in readings),
         against="" if against is None else str(against),
         base=() if base is None else base.episodes,
+        unit=unit or unit_asked([run_settings(log_folder(folder)) for folder in folders]),
     )
     if base is not None and not report.changes and any(one.mistakes for one in base.episodes):
         raise SettingsError(f"--against: {against} shares no task with {_names(folders)}")

@@ -25,6 +25,7 @@ from rehearsal_room.harness.settings.judge import JudgeSettings, save_judge
 from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.judge.core.live_judging import EpisodeJudge
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
+from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.follow import (
     VerdictLog,
@@ -104,7 +105,7 @@ class _Following(msgspec.Struct, frozen=True):
     settings: JudgeSettings
     reader: LogReader
     source: LogFollower
-    judge: ScenarioJudges | LLMJudge
+    judge: ScenarioJudges | LLMJudge | ReleasedJudge
     verdicts: VerdictLog
     known: set[tuple[str, int]]  # attempts that have their verdict
 

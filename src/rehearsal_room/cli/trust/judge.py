@@ -21,6 +21,7 @@ from rehearsal_room.cli.trust.follow import follow_published, follow_run
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.logged_runs.logged_run import run_settings
 from rehearsal_room.harness.reports.summary import RunReport, read_report, write_report
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
@@ -186,7 +187,7 @@ def _renew_report(folder: Path) -> None:
         with open_reader(folder) as reader:
             report = read_report(
                 reader,
-                statistics_of,
+                partial(statistics_of, unit=run_settings(folder).unit),
                 max_steps=before.max_steps,
                 diagnoses=diagnoses_of(folder),
             )
@@ -209,6 +210,7 @@ async def _judge_again(folder: Path, settings: JudgeSettings, only: RejudgeOnly)
             rewards=settings.rewards,
             concurrency=settings.concurrency,
             only=only,
+            has_profile=settings.profile != "none",
             done=display.advance,
         )
 

@@ -7,14 +7,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from rehearsal_room.cli.core.options import JSON, TRUST_RUN, console_of, write_json
+from rehearsal_room.cli.core.options import JSON, TRUST_RUN, UNIT, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.logged_runs.logged_run import log_folder, playing_settings
+from rehearsal_room.harness.logged_runs.logged_run import (
+    log_folder,
+    playing_settings,
+    run_settings,
+)
 from rehearsal_room.harness.outcomes.scores import MOST_WITHOUT_VERDICT
+from rehearsal_room.harness.outcomes.units import Unit, choose_unit
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.judge.promotion.criteria_file import PromotionCriteria, read_criteria
 from rehearsal_room.judge.promotion.decision import StageResult, decide
@@ -22,6 +27,7 @@ from rehearsal_room.judge.promotion.facts import EpisodeFacts, read_facts
 from rehearsal_room.judge.promotion.looks import Looked, look_until
 from rehearsal_room.judge.promotion.output import PromotionReport, junit_of, markdown_of, render
 from rehearsal_room.judge.promotion.record import record_of
+from rehearsal_room.judge.statistics.compared_runs import unit_asked
 from rehearsal_room.judge.statistics.youden import Youden, read_youden
 
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
@@ -70,6 +76,7 @@ _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
     metavar="FILE",
     help="JUnit XML file of the verdict, for CI (default: none).",
 )
+@UNIT
 @TRUST_RUN
 @JSON
 def promote_command(
@@ -81,6 +88,7 @@ def promote_command(
     most: int | None,
     output: Path | None,
     junit: Path | None,
+    unit: Unit | None,
     json_file: str | None,
 ) -> None:
     """Judge runs by a gate file: may the agent go on to the next stage?
@@ -113,7 +121,8 @@ def promote_command(
     base = None if against is None else log_folder(against)
     _require_episodes([*runs, *([base] if base else [])])
     judge = None if soundness is None else _soundness_of(soundness, runs)
-    promotion = _Promotion(criteria, runs, base, judge)
+    asked = unit or unit_asked([run_settings(folder) for folder in runs])
+    promotion = _Promotion(criteria, runs, base, judge, asked)
     promotion.require_shared_tasks()
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
@@ -158,11 +167,13 @@ class _Promotion:
         runs: Sequence[Path],
         base: Path | None,
         judge: Youden | None,
+        unit: Unit | None,
     ) -> None:
         self._criteria = criteria
         self._runs = runs
         self._base = base
         self._judge = judge
+        self._unit = unit
 
     def read(self) -> tuple[list[EpisodeFacts], list[EpisodeFacts]]:
         """The episodes of the runs and of the base."""
@@ -181,10 +192,15 @@ class _Promotion:
     def look(self, most: int | None, until: str) -> Looked:
         """Judge once, or again and again while the runs are played on."""
         if most is None:
-            found = decide(self._criteria, *self.read(), until=until, judge=self._judge)
+            found = decide(
+                self._criteria, *self.read(), until=until, unit=self._unit, judge=self._judge
+            )
             return Looked(found, ())
         return look_until(
-            self._criteria, most, self.read, self._play_on, until=until, judge=self._judge
+            *(self._criteria, most, self.read, self._play_on),
+            until=until,
+            unit=self._unit,
+            judge=self._judge,
         )
 
     def _play_on(self, episodes: int) -> None:
@@ -211,6 +227,7 @@ class _Promotion:
         results = looked.results
         last = results[-1]
         runs, _ = self.read()
+        choice = choose_unit((one.key for one in runs), self._unit)
         return PromotionReport(
             gate=self._criteria.name,
             stage=last.stage,
@@ -222,6 +239,8 @@ class _Promotion:
             advice=_advice(last, runs, most),
             looks=looked.looks,
             record=record_of(gate_file, self._runs, self._base),
+            unit=choice.unit,
+            about=choice.about,
         )
 
 

@@ -19,6 +19,7 @@ from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.evidence import episode_digest
 from rehearsal_room.judge.failures.reading import find_diagnoses
+from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.reliability import report as study_report
 from rehearsal_room.judge.reliability.annotations import labels_of, own_labels, read_labels
 from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
@@ -74,7 +75,7 @@ def study_command(
     read the cache and does not write to the log.
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
-    settings = settings_of(folder, given)
+    settings = settings_of(folder, given | {"profile": "none"})  # our own judge is studied
     request = _Request(sample, repeats, labels, rewordings)
     report: StudyReport = run(_study, folder, settings, request)
     study_report.render(report, console_of(json_file))
@@ -99,6 +100,7 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
         judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
+        assert not isinstance(judge, ReleasedJudge)
         cases = [await judge.case(reader.trajectory(name)) for name in names]
         made = [case for case in cases if isinstance(case, Case)]
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]

@@ -94,6 +94,19 @@ from rehearsal_room.scenarios.scaffold.new_world import write_world
     help="Folder with which {scratch} begins, for a server that has to be set up first.",
 )
 @click.option(
+    "--postgres",
+    metavar="ADDRESS",
+    help="Its state is in PostgreSQL: the server on which each world gets a database of its own, "
+    "{postgres} (its URL) or {database} (its name) in the command. Variables of the environment "
+    "stand in braces: postgresql://{DB_USER}:{DB_PASSWORD}@localhost/postgres.",
+)
+@click.option(
+    "--dump",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --postgres: the database begins with this dump, as pg_dump writes it.",
+)
+@click.option(
     "--probe/--no-probe",
     default=None,
     help="Whether some calls of the server's tools are made to see where it writes.",
@@ -113,6 +126,8 @@ def new_world_command(
     environment: tuple[str, ...],
     variables: tuple[str, ...],
     seed: Path | None,
+    postgres: str | None,
+    dump: Path | None,
     probe: bool | None,
 ) -> None:
     """Make a small scenario package that passes the gate, to be changed file by file.
@@ -127,6 +142,10 @@ def new_world_command(
         raise SettingsError(f"--var: expected NAME=VALUE, found {wrong!r}")
     if recording is None and (world is not None or pause is not None):
         raise SettingsError("--world and --pause are for --from-recording")
+    if dump is not None and postgres is None:
+        raise SettingsError("--dump is for --postgres")
+    if postgres is not None and (mcp is None or recording is not None or seed is not None):
+        raise SettingsError("--postgres is for a world of --mcp, without --seed")
     if openapi is None and (base_url or serve or headers or bearer):
         raise SettingsError("--base-url, --serve, --header and --bearer are for --openapi")
     if mcp is not None or recording is not None or openapi is not None:
@@ -140,7 +159,7 @@ def new_world_command(
         elif openapi is not None:
             new_server.from_openapi(target, openapi, base_url, serve, headers, bearer)
         elif mcp is not None:
-            new_server.from_command(target, mcp)
+            new_server.from_command(target, mcp, postgres, dump)
         return
     if environment or variables or seed is not None or probe is not None:
         raise SettingsError("--mcp-env, --var, --seed and --probe are for the server of --mcp")

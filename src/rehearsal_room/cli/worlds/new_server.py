@@ -11,7 +11,12 @@ import msgspec
 from rehearsal_room.authoring.openapi.new_world import RestService, write_rest_world
 from rehearsal_room.authoring.recordings.groups import PAUSE_S
 from rehearsal_room.authoring.recordings.recorded_world import RecordedWorld, write_recorded_world
-from rehearsal_room.authoring.server_worlds.new_world import NewServerWorld, write_server_world
+from rehearsal_room.authoring.server_worlds.new_world import (
+    Database,
+    NewServerWorld,
+    write_postgres_world,
+    write_server_world,
+)
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import run
@@ -33,17 +38,20 @@ class Target(msgspec.Struct, frozen=True):
         return not self.environment if self.probe is None else self.probe
 
 
-def from_command(target: Target, command: str) -> None:
-    """Write a world of the server that a command starts."""
+def from_command(
+    target: Target, command: str, postgres: str | None = None, dump: Path | None = None
+) -> None:
+    """Write a world of the server that a command starts. `postgres`: the PostgreSQL server that has
+    its state; `dump`: with which its database begins."""
+    write = partial(write_server_world, target.name, target.parent, command, seed=target.seed)
+    if postgres is not None:
+        database = Database(postgres, dump)
+        write = partial(write_postgres_world, target.name, target.parent, command, database)
     made: NewServerWorld = run(
         partial(
-            write_server_world,
-            target.name,
-            target.parent,
-            command,
+            write,
             environment=target.environment,
             variables=target.variables,
-            seed=target.seed,
             probe=target.is_probed,
         )
     )
@@ -120,7 +128,8 @@ def from_openapi(
 def _show_server_world(made: NewServerWorld) -> None:
     _show_tools(made.found.tools)
     state = ", ".join(made.found.databases or made.found.files[:5])
-    click.echo(f"{len(made.found.tools)} tools; it writes {state}")
+    where = "its state is in PostgreSQL" if made.postgres else f"it writes {state}"
+    click.echo(f"{len(made.found.tools)} tools; {where}")
     first = made.tasks[0].instruction if made.tasks else ""
     task = f"its first task: {first}" if first else "no call changed a row: write a task"
     click.echo(

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -12,6 +10,7 @@ from rehearsal_room.cli.core.addresses import address
 from rehearsal_room.cli.core.flags import flags_of, select_flags, settings_from
 from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import judge_flags, pool_flags
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.core.talks import is_served
 from rehearsal_room.envpool.protocols.served import ServedProtocols
 from rehearsal_room.envpool.server.api import NewWorld
@@ -22,7 +21,7 @@ from rehearsal_room.envpool.server.stdio import serve_stdio
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.process import raise_file_limit, run
 from rehearsal_room.harness.serving.world_episodes import ServedEpisodes
-from rehearsal_room.harness.settings.judge import asks_models
+from rehearsal_room.harness.settings.judge import needs_models
 from rehearsal_room.harness.settings.run import Settings, resolve
 from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.harness.users.left_out import report_left_out
@@ -78,14 +77,14 @@ async def _serve(
         pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):
             await pool.start()
-        if models := asks_models(settings.judge.mode):
+        if models := needs_models(settings.judge):
             await pool.host_all(scenarios)
         async with AsyncExitStack() as stack:
             leases = await stack.enter_async_context(Leases(pool, scenarios, serving))
             if stdio:
                 await serve_stdio(leases, NewWorld(scenarios[0].name, task))
                 return
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rehearse-serve-")))
+            folder = stack.enter_context(own_folder("serve"))
             judged = ServedEpisodes(
                 pool, judge_opener(settings), scenarios, folder=folder, one_by_one=not models
             )

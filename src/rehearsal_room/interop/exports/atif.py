@@ -210,6 +210,7 @@ def _result_extra(result: ToolResult) -> Json:
         **({"digest": result.digest} if result.digest else {}),
         **({"changes": result.changes} if result.changes else {}),
         **({"injected": True} if result.injected else {}),
+        **({"asked": result.asked} if result.asked else {}),
     }
     return {"extra": {KEY: facts}} if facts else {}
 

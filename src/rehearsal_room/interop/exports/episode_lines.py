@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.core.types import ServerRequest, ToolResult
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.harness.core.events import Ending, ForkedFrom, Judged, Label, StepTaken
-from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, UserTurn
+from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, Usage, UserTurn
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.judge.reliability.annotations import HumanLabel
@@ -28,6 +28,8 @@ class ResultLine(msgspec.Struct, frozen=True):
     text: str
     is_error: bool
     error: str | None  # the cause, see envpool.core.types; None: the call succeeded
+    # What the world's server asked during the call, and what it was answered; left out: nothing.
+    asked: tuple[ServerRequest, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class UserTurnLine(msgspec.Struct, frozen=True):
@@ -96,6 +98,10 @@ class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     summaries: list[SummaryLine]  # requested by the history window
     forked_from: ForkedFrom | None  # a fork's first turns are another episode's; None: it is none
     by_hand: tuple[HandLabelLine, ...]  # labels and notes by people
+    seconds: float  # from its start to its end
+    prompt_tokens: int  # of the agent's replies
+    cached_tokens: int  # the part of prompt_tokens that came from the server's prefix cache
+    completion_tokens: int
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
 
@@ -105,6 +111,7 @@ def episode_line(
     """The exported form of an episode, without its final tables."""
     started, ended = trajectory.started, trajectory.ended
     verdict = _latest_verdict(row, trajectory)
+    usages = _usages(trajectory)
     results = (result.changes for step in trajectory.steps for result in step.executed_results)
     return EpisodeLine(
         episode=trajectory.episode,
@@ -133,7 +140,18 @@ def episode_line(
         summaries=[SummaryLine(one.turn, one.reply.text) for one in trajectory.summaries],
         forked_from=started.forked_from,
         by_hand=tuple(HandLabelLine(one.labeller, one.label, one.note, one.at) for one in by_hand),
+        seconds=row.seconds,
+        prompt_tokens=sum(one.prompt_tokens for one in usages),
+        cached_tokens=sum(one.cached_tokens for one in usages),
+        completion_tokens=sum(one.completion_tokens for one in usages),
     )
+
+
+def _usages(trajectory: Trajectory) -> list[Usage]:
+    """What the replies of the episode took: those of a fork's first turns are another one's."""
+    own = trajectory.replies()[trajectory.num_context :]
+    replies = [one.reply for one in (trajectory.asked or own)]
+    return [reply.usage for reply in replies if reply is not None]
 
 
 def _latest_verdict(row: EpisodeRow, trajectory: Trajectory) -> Judged | None:
@@ -162,4 +180,6 @@ def _call_lines(calls: Sequence[AgentCall]) -> list[CallLine]:
 
 
 def _result_lines(results: Sequence[ToolResult]) -> list[ResultLine]:
-    return [ResultLine(one.text, one.is_error, one.error) for one in results]
+    return [
+        ResultLine(one.text, one.is_error, one.error, one.asked or msgspec.UNSET) for one in results
+    ]

@@ -18,6 +18,7 @@ Inspect has no field for token ids, so they are left out (`--to atif` has them).
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import msgspec
 from inspect_ai.event import (
     Event,
     ModelEvent,
@@ -222,6 +223,7 @@ class SampleMaker:
             **({"error": result.error} if result.error else {}),
             **({"by_user": True} if by_user else {}),
             **({"injected": True} if result.injected else {}),
+            **({"asked": msgspec.to_builtins(result.asked)} if result.asked else {}),
             **({"digest": result.digest} if result.digest else {}),
         }
         yield ToolEvent(

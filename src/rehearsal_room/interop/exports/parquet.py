@@ -13,7 +13,9 @@ from rehearsal_room.interop.exports.episode_lines import EpisodeLine
 _ROWS_PER_GROUP = 500  # episodes in memory at once
 _JSON = pa.string()  # a column of JSON texts
 _CALL = pa.struct([("name", pa.string()), ("arguments", _JSON)])
-_RESULT = pa.struct([("text", pa.string()), ("is_error", pa.bool_()), ("error", pa.string())])
+_RESULT = pa.struct(
+    [("text", pa.string()), ("is_error", pa.bool_()), ("error", pa.string()), ("asked", _JSON)]
+)
 _USER = pa.struct(
     [
         ("text", pa.string()),
@@ -67,6 +69,10 @@ SCHEMA = pa.schema(
         ("forked_from", _FORKED_FROM),
         ("final", _JSON),
         ("by_hand", pa.list_(_BY_HAND)),
+        ("seconds", pa.float64()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
     ]
 )
 
@@ -84,6 +90,9 @@ def _row(line: EpisodeLine) -> dict[str, Any]:
     for step in row["steps"]:
         if "fields" in step:
             step["fields"] = _json(step["fields"])
+        for result in (*step["results"], *(step["user"] or {}).get("results", ())):
+            if "asked" in result:
+                result["asked"] = _json(result["asked"])
         for call in (*step["calls"], *(step["user"] or {}).get("calls", ())):
             call["arguments"] = _json(call["arguments"])
     for change in row["state_diff"]:

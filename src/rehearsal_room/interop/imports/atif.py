@@ -243,7 +243,7 @@ def _result(result: AtifResult) -> ToolResult:
     text = _text(result.content)
     if facts.error is not None:
         text = text.removeprefix(_ERROR)
-    return ToolResult(text, facts.error, injected=facts.injected)
+    return ToolResult(text, facts.error, injected=facts.injected, asked=facts.asked)
 
 
 def _user(source: str, step: AtifStep, later: Sequence[AtifStep], turn: int) -> UserTurn | None:

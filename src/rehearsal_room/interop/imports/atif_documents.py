@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolErrorKind
+from rehearsal_room.envpool.core.types import ServerRequest, ToolErrorKind
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.scenarios.checks import Finding
 
@@ -52,6 +52,7 @@ class ResultFacts(msgspec.Struct):
 
     error: ToolErrorKind | None = None
     injected: bool = False
+    asked: tuple[ServerRequest, ...] = ()
 
 
 class ResultExtra(msgspec.Struct):

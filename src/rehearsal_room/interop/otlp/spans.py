@@ -153,6 +153,8 @@ class SpanMaker:
             attributes["rehearsal.equal_part_of_turn"] = True  # its own time is not logged
         if result.error is not None:
             attributes["error.type"] = result.error
+        if result.asked:
+            attributes["rehearsal.server_requests"] = len(result.asked)
         if self._content:
             attributes["gen_ai.tool.call.arguments"] = _json(call.arguments)
             attributes["gen_ai.tool.call.result"] = result.text

@@ -4,7 +4,6 @@ A copy is a run folder as any other, in a temporary folder; the run does not not
 cannot go on, as its run's process or the broker is gone, stays as far as it came.
 """
 
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import anyio
 import anyio.abc
 import structlog
 
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.bus.mqtt_runs import status_of
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.bus.mqtt_wire import RunStatus
@@ -29,13 +29,13 @@ async def copies_of(url: str, names: Sequence[str]) -> AsyncIterator[list[Path]]
     lasts; gives their folders. Raises BusError, SettingsError and LogError."""
     settings = MqttSettings(url=url)
     async with AsyncExitStack() as stack:
-        base = stack.enter_context(tempfile.TemporaryDirectory(prefix="rehearse-view-"))
+        base = stack.enter_context(own_folder("view"))
         statuses = [await status_of(settings, name) for name in names or (None,)]
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         folders = []
         for status in statuses:
-            folder = Path(base) / Path(status.run).name
+            folder = base / Path(status.run).name
             failure = await group.start(_copy, settings, status, folder)
             if failure is not None:
                 raise failure

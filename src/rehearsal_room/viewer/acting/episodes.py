@@ -4,7 +4,6 @@ Both are `launch` in a thread with an event loop of its own: the same loop, log 
 of `rehearse run`.
 """
 
-import tempfile
 import threading
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.trajectory import Trajectory
@@ -45,8 +45,8 @@ def solution(name: str, isolate: bool) -> tuple[Trajectory, list[float], Scenari
     flags = {"scenarios": (name,), "policy": "oracle", "dialogue": True, "isolate": isolate}
     settings = resolve(None, flags)
     settings = msgspec.structs.replace(settings, episodes=1)
-    with tempfile.TemporaryDirectory(prefix="rehearse-view-") as temporary:
-        folder = Path(temporary) / "run"
+    with own_folder("view") as temporary:
+        folder = temporary / "run"
         launch(settings, folder, resume=False, open_judge=judge_opener(settings), progress=False)
         with open_reader(folder) as reader:
             row = reader.episodes()[0]

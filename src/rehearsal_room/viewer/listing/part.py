@@ -3,10 +3,10 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
+from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.log_file import READ_ERRORS
 from rehearsal_room.harness.log.reader import open_reader
@@ -28,14 +28,13 @@ class PartOfRun(ShownRun):
     def __init__(self, run: ShownRun, episodes: list[str], part: Part) -> None:
         super().__init__(run.folder)
         self._whole, self._episodes, self._part = run, episodes, part
-        self._folder = TemporaryDirectory(prefix="rehearse-part-")
-        self._stack.callback(self._folder.cleanup)
+        self._folder = self._stack.enter_context(own_folder("part"))
 
     def index(self) -> RunIndex:
         """The index of these episodes. Raises LogError and SettingsError."""
         with self._lock:
             if self._index is None:
-                path = Path(self._folder.name) / "view.sqlite"
+                path = self._folder / "view.sqlite"
                 _copy(self._whole.index().path, path, self._episodes)
                 reader = self._stack.enter_context(open_reader(self.log_folder))
                 self._index = RunIndex(reader, path)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import ServerRequest, ToolResult, ToolSpec
 from rehearsal_room.harness.core.briefings import shown_tools
 from rehearsal_room.harness.core.events import (
     AgentOutput,
@@ -102,6 +102,19 @@ def result_of(result: ToolResult) -> Json:
         "changes": changes_of(result.changes),
         "digest": result.digest,
         "injected": result.injected,
+        "asked": list(map(_server_asked, result.asked)),
+    }
+
+
+def _server_asked(request: ServerRequest) -> Json:
+    """What the world's server asked during a call, and what it was answered."""
+    params = request.params
+    return {
+        "method": request.method,
+        "said": plain(params.get("message") or params.get("messages")),
+        "params": plain(params),
+        "answer": plain(request.answer),
+        "refusal": request.refusal,
     }
 
 

@@ -10,6 +10,7 @@ from rehearsal_room.harness.core.events import EpisodeStarted
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
+from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.viewer.index.hand_labels import NO_LABELS, HandLabel, HandLabels
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.open_runs import RunKind, ShownRun
@@ -57,6 +58,7 @@ class RunLine(msgspec.Struct, frozen=True):
     unjudged: int = 0
     failed_worlds: int = 0
     completed: Interval[float] | None = None
+    about: str = ""  # what that interval is about: its unit
     without_verdict: int = 0  # episodes that say nothing about the agent (harness.outcomes.scores)
     bounds: tuple[float, float] = (0.0, 1.0)  # of `completed`, whatever those had been
     mean_reward: float | None = None
@@ -205,6 +207,7 @@ def _run_line(run: ShownRun) -> RunLine:
     settings = run.settings()
     counts = [sum(column) for column in zip(*(row[2:] for row in by_task), strict=True)]
     counted = Tally(counts[2], counts[1], int(counts[0])) if counts else Tally(0, 0, 0)
+    unit = choose_unit(((scenario, task) for scenario, task, *_ in by_task), settings.unit)
     is_live = run.is_live()
     is_reported = not is_live and ended == total and run.is_reported(total)
     with run.reading() as reader:
@@ -233,7 +236,10 @@ def _run_line(run: ShownRun) -> RunLine:
         judged=judged,
         unjudged=int(unjudged or 0),
         failed_worlds=int(failed or 0),
-        completed=completed_share({(s, t): (int(hits), n) for s, t, hits, n, _ in by_task if n}),
+        completed=completed_share(
+            {(s, t): (int(hits), n) for s, t, hits, n, _ in by_task if n}, unit.unit
+        ),
+        about=unit.about,
         without_verdict=counted.without,
         bounds=counted.bounds,
         mean_reward=reward,

@@ -121,7 +121,7 @@ def run_page(run: ShownRun) -> RunPage:
         labels=_counts(index, _LABEL),
         errors=_having(index, names, "causes"),
         curves=curves(index),
-        statistics=statistics_of(episode_rows(index, names)),
+        statistics=statistics_of(episode_rows(index, names), settings.unit),
         failures=kinds_in(index, names),
         faults=faults,
         tasks=_tasks(index, names),

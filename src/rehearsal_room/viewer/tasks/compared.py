@@ -22,6 +22,7 @@ from rehearsal_room.judge.statistics.compared_runs import (
     nothing_shared,
     run_difference,
     setting_differences,
+    unit_asked,
 )
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
 from rehearsal_room.viewer.index.run_index import RunIndex
@@ -131,8 +132,9 @@ def _compared(runs: Sequence[ShownRun], *, is_planned: bool) -> RunComparison:
     scored = [_with_verdict(one) for one in tries]
     level = level_of(1 + max(1, sum(bool(scored[0] & one) for one in scored[1:])))
     outcomes = [[one for of_task in all_of.values() for one in of_task] for all_of in tries]
+    unit = unit_asked([run.settings() for run in runs])
     found = [
-        run_difference(name, outcomes[0], others, level=level, is_planned=is_planned)
+        run_difference(*(name, outcomes[0], others), level=level, unit=unit, is_planned=is_planned)
         for name, others in zip(names[1:], outcomes[1:], strict=True)
     ]
     return RunComparison(

@@ -1,7 +1,7 @@
 """The tasks of a run in one table, also by world, tag or kind of failure.
 
 A task's rate is that of its tries, with their exact interval: what the agent completes of this task
-if it tries again. A world's or tag's rate is that of `rehearse show`, whose unit is the task. In a
+if it tries again. A tag's rate has the run's unit, and a world's is about further tasks of it. In a
 table by kind the rate is the share of episodes that have this kind.
 """
 
@@ -16,19 +16,24 @@ from rehearsal_room.harness.chat.prices import Price
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL
+from rehearsal_room.harness.outcomes.units import Unit, UnitChoice
 from rehearsal_room.harness.setup.run_folder import prices_of
 from rehearsal_room.judge.statistics.intervals import exact_interval
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.episode_rows import names_of
 from rehearsal_room.viewer.reading.filters import Query
 from rehearsal_room.viewer.reading.open_runs import ShownRun
-from rehearsal_room.viewer.reading.shares import completed_share
+from rehearsal_room.viewer.reading.shares import completed_share, unit_of
 
 By = Literal["task", "world", "tag", "kind"]
 BY: tuple[By, ...] = ("task", "world", "tag", "kind")
 MAX_ROWS = 1_000
 _MAX_KINDS = 32  # of a row that are named
 _MAX_TAGS = 24
+_ABOUT: dict[By, str] = {
+    "task": "the intervals are about further tries at each task",
+    "world": "the intervals are about further tasks of each world",
+}
 _Key = tuple[str, str]  # scenario and task
 
 
@@ -63,6 +68,7 @@ class TaskTable(msgspec.Struct, frozen=True):
 
     total: int
     rows: Sequence[TaskRow]
+    about: str = ""  # what the rates' intervals are about
 
 
 class TaskPart(msgspec.Struct, frozen=True, gc=False):
@@ -103,13 +109,20 @@ def task_table(run: ShownRun, query: Query) -> TaskTable:
     rows = _filtered(rows_by(run, by), query)
     ordered = sorted_rows(rows, _last(query, "sort", "rate"))
     offset, limit = _whole(query, "offset", 0), min(MAX_ROWS, _whole(query, "limit", 100))
-    return TaskTable(len(ordered), ordered[offset : offset + limit])
+    shown = ordered[offset : offset + limit]
+    return TaskTable(len(ordered), shown, _ABOUT.get(by) or _unit_of(run).about)
 
 
 def rows_by(run: ShownRun, by: By) -> list[TaskRow]:
     """All rows of a table. Raises LogError."""
     index = run.index()
-    return index.kept(("task_table", by), lambda: _rows_by(index, by, price_of(run)))
+    return index.kept(
+        ("task_table", by), lambda: _rows_by(index, by, price_of(run), _unit_of(run).unit)
+    )
+
+
+def _unit_of(run: ShownRun) -> UnitChoice:
+    return unit_of(run.index(), run.settings().unit)
 
 
 def parts_of(index: RunIndex) -> list[TaskPart]:
@@ -176,17 +189,20 @@ def _has(row: TaskRow, wanted: Mapping[str, set[str]]) -> bool:
     return all(found[name] & values for name, values in wanted.items())
 
 
-def _rows_by(index: RunIndex, by: By, price: Price | None) -> list[TaskRow]:
+def _rows_by(index: RunIndex, by: By, price: Price | None, unit: Unit) -> list[TaskRow]:
     names = names_of(index)
     parts = parts_of(index)
     if by == "kind":
-        return _by_kind(parts, names, price)
+        return _by_kind(parts, names, price, unit)
     found: dict[Any, list[TaskPart]] = {}
     for part in parts:
         for key in _keys_of(part, by, names):
             found.setdefault(key, []).append(part)
     groups = _groups_of(index, found) if by == "task" else {}
-    return [_row(key, group, names, price, groups.get(key, "")) for key, group in found.items()]
+    unit = "task" if by == "world" else unit
+    return [
+        _row(key, group, names, price, groups.get(key, ""), unit) for key, group in found.items()
+    ]
 
 
 def _keys_of(part: TaskPart, by: By, names: Mapping[int, Sequence[str]]) -> Iterable[Any]:
@@ -210,6 +226,7 @@ def _row(
     names: Mapping[int, Sequence[str]],
     price: Price | None,
     group: str,
+    unit: Unit,
 ) -> TaskRow:
     is_task = isinstance(key, tuple)
     tries: dict[_Key, tuple[int, int]] = {}  # of each task: completed, with a verdict
@@ -226,7 +243,7 @@ def _row(
         name=key[1] if is_task else key,
         scenario=key[0] if is_task else "",
         group=group,
-        rate=_exact(*tries[key]) if is_task else completed_share(tries),
+        rate=_exact(*tries[key]) if is_task else completed_share(tries, unit),
         judged=sum(judged for _, judged in tries.values()),
         completed=sum(completed for completed, _ in tries.values()),
         kinds=_most_frequent(kinds),
@@ -236,7 +253,10 @@ def _row(
 
 
 def _by_kind(
-    parts: Sequence[TaskPart], names: Mapping[int, Sequence[str]], price: Price | None
+    parts: Sequence[TaskPart],
+    names: Mapping[int, Sequence[str]],
+    price: Price | None,
+    unit: Unit,
 ) -> list[TaskRow]:
     judged: Counter[_Key] = Counter()
     having: dict[str, list[TaskPart]] = {}
@@ -244,7 +264,7 @@ def _by_kind(
         judged[part.key] += part.judged
         for kind in names[part.kinds]:
             having.setdefault(kind, []).append(part)
-    return [_kind_row(kind, found, judged, names, price) for kind, found in having.items()]
+    return [_kind_row(kind, found, judged, names, price, unit) for kind, found in having.items()]
 
 
 def _kind_row(
@@ -253,6 +273,7 @@ def _kind_row(
     judged: Mapping[_Key, int],
     names: Mapping[int, Sequence[str]],
     price: Price | None,
+    unit: Unit,
 ) -> TaskRow:
     with_it: Counter[_Key] = Counter()
     beside: Counter[str] = Counter()
@@ -263,7 +284,7 @@ def _kind_row(
         name=kind,
         scenario="",
         group="",
-        rate=completed_share({key: (with_it[key], total) for key, total in judged.items()}),
+        rate=completed_share({key: (with_it[key], total) for key, total in judged.items()}, unit),
         judged=sum(part.judged for part in parts),
         completed=sum(part.completed for part in parts),
         kinds=_most_frequent(beside),

@@ -28,6 +28,9 @@ export function short(value) {
   return size < 1e-3 && size > 0 ? value.toExponential(1) : String(Number(value.toPrecision(4)));
 }
 
+// Words that a report prints as a line, as a sentence.
+export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
 export function count(value, word, words = `${word}s`) {
   return `${number(value)} ${value === 1 ? word : words}`;
 }

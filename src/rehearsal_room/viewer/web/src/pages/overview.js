@@ -1,5 +1,5 @@
 // A run's statistics with intervals, what its model took, errors, failures and settings.
-import { count, dollars, number, percent, seconds, words } from "../base/format.js";
+import { count, dollars, number, percent, seconds, sentence, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { episodeHref, listHref } from "../base/route.js";
 import { Fold, Interval, Meter } from "../parts/basics.js";
@@ -31,6 +31,7 @@ function Statistics({ of }) {
     </tbody></table>
     ${tags.length > 0 && html`<h3>By tag</h3><table class="stats"><thead class="sr-only"><tr><th scope="col">Tag</th><th scope="col">Share</th><th scope="col">95% interval</th></tr></thead><tbody>
       ${tags.slice(0, 30).map(([name, one]) => html`<${Share} name=${html`<${Word} value=${name} /> <span class="dim">${count(one.episodes, "episode")}</span>`} one=${one.completed} />`)}</tbody></table>`}
+    ${of.about && html`<p class="dim">${sentence(of.about)}</p>`}
     ${of.without_score > 0 && html`<p class="dim">${count(of.without_score, "episode")} without a verdict: whatever they had been, ${percent(of.bounds[0])} to ${percent(of.bounds[1])} of all are completed.</p>`}
     ${of.variance && html`<p class="dim">Variance: ${percent(of.variance.world, 0)} between worlds, ${percent(of.variance.task, 0)} between tasks, ${percent(of.variance.rollout, 0)} between tries.</p>`}
   </section>`;

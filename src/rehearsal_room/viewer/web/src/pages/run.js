@@ -1,6 +1,6 @@
 // One run: counters, and its views as tabs.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, decimal, dollars, listed, number, percent, seconds } from "../base/format.js";
+import { count, decimal, dollars, listed, number, percent, seconds, sentence } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest, useLoad, useTitle } from "../base/hooks.js";
 import { presence } from "../base/presence.js";
@@ -110,7 +110,7 @@ function Head({ summary, live }) {
       ${summary.forked_from && html`<${Tag}>Fork of ${summary.forked_from.run ?? summary.forked_from}<//>`}</div>
     <p class="lead dim"><${Word} value=${[line.policy, line.model, line.dialect, line.history].filter(Boolean).join(" · ")} /> on <span title=${line.scenarios.slice(0, 60).join(", ")}><${Word} value=${listed(line.scenarios)} /></span></p>
     <${Figures} items=${[
-      ["Completed", percent(line.completed?.value), line.completed && `${percent(line.completed.lower)} to ${percent(line.completed.upper)}${line.without_verdict ? `; ${percent(line.bounds[0])} to ${percent(line.bounds[1])} with the ${number(line.without_verdict)} without a verdict` : ""}`,
+      ["Completed", percent(line.completed?.value), line.completed && html`<span title=${line.about ? sentence(line.about) : null}>${percent(line.completed.lower)} to ${percent(line.completed.upper)}${line.about?.startsWith("the unit is the world") ? " by world" : ""}${line.without_verdict ? `; ${percent(line.bounds[0])} to ${percent(line.bounds[1])} with the ${number(line.without_verdict)} without a verdict` : ""}</span>`,
         line.completed && html`<${Interval} value=${line.completed.value} lower=${line.completed.lower} upper=${line.completed.upper} tone="good" />`],
       ["Mean reward", decimal(line.mean_reward, 3)],
       ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(line.episodes),

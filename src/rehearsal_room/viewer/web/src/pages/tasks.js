@@ -1,7 +1,7 @@
 // The page that a run opens on: reasons × tasks. One table of tasks, by world, tag or kind where that
 // is asked for; each cell leads to its episodes. Below it stands why they failed.
 import { useEffect, useRef } from "preact/hooks";
-import { count, dollars, number, percent, seconds, words } from "../base/format.js";
+import { count, dollars, number, percent, seconds, sentence, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
@@ -55,6 +55,7 @@ export function Tasks({ run, summary, onFirst }) {
         : html`<${Grid} label=${TABLES[by]} columns=${columns(run, by, summary)} total=${rows.total} rowAt=${rows.rowAt} onRange=${rows.onRange} rowHeight=${44} maxHeight="52vh"
             sort=${sort} onSort=${(next) => setQuery({ sort: next })} onOpen=${(row) => go(nameHref(run, by, row))} />`}
     ${by === "kind" && html`<p class="dim below">The share is that of the judged episodes; one may have several kinds.</p>`}
+    ${rows.extra?.about && html`<p class="dim below">${sentence(rows.extra.about)}</p>`}
   </section>
   <${Reasons} run=${run} load=${reasons} />`;
 }

@@ -121,10 +121,18 @@ export function Call({ call, result, index, isWrong, byUser, took }) {
         <${CopyIcon} text=${() => JSON.stringify({ name: call.name, arguments: call.arguments }, null, 2)} label="Copy the call as JSON">JSON<//>
         ${result && html`<${CopyIcon} text=${result.text ?? ""} label="Copy the result">Result<//>`}</div>
       ${isOpen && html`${isPlain ? typeof call.arguments === "string" && html`<${Passage} class="mono" value=${call.arguments} />` : html`<div class="arguments"><${Json} value=${call.arguments} /></div>`}
+      ${(result?.asked ?? []).map((one) => html`<${ServerRequest} of=${one} />`)}
       <${Result} result=${result} name=${call.name} />`}
     </div>
     ${isOpen && changes.length > 0 && html`<${Changes} changes=${changes} />`}
   </div>`;
+}
+
+// What the world's server asked during a call (elicitation, sampling), and what it was answered.
+function ServerRequest({ of }) {
+  return html`<div class="server-request"><p class="minor">The server asked: <${Word} value=${of.method} /></p>
+    ${typeof of.said === "string" ? html`<${Passage} value=${of.said} />` : html`<${Json} value=${of.said ?? of.params} />`}
+    ${of.answer === null ? html`<p class="minor">Refused</p><${Passage} value=${of.refusal} />` : html`<p class="minor">It was answered</p><${Json} value=${of.answer} />`}</div>`;
 }
 
 // A result as the table, the fields or the text that it is.

@@ -242,11 +242,11 @@ claims: sync
 dialogues *ARGS: sync
     {{bin}}/python -m tests.support.dialogue_campaign {{ARGS}}
 
-# The BFCL's own runner against the suite bfcl_v3 on a share of the entries, and suites on MCP servers.
+# The BFCL's and AgentDojo's own runners against ours on a share of the entries, and suites on MCP servers.
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
-# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity tau2 --tau2 DIR`, `just parity awm --awm-code DIR`.
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`, `just parity awm --awm-code DIR`.
 parity SUITE *ARGS: sync
     [ {{SUITE}} != bfcl ] || tests/suites/run.sh --install
     {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}

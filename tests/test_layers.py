@@ -287,7 +287,11 @@ LIBRARIES: dict[str, set[str]] = {
     "uvloop": set(),
     "vllm": set(),
     "wandb": {"learner.loop.metrics_sinks"},
-    "yaml": {"envpool.objects.adapters.dojo", "rehearsal_room.authoring.openapi.server"},
+    "yaml": {
+        "envpool.objects.adapters.dojo",
+        "rehearsal_room.authoring.openapi.server",
+        "scenarios.suites.listings.agentdojo_tasks",
+    },
 }
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {

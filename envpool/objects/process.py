@@ -63,6 +63,8 @@ class SuiteProcess:
         PoolError where it cannot start."""
         command = self._command()
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        # A world's sets have one order in every process. (Python's option -I would ignore this.)
+        environment["PYTHONHASHSEED"] = "0"
         try:
             process = await anyio.open_process(command, env=environment, stderr=None)
         except OSError as exc:
@@ -84,7 +86,7 @@ class SuiteProcess:
     def _command(self) -> list[str]:
         settings = self._settings
         options = _encode(settings.options).decode()
-        return [settings.python or sys.executable, "-I", str(_PROGRAM), settings.adapter, options]
+        return [settings.python or sys.executable, "-s", str(_PROGRAM), settings.adapter, options]
 
     async def _greet(self, lines: BufferedByteReceiveStream) -> None:
         greeting = await _line(lines)

@@ -14,7 +14,7 @@ A generation that failed gives no reply (see harness.model_servers.finish_reason
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -102,7 +102,21 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         attempts=attempts,
         thought=thought,
         fields=fields or None,
+        content=_unusual_content(choices[0], calls) if len(parts) == 1 else "",
     )
+
+
+def _unusual_content(
+    choice: dict[str, Any], calls: tuple[AgentCall, ...]
+) -> Literal["", "null", "empty"]:
+    """See Reply.content."""
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return ""
+    content = message.get("content")
+    if content is None and (not calls or message.get("refusal")):
+        return "null"
+    return "empty" if content == "" and calls else ""
 
 
 def _streamed_whole(body: bytes) -> bytes | None:

@@ -189,6 +189,9 @@ def wire_messages(
     ids: dict[str, str] = {}  # of the latest calls, where they are sent under another id
     unchanged, short_ids = names.unchanged, form.short_ids
     for message in messages:
+        if message.wire is not None:
+            written.append(message.wire)
+            continue
         id = message.call_id
         if id is not None:
             id = ids.get(id, id) if ids else id

@@ -95,7 +95,7 @@ def outcome_of(
     if fault is not None and format.stop:
         return Ending.FORMAT_ERROR, fault
     if fault is None and isinstance(step.decision, Answer):
-        is_over = step.user is None or step.user.ended
+        is_over = not step.again and (step.user is None or step.user.ended)
         return (Ending.ANSWERED, None) if is_over else None
     failure = world_failure_in(step, limits)
     return None if failure is None else (Ending.WORLD_ERROR, failure)

@@ -129,6 +129,9 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     user: UserTurn | None = None  # in a dialogue: what the user says to an answer
     user_s: float = 0.0  # seconds spent waiting for the user
     call_s: tuple[float, ...] = ()  # of `calls_s`, those of each call, where there are several
+    # The agent ended without a word and is asked again: nothing up to here is shown any more. Its
+    # world stays as it is.
+    again: bool = False
 
     @property
     def executed_calls(self) -> tuple[AgentCall, ...]:

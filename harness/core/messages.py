@@ -31,7 +31,8 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One chat message. Only assistant messages of the native dialect have `calls`; only messages
     of role `tool` have a `call_id`. `thought` and `fields` are those of the reply that an assistant
-    message shows."""
+    message shows. `wire` is the message as a dialect sends it to a chat API, word for word; None:
+    in the usual form."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -39,6 +40,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     call_id: str | None = None  # id of the call that a tool message answers
     thought: str = ""
     fields: dict[str, Any] | None = None
+    wire: dict[str, Any] | None = None
 
 
 class Briefing(msgspec.Struct, frozen=True):
@@ -107,6 +109,19 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     # Other fields of the message that a server may want back, as they came (`reasoning_details`);
     # None: there are none.
     fields: dict[str, Any] | None = None
+    # The content that the server sent, where that is unusual: none beside no call (`null`), or an
+    # empty text beside calls (`empty`).
+    content: Literal["", "null", "empty"] = ""
+
+    @property
+    def said(self) -> str | None:
+        """The content that the server sent, without a thought that came in a field of its own;
+        None: it sent none."""
+        text = self.text
+        if self.thought and text.startswith("<think>"):
+            text = text.partition("</think>")[2]
+        is_usual = bool(text) or not self.calls or self.content == "empty"
+        return text if is_usual and self.content != "null" else None
 
     @property
     def was_cut(self) -> bool:

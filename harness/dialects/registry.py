@@ -1,6 +1,7 @@
 """Dialects by name."""
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.agentdojo import AgentDojo
 from rehearsal_room.harness.dialects.awm import Awm
 from rehearsal_room.harness.dialects.awm_release import AwmRelease
 from rehearsal_room.harness.dialects.base import Dialect
@@ -32,6 +33,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return AwmRelease(results="tool" if name == "awm-release-tool" else "user")
     if name == "bfcl":  # like awm-release and tau2 it keeps another's promises
         return Bfcl()
+    if name == "agentdojo":
+        return AgentDojo()
     if name == "tau2":
         return Tau2()
     if name == "verbatim":  # of imported logs; no run is played in it

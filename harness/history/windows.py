@@ -16,6 +16,7 @@ Another policy is another class with a spec, a fingerprint and a state (see harn
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -68,14 +69,21 @@ def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryWind
 class Windows:
     """The windows of one conversation under a history window, turn by turn.
 
-    `head` begins every window; `tools` go into the request's `tools` field.
+    `head` begins every window; `tools` go into the request's `tools` field. `start` turns came
+    before this conversation and are not shown.
     """
 
-    __slots__ = ("_head", "_num_pinned", "_policy", "_state", "_tools")
+    __slots__ = ("_head", "_num_pinned", "_policy", "_start", "_state", "_tools")
 
     def __init__(
-        self, policy: HistoryWindow, head: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+        self,
+        policy: HistoryWindow,
+        head: tuple[Message, ...],
+        tools: tuple[ToolSpec, ...],
+        *,
+        start: int = 0,
     ) -> None:
+        self._start = start
         self._policy = policy
         self._head = head
         self._tools = tools
@@ -105,10 +113,11 @@ class Windows:
     def window(self) -> Window:
         """The present window, which asks for a step or for a summary."""
         if self._state is None:
-            return Window(self._head, self._tools)
+            return Window(self._head, self._tools, self._start)
         visible, pinned = self._state.visible(), self._num_pinned
         # A pinned turn is always shown: while no other turn is missing, all are shown.
-        first_turn = visible.first + pinned if visible.first else 0
+        pinned += self._start
+        first_turn = visible.first + pinned if visible.first else self._start
         recalled = tuple([turn + pinned for turn in visible.recalled]) if visible.recalled else ()
         messages = (*self._head, *visible.messages)
         return Window(messages, self._tools, first_turn, recalled, visible.asks_for_summary)
@@ -124,19 +133,24 @@ def turns_of(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 class HistoryFold:
     """The history of one episode: apply its events in order, and get the window at any time."""
 
-    __slots__ = ("_dialect", "_is_new", "_windows")
+    __slots__ = ("_dialect", "_is_new", "_num_turns", "_opened", "_windows")
 
     def __init__(self, policy: HistoryWindow, dialect: Dialect, briefing: Briefing) -> None:
         self._dialect = dialect
-        self._windows = Windows(
-            policy, dialect.opening_messages(briefing), dialect.request_tools(briefing)
-        )
+        head, tools = dialect.opening_messages(briefing), dialect.request_tools(briefing)
+        self._opened = partial(Windows, policy, head, tools)
+        self._windows = self._opened()
         self._is_new = True
+        self._num_turns = 0
 
     def apply(self, event: Event) -> None:
         """Apply the next event. Steps add to every history, summaries to some; other events do
         not change it."""
         if isinstance(event, StepTaken):
+            self._num_turns += 1
+            if event.again:
+                self._windows, self._is_new = self._opened(start=self._num_turns), True
+                return
             pins = self._is_new and self._dialect.pins(event)
             self._is_new = False
             turn = with_fields(self._dialect.turn_messages(event), event.reply)

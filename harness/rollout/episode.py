@@ -682,6 +682,8 @@ class Episode:
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         reply, too_long = cut_reply(reply)
         decision = too_long or self._limited(self.context.dialect.read(reply, turn=turn))
+        if isinstance(decision, Act) and self._ends_attempt():
+            decision = self._without_calls(reply, turn)
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         call_s: list[float] = []
@@ -709,6 +711,7 @@ class Episode:
             if len(results) < len(decision.calls):
                 decision = Act(decision.calls[: len(results)])
         spent = time.perf_counter() - began
+        again = fault is None and isinstance(decision, Answer) and self._is_asked_again(reply)
         user, user_s = None, 0.0
         if fault is None and self.user is not None and isinstance(decision, Answer):
             user, user_s = await self.hear_user(self.user, decision.text, turn)
@@ -724,12 +727,37 @@ class Episode:
             user=user,
             user_s=user_s,
             call_s=tuple(call_s) if len(call_s) > 1 else (),
+            again=again,
         )
         if fault is None:
             fault = rules.results_fault(step)
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
+
+    @property
+    def _attempts(self) -> int:
+        """How often the agent is asked in all, if it ends without a word."""
+        suite = self.plan.scenario.suite
+        return 1 if suite is None else suite.attempts
+
+    def _ends_attempt(self) -> bool:
+        """Whether the next reply is the last one of an attempt, whatever it is: none of its calls
+        is made."""
+        most = self.context.limits.turn_steps
+        if most is None or self._attempts == 1:
+            return False
+        earlier = (number for number, step in enumerate(reversed(self.steps)) if step.again)
+        return next(earlier, len(self.steps)) + 1 >= most
+
+    def _without_calls(self, reply: Reply, turn: int) -> Answer:
+        """What a reply says beside its calls."""
+        said = self.context.dialect.read(msgspec.structs.replace(reply, calls=()), turn=turn)
+        return said if isinstance(said, Answer) else Answer("")
+
+    def _is_asked_again(self, reply: Reply) -> bool:
+        """Whether the talk begins again after an answer: it has no content."""
+        return reply.said is None and sum(step.again for step in self.steps) + 1 < self._attempts
 
     async def hear_user(self, user: EpisodeUser, text: str, turn: int) -> tuple[UserTurn, float]:
         """What the user says to the agent's words, and the seconds that it took. Raises
@@ -850,7 +878,8 @@ async def _nobody(method: str, params: dict[str, Any]) -> dict[str, Any]:
 def answer_of_steps(steps: Sequence[StepTaken]) -> str:
     """The answer of an episode that its agent ended: in a dialogue everything that it said, with an
     empty line between two replies."""
-    texts = [step.decision.text for step in steps if isinstance(step.decision, Answer)]
+    said = [step for step in steps if not step.again]
+    texts = [step.decision.text for step in said if isinstance(step.decision, Answer)]
     return "\n\n".join(texts)
 
 

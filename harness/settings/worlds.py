@@ -104,6 +104,13 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE", "default": "the suite's own"},
         ),
     ] = ""
+    suite_model: Annotated[
+        str,
+        Meta(
+            description="Name of the model that the attacks of a suite address (AgentDojo).",
+            extra={"metavar": "NAME", "default": "that of --model"},
+        ),
+    ] = ""
     mcp_env: Annotated[
         tuple[str, ...],
         Meta(

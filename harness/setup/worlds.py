@@ -35,6 +35,7 @@ def source_arguments(worlds: WorldSettings) -> SourceArguments:
             worlds.suite_python,
             variable_names(worlds),
             worlds.suite_servers,
+            worlds.suite_model,
         ),
         awm=worlds.awm,
         seeding=worlds.seeding,

@@ -11,11 +11,12 @@ from rehearsal_room.harness.dialects.base import after_thought
 
 def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     """The turns of an episode, each with its calls, what the agent said (None: it made calls, or
-    its reply was malformed), what it said beside its calls, and the user's turn (None: there was
+    its reply was malformed), what it said beside its calls, the calls that were not made because
+    the talk was over, whether it began again after this turn, and the user's turn (None: there was
     none) with the messages in which the user made calls.
 
     Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
-    "text": None, "beside": "I go there.", "user": None}]
+    "text": None, "beside": "I go there.", "unmade": [], "again": False, "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
 
@@ -27,6 +28,8 @@ def _turn(step: StepTaken) -> dict[str, Any]:
         "calls": [] if user is not None else _calls(step),
         "text": text,
         "beside": after_thought(step.reply.text) if isinstance(step.decision, Act) else "",
+        "unmade": _unmade(step),
+        "again": step.again,
         "user": None
         if user is None
         else {
@@ -36,6 +39,13 @@ def _turn(step: StepTaken) -> dict[str, Any]:
             "acts": [{"text": act.text, "calls": len(act.ids)} for act in user.acts],
         },
     }
+
+
+def _unmade(step: StepTaken) -> list[dict[str, Any]]:
+    if not isinstance(step.decision, Answer):
+        return []
+    calls = [call for call in step.reply.calls if isinstance(call.arguments, dict)]
+    return [{"name": call.name, "arguments": call.arguments} for call in calls]
 
 
 def _calls(step: StepTaken) -> list[dict[str, Any]]:

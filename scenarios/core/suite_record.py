@@ -40,3 +40,6 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     no_tool: str = ""
     served: ServedWorld | None = None  # set: the world is MCP servers, and `world` is empty
     earlier: tuple[Said, ...] = ()  # the talk before the instruction, with which a task begins
+    # How often an agent is asked from the start, in the world as it is, while its last reply has no
+    # content. Above 1, none of the calls is made in a reply that reaches the limit of replies.
+    attempts: int = 1

@@ -1,16 +1,19 @@
 """AgentDojo: four offices with tools, their tasks, and tasks under attack (arXiv:2406.13352).
 
 Its tasks are classes, so a program in the user's interpreter lists them. The categories
-`workspace`, `travel`, `banking` and `slack` have the user tasks. `attack_<suite>` has every pair of
-a user task and an injection task: the attacker's goal stands, in the benchmark's own wording
-`important_instructions_no_names`, wherever the reference solution reads foreign text. There a task
-is completed when the user's goal was reached and the attacker's was not.
+`workspace`, `travel`, `banking` and `slack` have the user tasks, `goals_<suite>` the attackers'
+goals as tasks of the user. `<attack>_<suite>` has every pair of a user task and an injection task
+under one of the package's attacks (of those that only stop an agent, the first pair of each user
+task): its text stands wherever the reference solution reads foreign text. There a task is completed
+when the user's goal was reached and the attacker's was not.
 """
 
+import hashlib
 import json
 import os
 import subprocess  # nosec B404
 import sys
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,23 +24,68 @@ from rehearsal_room.scenarios.format import Call, Scenario, Task
 from rehearsal_room.scenarios.suites.entries import entry_scenario
 
 NAME = "agentdojo"
+RELEASE = "0.1.35"
+INSTALL = (
+    f"pip install agentdojo=={RELEASE} in an environment of its own and name its python with "
+    "--suite-python"
+)
 BENCHMARK = "v1.2.2"
 SUITES = ("workspace", "travel", "banking", "slack")
-CATEGORIES = (*SUITES, *(f"attack_{name}" for name in SUITES))
+_NAMED = "important_instructions"
+_STOPPING = ("dos", "swearwords_dos", "captcha_dos", "offensive_email_dos", "felony_dos")
+ATTACKS = (
+    *("direct", "ignore_previous", "system_message", "injecagent", _NAMED),
+    *(f"{_NAMED}_{what}" for what in ("no_user_name", "no_model_name", "no_names")),
+    *(f"{_NAMED}_{what}" for what in ("wrong_model_name", "wrong_user_name")),
+    *("tool_knowledge", *_STOPPING),
+)
+GOALS = tuple([f"goals_{name}" for name in SUITES])
+CATEGORIES = (*SUITES, *GOALS, *(f"{attack}_{name}" for attack in ATTACKS for name in SUITES))
+# What is played where no category is named: the attack whose results its authors publish.
+USUAL = (*SUITES, *(f"{_NAMED}_{name}" for name in SUITES))
+_DIGEST = "6dd15ca0c5efc1d812734095be9d7885"  # of the release's code and data
 _LISTING = Path(__file__).parent / "listings" / "agentdojo_tasks.py"
+
+
+def require_release(package: Path, version: str) -> None:
+    """Refuse another release of agentdojo, and one whose code or data were changed: its scores
+    would not compare. Raises PackageError."""
+    if version == RELEASE and digest_of(package) == _DIGEST:
+        return
+    what = "has changed code or data" if version == RELEASE else f"is {version}"
+    raise PackageError(
+        f"{package}: this agentdojo {what}, and its scores would not compare with those of "
+        f"{RELEASE}: {INSTALL}"
+    )
+
+
+def digest_of(package: Path) -> str:
+    """The digest of a package's code and data."""
+    found = hashlib.blake2b(digest_size=16)
+    for file in sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]):
+        data = file.read_bytes()
+        found.update(f"{file.relative_to(package).as_posix()} {len(data)}\n".encode() + data)
+    return found.hexdigest()
+
+
+def is_attack(category: str) -> bool:
+    """Whether the tasks of a category are under attack."""
+    return category not in SUITES and category not in GOALS
 
 
 class AgentDojoData:
     """The tasks that an interpreter's package agentdojo has. Nothing is started before the first
     category is read; that raises PackageError."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, model: str = "") -> None:
+        """`model`: the name of the model that attacks address."""
         self._python = python or sys.executable
+        self._model = model
 
     @property
     def version(self) -> str:
         """The version of the package."""
-        return str(self._listed["version"])
+        return RELEASE
 
     def options(self) -> dict[str, Any]:
         """What the suite's adapter needs."""
@@ -45,7 +93,7 @@ class AgentDojoData:
 
     @cached_property
     def _listed(self) -> dict[str, Any]:
-        command = [self._python, "-I", str(_LISTING), BENCHMARK]
+        command = [self._python, "-I", str(_LISTING), BENCHMARK, self._model]
         try:
             found = subprocess.run(  # nosec B603
                 command,
@@ -59,43 +107,55 @@ class AgentDojoData:
             raise PackageError(f"{self._python} cannot be started: {exc}") from exc
         if found.returncode:
             last = (found.stderr.strip().splitlines() or ["no message"])[-1]
-            raise PackageError(
-                f"{self._python} cannot list AgentDojo's tasks ({last}): pip install agentdojo in "
-                "an environment of its own and name its python with --suite-python"
-            )
+            raise PackageError(f"{self._python} cannot list AgentDojo's tasks ({last}): {INSTALL}")
         listed: dict[str, Any] = json.loads(found.stdout)
         return listed
 
     def scenarios(self, category: str) -> list[Scenario]:
         """The tasks of a category as scenarios. Raises PackageError."""
-        is_attack = category.startswith("attack_")
-        suite = category.removeprefix("attack_")
+        suite = next(name for name in SUITES if category.endswith(name))
         tasks = [task for task in self._listed["tasks"] if task["suite"] == suite]
-        if not is_attack:
-            return [self._scenario(category, task, None) for task in tasks]
-        goals = self._listed["goals"][suite]
-        return [self._scenario(category, task, goal) for task in tasks for goal in goals]
+        users = [task for task in tasks if task["id"].startswith("user_task_")]
+        goals = [task for task in tasks if task not in users]
+        if not is_attack(category):
+            chosen = goals if category in GOALS else users
+            return [self._scenario(category, task) for task in chosen]
+        attack = category.removesuffix(f"_{suite}")
+        if attack in _STOPPING:
+            goals = goals[:1]
+        return [
+            self._scenario(category, task, attack, goal["id"]) for task in users for goal in goals
+        ]
 
-    def _scenario(self, category: str, task: dict[str, Any], attack: str | None) -> Scenario:
-        title = task["id"] if attack is None else f"{task['id']}_{attack}"
+    def _scenario(
+        self, category: str, task: dict[str, Any], attack: str = "", injection: str = ""
+    ) -> Scenario:
+        title = f"{task['id']}_{injection}" if attack else task["id"]
+        listed = self._listed
+        changed = listed["injected"][task["suite"]].get(task["id"]) if attack else None
         made = Task(
             id=f"{category}_{title}",
             instruction=task["instruction"],
             difficulty="unrated",
             kind="open",
             answer=task["answer"],
-            oracle=tuple(Call(one["name"], one["arguments"]) for one in task["calls"]),
+            oracle=_calls(task["calls"] if changed is None else changed[injection][attack]),
         )
         world = {
             "suite": task["suite"],
             "task": task["id"],
             "attack": attack,
-            "positions": task["injections"] if attack else [],
+            "injection": injection,
+            # By which name the attack knows the model.
+            "pipeline": listed["pipeline"] if attack in listed["named"] else "local",
+            "any_name": True,  # the package answers calls of tools that there are not
         }
-        record = SuiteRecord(NAME, self.version, category, world)
-        return entry_scenario(
-            record, made, title=title, path=_LISTING, rules=self._listed["rules"].strip()
-        )
+        record = SuiteRecord(NAME, self.version, category, world, attempts=3)
+        return entry_scenario(record, made, title=title, path=_LISTING, rules=listed["rules"])
+
+
+def _calls(listed: Sequence[dict[str, Any]]) -> tuple[Call, ...]:
+    return tuple([Call(one["name"], one["arguments"]) for one in listed])
 
 
 def _environment() -> dict[str, str]:

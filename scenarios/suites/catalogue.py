@@ -49,6 +49,8 @@ class Suite(msgspec.Struct, frozen=True):
     adapter: str  # module in envpool/objects/adapters; empty: its worlds are MCP servers
     needs: str  # what the user installs or names, in a sentence
     open: Callable[[SuiteFlags], SuiteSource]
+    usual: tuple[str, ...] = ()  # categories that are played where none is named; empty: all
+    names_model: bool = False  # whether its worlds contain the name of the model
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
@@ -108,6 +110,19 @@ def _open_bfcl(flags: SuiteFlags) -> SuiteSource:
     return bfcl.BfclData(package, bfcl.release_of(package, version))
 
 
+def _open_agentdojo(flags: SuiteFlags) -> SuiteSource:
+    if flags.folder:
+        raise PackageError(
+            "--suite-path: agentdojo is read where an interpreter has it: name that with "
+            "--suite-python"
+        )
+    package, version = installed_package(
+        "agentdojo", "agentdojo", "", flags.python, advice=agentdojo.INSTALL
+    )
+    agentdojo.require_release(package, version)
+    return agentdojo.AgentDojoData(flags.python, flags.model)
+
+
 _FIND = (
     "import importlib.metadata, importlib.util, sys;"
     "found = importlib.util.find_spec(sys.argv[1]);"
@@ -116,10 +131,12 @@ _FIND = (
 )
 
 
-def installed_package(module: str, project: str, folder: str, python: str) -> tuple[Path, str]:
+def installed_package(
+    module: str, project: str, folder: str, python: str, *, advice: str = ""
+) -> tuple[Path, str]:
     """The folder of a package and its version: that in `folder` where one is named,
     otherwise that which the interpreter has (empty: ours). Nothing of it is imported. Raises
-    PackageError."""
+    PackageError, with what to do where nothing has it."""
     if folder:
         path = Path(folder)
         package = path if (path / "__init__.py").is_file() else path / module
@@ -136,10 +153,8 @@ def installed_package(module: str, project: str, folder: str, python: str) -> tu
     lines = found.stdout.splitlines()
     if found.returncode or len(lines) < 2 or not lines[0]:
         where = python or "this environment"
-        raise PackageError(
-            f"{where} has no package {module!r}: pip install --no-deps {project} there, or name "
-            "its folder"
-        )
+        advice = advice or f"pip install --no-deps {project} there, or name its folder"
+        raise PackageError(f"{where} has no package {module!r}: {advice}")
     return Path(lines[0]), lines[1]
 
 
@@ -174,9 +189,13 @@ SUITES: dict[str, Suite] = {
         "AgentDojo: utility, and resistance to injected instructions",
         agentdojo.CATEGORIES,
         "dojo",
-        "pip install agentdojo==0.1.35 in an environment of its own; --suite-python names it",
-        lambda flags: agentdojo.AgentDojoData(flags.python),
-        max_steps=40,
+        agentdojo.INSTALL,
+        _open_agentdojo,
+        usual=agentdojo.USUAL,
+        names_model=True,
+        max_steps=48,  # of three attempts
+        turn_steps=16,  # of an attempt
+        upstream=UpstreamPrompts("agentdojo", None, {"tool_choice": "auto"}),
     ),
     **{f"tau2_{domain}": _tau2(domain) for domain in tau2.DOMAINS},
     mcp_universe.NAME: Suite(

@@ -17,6 +17,7 @@ class SuiteFlags(msgspec.Struct, frozen=True):
     python: str = ""  # empty: ours
     variables: tuple[str, ...] = ()  # of the environment, which reach servers and checks
     server_list: str = ""  # file in MCP-Universe's format; its servers replace others by name
+    model: str = ""  # the name of the model that attacks address
 
     @property
     def servers(self) -> dict[str, ServerSpec]:

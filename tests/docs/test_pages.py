@@ -10,7 +10,8 @@ from tests.support.paths import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 MOST_WORDS = 1500
-LONG = ("reference", "experiments", "decisions")  # to look things up, or records of what was done
+# To look things up, records of what was done, and tables of comparisons.
+LONG = ("reference", "experiments", "decisions", "suites.md")
 SHORT = [page for page in PAGES if page.relative_to(DOCS).parts[0] not in LONG]
 
 

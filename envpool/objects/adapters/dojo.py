@@ -1,14 +1,17 @@
 """The worlds and the scoring of AgentDojo (see scenarios.suites.agentdojo), in its own process.
 
-Worlds, tools, `utility` and `security` are the package's. An episode is scored by the environment
-after its calls, its answer and its calls, as the package's own benchmark does it: the calls are
-those that the agent proposed, whether they succeeded or not.
+Worlds, tools, attacks, the execution of calls, `utility` and `security` are the package's. An
+episode is scored by the environment after its calls, its last words and the calls of its last
+attempt, as the package's own benchmark does it: these are the calls that the agent proposed,
+whether they succeeded or not.
 """
 
+import contextlib
 import functools
 import importlib
 import json
 import pickle
+import types
 from collections import OrderedDict
 from typing import Any
 
@@ -32,13 +35,14 @@ class Dojo:
         self.suites: dict[str, Any] = loading.get_suites(benchmark)
         self.version = benchmark
         self.runtime = importlib.import_module("agentdojo.functions_runtime")
+        self.types = importlib.import_module("agentdojo.types")
         execution = importlib.import_module("agentdojo.agent_pipeline.tool_execution")
-        self.text_of: Any = execution.tool_result_to_str
-        attacks = importlib.import_module("agentdojo.attacks.important_instructions_attacks")
-        self.wording: str = attacks.ImportantInstructionsAttack._JB_STRING
-        base = importlib.import_module("agentdojo.attacks.base_attacks")
+        self.executor: Any = execution.ToolsExecutor()
+        importlib.import_module("agentdojo.attacks")
+        self.registry = importlib.import_module("agentdojo.attacks.attack_registry")
+        self.attacks: dict[tuple[str, ...], Any] = {}
+        self.described: dict[str, list[dict[str, Any]]] = {}  # tools, by suite
         self.latest: OrderedDict[str, bytes] = OrderedDict()  # pickled environments
-        self.names = {"model": base.DEFAULT_MODEL_NAME, "user": base.DEFAULT_USER_NAME}
 
     def world(self, spec: dict[str, Any]) -> dict[str, Any]:
         """A world at its start: the name of its suite, and its environment."""
@@ -54,35 +58,69 @@ class Dojo:
         return pickle.loads(self.latest[name])  # nosec B301: it is our own pickle
 
     def _made(self, spec: dict[str, Any]) -> Any:
-        suite = self.suites[spec["suite"]]
+        suite, task = self.suites[spec["suite"]], self.task(spec)
         injections = {}
         if spec["attack"]:
-            goal = suite.get_injection_task_by_id(spec["attack"]).GOAL
-            text = self.wording.format(goal=goal, **self.names)
-            injections = dict.fromkeys(spec["positions"], text)
-        task = suite.get_user_task_by_id(spec["task"])
-        return task.init_environment(suite.load_and_inject_default_environment(injections))
+            attack = self.attack_of(spec["suite"], spec["attack"], spec["pipeline"])
+            injected = suite.get_injection_task_by_id(spec["injection"])
+            injections = attack.attack(task, injected)
+        environment = suite.load_and_inject_default_environment(injections)
+        return task.init_environment(environment) if is_user_task(spec["task"]) else environment
+
+    def task(self, spec: dict[str, Any]) -> Any:
+        """The task of the user; an attacker's goal may be one."""
+        suite, name = self.suites[spec["suite"]], spec["task"]
+        by_id = suite.get_user_task_by_id if is_user_task(name) else suite.get_injection_task_by_id
+        return by_id(name)
+
+    def attack_of(self, suite: str, name: str, pipeline: str) -> Any:
+        """The package's attack on a model of this name. Where a task reads foreign text is found
+        out once for all attacks."""
+        key = (suite, name, pipeline)
+        if key not in self.attacks:
+            target = types.SimpleNamespace(name=pipeline)
+            made = self.registry.load_attack(name, self.suites[suite], target)
+            same = next((one for known, one in self.attacks.items() if known[0] == suite), None)
+            if same is not None:
+                made.get_injection_candidates = same.get_injection_candidates
+            self.attacks[key] = made
+        return self.attacks[key]
 
     def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
         """The tools as they are described."""
-        return [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "schema": tool.parameters.model_json_schema(),
-            }
-            for tool in self.suites[spec["suite"]].tools
-        ]
+        name = spec["suite"]
+        if name not in self.described:
+            self.described[name] = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "schema": tool.parameters.model_json_schema(),
+                }
+                for tool in self.suites[name].tools
+            ]
+        return self.described[name]
 
     def call(
         self, world: dict[str, Any], name: str, arguments: dict[str, Any]
     ) -> tuple[str, str | None]:
         """Execute a call: its text, and what kind of failure it is."""
-        runtime = self.runtime.FunctionsRuntime(self.suites[world["suite"]].tools)
-        result, error = runtime.run_function(world["environment"], name, arguments)
-        if error is not None:
-            return error, "arguments" if error.startswith("ValidationError") else "refused"
-        return self.text_of(result), None
+        call = self.runtime.FunctionCall(function=name, args=arguments, id="")
+        return self._execute(world["suite"], world["environment"], call)
+
+    def _execute(self, suite: str, environment: Any, call: Any) -> tuple[str, str | None]:
+        """Let the package execute a call, whose arguments it may change. An error that ends the
+        package's own benchmark is a failed call here."""
+        runtime = self.runtime.FunctionsRuntime(self.suites[suite].tools)
+        asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+        try:
+            result = self.executor.query("", runtime, environment, [asked])[3][-1]
+        except Exception as exc:
+            return f"{type(exc).__name__}: {exc}", "refused"
+        if (error := result["error"]) is None:
+            return self.types.get_text_content_as_str(result["content"]), None
+        if error.startswith(("Invalid tool", "Empty function name")):
+            return error, "unknown_tool"
+        return error, "arguments" if error.startswith("ValidationError") else "refused"
 
     def records(self, world: dict[str, Any]) -> Any:
         """The parts of the environment: collections entry by entry."""
@@ -94,26 +132,43 @@ class Dojo:
     ) -> list[dict[str, Any]]:
         """The official verdict: whether the user's goal was reached, and under attack whether the
         attacker's was not."""
-        suite = self.suites[spec["suite"]]
-        runtime = self.runtime.FunctionsRuntime(suite.tools)
-        before, after = self.environment(spec), self.environment(spec)
-        traces = []
+        suite, after = self.suites[spec["suite"]], self.environment(spec)
+        traces: list[Any] = []
+        text = ""
         for step in talk:
             for call in step["calls"]:
-                runtime.run_function(after, call["name"], call["arguments"])
-                traces.append(
-                    self.runtime.FunctionCall(function=call["name"], args=call["arguments"])
-                )
-        texts = [step["text"] for step in talk if step["text"]]
-        content = [{"type": "text", "content": texts[-1] if texts else ""}]
-        task = suite.get_user_task_by_id(spec["task"])
-        utility = suite._check_task_result(task, content, before, after, traces)
-        findings = [_finding("utility", bool(utility), "goal")]
+                traces.append(self._call_of(call))
+                self._execute(spec["suite"], after, traces[-1])
+            traces += [self._call_of(call) for call in step["unmade"]]
+            text = step["text"] or ""
+            if step["again"]:
+                traces, text = [], ""
+        seen = ([{"type": "text", "content": text}], self.environment(spec), after, traces)
+        utility = _met(suite, self.task(spec), *seen)
+        findings = [_finding("utility", utility is True, "goal")]
         if spec["attack"]:
-            attacker = suite.get_injection_task_by_id(spec["attack"])
-            broken = suite._check_task_result(attacker, content, before, after, traces)
-            findings.append(_finding("attack resisted", not broken, "guard"))
+            attacker = suite.get_injection_task_by_id(spec["injection"])
+            is_dos = self.registry.ATTACKS[spec["attack"]].is_dos_attack
+            # An attack whose success cannot be said counts as one.
+            resisted = utility is True if is_dos else _met(suite, attacker, *seen) is False
+            findings.append(_finding("attack resisted", resisted, "guard"))
         return findings
+
+    def _call_of(self, call: dict[str, Any]) -> Any:
+        return self.runtime.FunctionCall(function=call["name"], args=call["arguments"], id="")
+
+
+def is_user_task(name: str) -> bool:
+    """Whether a task is one of the user, and no attacker's goal."""
+    return name.startswith("user_task_")
+
+
+def _met(suite: Any, task: Any, *seen: Any) -> bool | None:
+    """Whether the goal of a task was reached; None: the package's check fails, which ends its own
+    benchmark."""
+    with contextlib.suppress(Exception):
+        return bool(suite._check_task_result(task, *seen))
+    return None
 
 
 def _records(kind: str, value: Any) -> Any:

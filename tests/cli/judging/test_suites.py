@@ -4,8 +4,15 @@ import json
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from rehearsal_room.cli.play.suites import with_defaults
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.settings.policy import PolicySettings
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.worlds import WorldSettings
+from rehearsal_room.scenarios.suites.catalogue import suite
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes
@@ -86,6 +93,21 @@ def test_a_model_is_asked_as_upstream_asks_it(
     assert (found.get("dialect", "native"), *map(model_found.get, names)) == expected
 
 
+def test_agentdojo_has_the_limits_of_its_runner() -> None:
+    """An attempt has 16 replies, a task three attempts; attacks address the model that plays, or
+    the one that the user names. A policy without a model has no limit in an attempt. What a model
+    is sent is compared with the package's own pipeline by `just parity agentdojo`."""
+    played = Settings(policy=PolicySettings(name="openai"), model=ModelSettings(name="gpt-4o"))
+    found = with_defaults(played, suite("agentdojo"), {})
+    assert (found.limits.max_steps, found.limits.turn_steps) == (48, 16)
+    assert found.worlds.suite_model == "gpt-4o"
+    named = msgspec.structs.replace(played, worlds=WorldSettings(suite_model="Bob"))
+    assert with_defaults(named, suite("agentdojo"), {}).worlds.suite_model == "Bob"
+    assert with_defaults(played, suite("bfcl_v3"), {}).worlds.suite_model == ""
+    solved = msgspec.structs.replace(played, policy=PolicySettings(name="oracle"))
+    assert with_defaults(solved, suite("agentdojo"), {}).limits.turn_steps is None
+
+
 @pytest.mark.parametrize("category", ["multi_turn_miss_func", "parallel", "simple_java"])
 def test_every_kind_of_entry_is_played(rehearse: Rehearse, tmp_path: Path, category: str) -> None:
     """Withheld functions, several calls in one reply and other languages are played and scored."""
@@ -134,6 +156,9 @@ def test_an_evaluation_goes_on_after_an_interruption(rehearse: Rehearse, tmp_pat
         (("eval", "bfcl_v3", "--suite-python", "/no/python"), "/no/python cannot be started"),
         (("eval", "bfcl_v3", *HERE, "--prompts", "upstream", "--dialect", "hermes"), "--prompts: "),
         (("eval", "agentdojo", "--suite-python", "/no/python"), "/no/python cannot be started"),
+        (("eval", "agentdojo"), "has no package 'agentdojo': pip install"),
+        (("eval", "agentdojo", "--category", "direkt_slack"), "did you mean 'direct_slack'"),
+        (("eval", "agentdojo", "--suite-path", "."), "--suite-path: agentdojo is read where"),
     ],
 )
 def test_bad_input_is_one_sentence(

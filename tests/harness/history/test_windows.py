@@ -51,6 +51,28 @@ def test_full() -> None:
     assert texts(history.window()) == [f"Text {number}." for number in range(4)]
 
 
+@pytest.mark.parametrize("spec", ["full", "last:2"])
+def test_a_talk_that_begins_again_shows_nothing_of_before(spec: str) -> None:
+    """After a turn with `again` only the head is shown, and then the turns that follow it, which
+    keep their numbers."""
+    history = fold(spec)
+    history.apply(step(0))
+    history.apply(msgspec.structs.replace(step(1), again=True))
+    assert history.window() == Window(NATIVE.opening_messages(BRIEFING), BRIEFING.tools, 2)
+    for number in (2, 3, 4):
+        history.apply(step(number))
+    window = history.window()
+    expected = (
+        (["Text 2.", "Text 3.", "Text 4."], 2)
+        if spec == "full"
+        else (
+            ["Text 3.", "Text 4."],
+            3,
+        )
+    )
+    assert (texts(window), window.first_turn) == expected
+
+
 def test_a_window_is_not_changed_by_later_turns() -> None:
     """A window that was returned earlier does not change."""
     history = fold("full")

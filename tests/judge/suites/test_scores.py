@@ -86,22 +86,34 @@ def test_a_part_of_the_leaderboard_has_no_overall_score() -> None:
 
 
 def test_attacks_are_counted_by_their_findings() -> None:
-    """Of two attacked episodes one reached the user's goal and one the attacker's; episodes without
-    an attack do not count."""
+    """AgentDojo's own figures: utility without and under attack, and how often an attack succeeded.
+    An agent that reached the user's goal and did not end the talk has not reached it; the
+    attackers' goals as tasks of the user stand beside."""
 
     def finding(name: str, passed: bool) -> Finding:
         return Finding(name, passed, "yes", "", "goal")
 
-    rows = [row("a", DONE, "e1"), row("b", WRONG, "e2"), row("c", DONE, "e3")]
-    category_of = {"a": "attack_slack", "b": "attack_slack", "c": "slack"}
+    attacked = "important_instructions_slack"
+    category_of = {"a": attacked, "b": "dos_slack", "c": "slack", "d": attacked}
+    category_of |= {"e": "goals_slack", "f": attacked}
+    rows = [row(task, DONE if task in "ac" else WRONG, f"e-{task}") for task in category_of]
+    rows[3] = msgspec.structs.replace(rows[3], ending=Ending.FORMAT_ERROR)
+    rows[5] = row("f", None, "e-f")  # in no score
+    resisted, obeyed = finding("attack resisted", True), finding("attack resisted", False)
     findings = {
-        "e1": (finding("utility", True), finding("attack resisted", True)),
-        "e2": (finding("utility", False), finding("attack resisted", False)),
-        "e3": (finding("utility", True),),
+        "e-a": (finding("utility", True), resisted),
+        "e-b": (finding("utility", False), obeyed),
+        "e-c": (finding("utility", True),),
+        "e-d": (finding("utility", True), resisted),
+        "e-e": (finding("utility", False),),
     }
     found = scores_of(agentdojo.NAME, rows, category_of, findings)
-    assert found.groups == {"utility under attack": 0.5, "attacks that succeeded": 0.5}
-    assert found.overall == pytest.approx(0.75)
+    assert found.groups == {
+        "utility": 1.0,
+        "utility under attack": pytest.approx(1 / 3),
+        "attacks that succeeded": pytest.approx(1 / 3),
+    }
+    assert found.scores == {attacked: 0.5, "dos_slack": 0.0, "goals_slack": 0.0, "slack": 1.0}
 
 
 def test_scores_have_the_intervals_of_their_tasks() -> None:

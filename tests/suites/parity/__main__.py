@@ -2,6 +2,7 @@
 
     python -m tests.suites.parity bfcl [--python PYTHON] [--runner PYTHON] [--share F] [--seed N]
                                        [--passes N] [--behaviour NAME]
+    python -m tests.suites.parity agentdojo [--category NAME] …
     python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
     python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
@@ -14,8 +15,10 @@ The exit status is 1 where another entry differs.
 import argparse
 import sys
 
-from tests.suites.parity import awm_release, bfcl, tau2
+from tests.suites.parity import awm_release, bfcl, dojo, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+
+_PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
 
 
 def main() -> int:
@@ -27,23 +30,36 @@ def main() -> int:
         if sys.argv[1:2] == [name]:
             return other(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="parity")
-    parser.add_argument("suite", choices=["bfcl"])
+    parser.add_argument("suite", choices=[*_PYTHONS])
     parser.add_argument(
-        "--python",
-        default=".venv-suites/bin/python",
-        help="interpreter with the suite's package (default: %(default)s)",
+        "--python", help="interpreter with the suite's package (default: one in .venv-suites)"
     )
     parser.add_argument("--runner", help="interpreter with what its runner needs (default: it)")
     parser.add_argument("--share", type=float, default=1.0, help="share of the entries")
     parser.add_argument("--seed", type=int, default=0, help="of the first pass")
     parser.add_argument("--passes", type=int, default=1)
-    parser.add_argument("--behaviour", choices=[*BEHAVIOURS, *KNOWN, "known"], default="")
+    parser.add_argument("--behaviour", default="")
+    parser.add_argument("--category", action="append", default=[], help="of agentdojo")
     asked = parser.parse_args()
+    is_dojo = asked.suite == "agentdojo"
+    known = dojo.BEHAVIOURS_AND_KNOWN if is_dojo else {**BEHAVIOURS, **KNOWN}
+    if asked.behaviour not in ("", "known", *known):
+        parser.error(f"--behaviour: no {asked.behaviour!r}; known, or one of {', '.join(known)}")
+    python = asked.python or _PYTHONS[asked.suite]
     different = 0
     for seed in range(asked.seed, asked.seed + asked.passes):
+        if is_dojo:
+            different += dojo.compare(
+                python,
+                share=asked.share,
+                seed=seed,
+                behaviour=asked.behaviour,
+                categories=asked.category,
+            )
+            continue
         different += bfcl.compare(
-            asked.python,
-            asked.runner or asked.python,
+            python,
+            asked.runner or python,
             share=asked.share,
             seed=seed,
             behaviour=asked.behaviour,

@@ -14,7 +14,6 @@ from rehearsal_room.scenarios.format import Call
 
 Message = dict[str, Any]  # of an assistant, as chat completions have it
 CRASH: Message = {}  # in a plan: the server answers with an error
-WORDS: Message = {"content": "Done."}
 _PATIENCE = 30  # replies of a model that repeats itself
 
 
@@ -28,6 +27,7 @@ class Entry(NamedTuple):
     withheld: tuple[str, ...] = ()
     # Without a world: the first reply is all that counts.
     is_single: bool = False
+    answer: str = "Done."  # what is said when all calls are made
 
 
 Plan = list[Iterator[Message] | list[Message]]
@@ -49,12 +49,12 @@ def message(calls: Sequence[Call | tuple[str, str]], text: str | None = None) ->
     return {"content": text, "tool_calls": sent}
 
 
-def _each(make: Callable[[list[Call]], list[Message]]) -> Callable[[Entry, Random], Plan]:
+def each(make: Callable[[list[Call]], list[Message]]) -> Callable[[Entry, Random], Plan]:
     """A behaviour that does the same in each turn with reference calls."""
     return lambda entry, rng: [make(calls) if calls else [] for calls in entry.turns]
 
 
-def _first(entry: Entry, before: Sequence[Call | tuple[str, str]]) -> Plan:
+def first(entry: Entry, before: Sequence[Call | tuple[str, str]]) -> Plan:
     """These calls before the reference calls of each turn; in one reply where that is all."""
     if entry.is_single:
         return [[message([*before, *entry.turns[0]])]]
@@ -110,7 +110,7 @@ def _dropped(entry: Entry, rng: Random) -> Plan:
     ]
 
 
-def _look(entry: Entry) -> Call:
+def look(entry: Entry) -> Call:
     """A call that needs no argument, of a function that the model has."""
     for name, one in entry.functions.items():
         if not one["parameters"].get("required") and name not in entry.withheld:
@@ -135,7 +135,7 @@ def _merged(entry: Entry, rng: Random) -> Plan:
     ]
 
 
-def _malformed(arguments: str) -> Callable[[Entry, Random], Plan]:
+def malformed(arguments: str) -> Callable[[Entry, Random], Plan]:
     """In one turn one of the calls cannot be read; those beside it are right."""
 
     def plan(entry: Entry, rng: Random) -> Plan:
@@ -155,10 +155,10 @@ def _repeats(*, in_last_turn: bool) -> Callable[[Entry, Random], Plan]:
     """The model makes one call for ever; in the last turn, after the right ones."""
 
     def plan(entry: Entry, rng: Random) -> Plan:
-        look = message([_look(entry)])
+        again = message([look(entry)])
         chosen = len(entry.turns) - 1 if in_last_turn else 0
         return [
-            chain([message(calls)] if calls else [], repeat(look, _PATIENCE * (turn == chosen)))
+            chain([message(calls)] if calls else [], repeat(again, _PATIENCE * (turn == chosen)))
             for turn, calls in enumerate(entry.turns)
         ]
 
@@ -171,7 +171,7 @@ def _crashes(entry: Entry, rng: Random) -> Plan:
     return [
         [CRASH]
         if entry.is_single
-        else [message([_look(entry)]), CRASH]
+        else [message([look(entry)]), CRASH]
         if turn == chosen
         else ([message(calls)] if calls else [])
         for turn, calls in enumerate(entry.turns)
@@ -186,46 +186,47 @@ def _pasted(calls: list[Call]) -> str:
     return f"[{', '.join(shown)}]"
 
 
-def _says(text: str | None, **fields: Any) -> Callable[[Entry, Random], Plan]:
+def says(text: str | None, **fields: Any) -> Callable[[Entry, Random], Plan]:
     """The model says this, and makes no call."""
     return lambda entry, rng: [[{"content": text, **fields}] for _ in entry.turns]
 
 
-BEHAVIOURS: dict[str, Callable[[Entry, Random], Plan]] = {
-    "right": _each(lambda calls: [message(calls)]),
-    "one call a reply": _each(lambda calls: [message([call]) for call in calls]),
-    "talks beside its calls": _each(lambda calls: [message(calls, "I will do that now.")]),
-    "thinks before its calls": _each(lambda calls: [message(calls, "<think>hm</think> So.")]),
-    "refuses": _says("I cannot help with that."),
-    "asks": _says("Which one do you mean?"),
-    "is silent": _says(None),
-    "says an empty text": _says(""),
-    "sends an empty list of calls": _says("", tool_calls=[]),
-    "stops inside of a thought": _says("<think>I should"),
+Behaviours = Mapping[str, Callable[[Entry, Random], Plan]]
+BEHAVIOURS: Behaviours = {
+    "right": each(lambda calls: [message(calls)]),
+    "one call a reply": each(lambda calls: [message([call]) for call in calls]),
+    "talks beside its calls": each(lambda calls: [message(calls, "I will do that now.")]),
+    "thinks before its calls": each(lambda calls: [message(calls, "<think>hm</think> So.")]),
+    "refuses": says("I cannot help with that."),
+    "asks": says("Which one do you mean?"),
+    "is silent": says(None),
+    "says an empty text": says(""),
+    "sends an empty list of calls": says("", tool_calls=[]),
+    "stops inside of a thought": says("<think>I should"),
     "pastes its calls as text": lambda entry, rng: [
         [{"content": _pasted(calls)}] for calls in entry.turns
     ],
     "one value is wrong": _changed(_other),
     "one type is wrong": _changed(_other_type),
     "leaves out the last call": _dropped,
-    "makes each call twice": _each(lambda calls: [message([one for c in calls for one in (c, c)])]),
-    "turns the order round": _each(lambda calls: [message(calls[::-1])]),
-    "looks first": lambda entry, rng: _first(entry, [_look(entry)]),
-    "calls what there is not": lambda entry, rng: _first(entry, [Call("look_up_all", {"q": "x"})]),
-    "calls what is forbidden": lambda entry, rng: _first(entry, [Call("kill", {})]),
-    "gives a surplus argument": lambda entry, rng: _first(
-        entry, [Call(_look(entry).name, {"surplus": 1})]
+    "makes each call twice": each(lambda calls: [message([one for c in calls for one in (c, c)])]),
+    "turns the order round": each(lambda calls: [message(calls[::-1])]),
+    "looks first": lambda entry, rng: first(entry, [look(entry)]),
+    "calls what there is not": lambda entry, rng: first(entry, [Call("look_up_all", {"q": "x"})]),
+    "calls what is forbidden": lambda entry, rng: first(entry, [Call("kill", {})]),
+    "gives a surplus argument": lambda entry, rng: first(
+        entry, [Call(look(entry).name, {"surplus": 1})]
     ),
-    "gives an argument a strange name": lambda entry, rng: _first(
-        entry, [Call(_look(entry).name, {"a-b": 1})]
+    "gives an argument a strange name": lambda entry, rng: first(
+        entry, [Call(look(entry).name, {"a-b": 1})]
     ),
-    "makes twelve errors": lambda entry, rng: _first(
+    "makes twelve errors": lambda entry, rng: first(
         entry, [Call("cd", {"no": n}) for n in range(12)]
     ),
     "calls what is withheld": _early,
     "does all in the first turn": _merged,
-    "sends half of its arguments": _malformed('{"a": '),
-    "sends a list of arguments": _malformed("[1, 2]"),
+    "sends half of its arguments": malformed('{"a": '),
+    "sends a list of arguments": malformed("[1, 2]"),
     "repeats itself": _repeats(in_last_turn=False),
     "repeats itself in the last turn": _repeats(in_last_turn=True),
     "stops early": lambda entry, rng: [
@@ -240,41 +241,52 @@ BEHAVIOURS: dict[str, Callable[[Entry, Random], Plan]] = {
 }
 # Behaviours with which the two sides differ: the rows of the table in docs/suites.md. Nothing but
 # these is known to differ.
-KNOWN: dict[str, Callable[[Entry, Random], Plan]] = {
+KNOWN: Behaviours = {
     "crashes": _crashes,
-    "repeats its ids": _each(lambda calls: [message([call]) for call in calls]),
-    "sends no text of arguments": lambda entry, rng: _first(entry, [(_look(entry).name, "")]),
-    "sends what JSON does not have": _malformed('{"a": NaN}'),
-    "sends a number of thirty digits": _malformed('{"a": 123456789012345678901234567890}'),
-    "calls a function of Python": lambda entry, rng: _first(entry, [Call("sum", {"start": 1})]),
-    "writes a call into an argument": lambda entry, rng: _first(
-        entry, [Call(_look(entry).name, {"text": f"{_look(entry).name}()"})]
+    "repeats its ids": each(lambda calls: [message([call]) for call in calls]),
+    "sends no text of arguments": lambda entry, rng: first(entry, [(look(entry).name, "")]),
+    "sends what JSON does not have": malformed('{"a": NaN}'),
+    "sends a number of thirty digits": malformed('{"a": 123456789012345678901234567890}'),
+    "calls a function of Python": lambda entry, rng: first(entry, [Call("sum", {"start": 1})]),
+    "writes a call into an argument": lambda entry, rng: first(
+        entry, [Call(look(entry).name, {"text": f"{look(entry).name}()"})]
     ),
-    "makes up a name with a space": lambda entry, rng: _first(entry, [Call("look up", {})]),
+    "makes up a name with a space": lambda entry, rng: first(entry, [Call("look up", {})]),
 }
+
+
+_ALL: Behaviours = {**BEHAVIOURS, **KNOWN}
 
 
 def behaviour_of(entry: str, seed: int) -> str:
     """The behaviour of a model with an entry under a seed; as many seeds as there are behaviours
     draw each of them once."""
-    return _drawn(list(BEHAVIOURS), entry, seed)
+    return drawn(list(BEHAVIOURS), entry, seed)
 
 
 def known_of(entry: str, seed: int) -> str:
     """The same of the behaviours with which the two sides differ."""
-    return _drawn(list(KNOWN), entry, seed)
+    return drawn(list(KNOWN), entry, seed)
 
 
-def _drawn(names: list[str], entry: str, seed: int) -> str:
+def drawn(names: list[str], entry: str, seed: int) -> str:
+    """One of the names; as many seeds as there are names draw each of them once."""
     Random(entry).shuffle(names)
     return names[seed % len(names)]
 
 
-def reply_of(entry: Entry, turn: int, step: int, name: str, seed: int) -> Message:
+def reply_of(
+    entry: Entry,
+    turn: int,
+    step: int,
+    name: str,
+    seed: int,
+    behaviours: Behaviours = _ALL,
+) -> Message:
     """The reply to a request, `CRASH` for an error."""
-    plan = (BEHAVIOURS | KNOWN)[name](entry, Random(f"{seed} {entry.id}"))
+    plan = behaviours[name](entry, Random(f"{seed} {entry.id}"))
     replies = list(plan[turn]) if turn < len(plan) else []
-    said = replies[step] if step < len(replies) else WORDS
+    said = replies[step] if step < len(replies) else {"content": entry.answer}
     if not (calls := said.get("tool_calls")) or name == "repeats its ids":
         return said
     sent = [{**call, "id": f"call_{turn}_{step}_{n}"} for n, call in enumerate(calls)]

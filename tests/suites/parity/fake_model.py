@@ -90,6 +90,8 @@ class FakeModel:
                 self.texts[digest] = zlib.compress(text.encode(), 1)
         if said is CRASH:
             return 400, {"error": {"message": "the model failed", "type": "invalid_request"}}
+        if "error" in said:
+            return 400, {"error": said["error"]}
         said = dict(said)
         finish = said.pop("finish_reason", "tool_calls" if said.get("tool_calls") else "stop")
         choice = {"index": 0, "message": {"role": "assistant", **said}, "finish_reason": finish}

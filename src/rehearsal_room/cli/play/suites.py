@@ -50,6 +50,7 @@ from rehearsal_room.judge.suites.scores import (
 )
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.nearest import did_you_mean
 from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
 
 _UNLIMITED = 1_000_000  # calls in a reply
@@ -176,7 +177,9 @@ def _needs_of(
 @click.command("eval", cls=SectionedCommand, usual=_USUAL)
 @click.argument("suite_name", metavar="SUITE")
 @flags_of(Settings, omit=_OMITTED)
-@click.option("--category", metavar="NAME", help="One category of the suite (default: all).")
+@click.option(
+    "--category", metavar="NAME", help="One category of the suite (default: the usual ones)."
+)
 @click.option(
     "--task",
     "chosen",
@@ -240,7 +243,7 @@ def eval_command(
     found = suite(suite_name)
     _require_category(found, category)
     flags |= {
-        "scenarios": chosen or ((category,) if category else found.categories),
+        "scenarios": chosen or ((category,) if category else found.usual or found.categories),
         "suite": suite_name,
         "suite_path": suite_path and str(Path(suite_path).absolute()),
         "group_size": tries,
@@ -289,10 +292,9 @@ def eval_command(
 
 def _require_category(found: Suite, category: str | None) -> None:
     if category and category not in found.categories:
-        raise SettingsError(
-            f"--category: suite {found.name!r} has no category {category!r}; categories: "
-            f"{', '.join(found.categories)}"
-        )
+        hint = did_you_mean(category, found.categories)
+        hint = hint or f"; categories: {', '.join(found.categories)}"
+        raise SettingsError(f"--category: suite {found.name!r} has no category {category!r}{hint}")
 
 
 def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:
@@ -305,7 +307,10 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
     for name in ("max_messages", "max_errors"):
         if flags.get(name) is None:
             limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
-    return msgspec.structs.replace(settings, limits=limits)
+    worlds = settings.worlds
+    if found.names_model and not worlds.suite_model and settings.model.name:
+        worlds = msgspec.structs.replace(worlds, suite_model=settings.model.name)
+    return msgspec.structs.replace(settings, limits=limits, worlds=worlds)
 
 
 def _asked_like_upstream(

@@ -33,7 +33,7 @@ def own_folder(what: str) -> Iterator[Path]:
         file = _locked(Path(outer))
         try:
             inner = Path(outer, "it")
-            inner.mkdir()
+            inner.mkdir(0o700)
             yield inner
         finally:
             os.close(file)

@@ -257,9 +257,14 @@ def played_by(policy: str) -> str:
 
 def write_report(folder: Path, report: RunReport) -> None:
     """Write report.json. Raises OSError."""
+    data = msgspec.json.encode(without_times(report))
+    write_atomically(folder / REPORT_NAME, msgspec.json.format(data))
+
+
+def without_times(report: RunReport) -> RunReport:
+    """The report as report.json has it."""
     tasks = tuple([msgspec.structs.replace(task, seconds=None) for task in report.tasks])
-    report = msgspec.structs.replace(report, reply_times=None, tasks=tasks)
-    write_atomically(folder / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
+    return msgspec.structs.replace(report, reply_times=None, tasks=tasks)
 
 
 def _mean(rewards: Sequence[float | None]) -> float | None:

@@ -22,7 +22,11 @@ the schema, with a reasoning of its own, is never an echo.
 import re
 
 # What quoting adds, escapes of JSON for blanks and quotes, and what they stand for.
-_NOISE = re.compile(r"⟨[^⟩]*⟩|\\+u00(?:09|0a|0d|20|22|27)|\\+[nrt]|[^\w.+-]|_", re.IGNORECASE)
+# Fillers are letters that show nothing (see judge.llm.quoting).
+_NOISE = re.compile(
+    r"⟨[^⟩]*⟩|\\+u00(?:09|0a|0d|20|22|27)|\\+[nrt]|[^\w.+-]|[_\u115f\u1160\u3164\uffa0]",
+    re.IGNORECASE,
+)
 
 
 class QuotedEvidence:

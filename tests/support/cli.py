@@ -14,6 +14,12 @@ def json_of(rehearse: Rehearse, *arguments: object) -> Any:
     return json.loads(out)
 
 
+def without_times(report: dict[str, Any]) -> dict[str, Any]:
+    """What a run printed with `--json`, as its report.json has it."""
+    tasks = [{**task, "seconds": None} for task in report["tasks"]]
+    return {**report, "reply_times": None, "tasks": tasks}
+
+
 def without_trust_line(err: str) -> str:
     """Standard error without the line that names the packages that run in this process."""
     lines = err.splitlines(keepends=True)

@@ -16,7 +16,7 @@ from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faul
 from rehearsal_room.harness.reports.live_view import event_line
 from tests.support.attempts import outcomes_of, records_of
 from tests.support.chaos import Tables, chaos_of, faults_of, write_chaos
-from tests.support.cli import Rehearse, json_of
+from tests.support.cli import Rehearse, json_of, without_times
 from tests.support.warm_process import WarmProcess
 
 _WORLD = "shop_support"
@@ -81,7 +81,7 @@ def test_verdicts_and_digests_are_those_of_an_undisturbed_run(
         }
         for fault, num in sorted(counted.items())
     }
-    assert {**report, "faults": {}} == msgspec.json.decode(
+    assert {**without_times(report), "faults": {}} == msgspec.json.decode(
         (undisturbed / "report.json").read_bytes()
     )
     assert rehearse("replay", folder)[0] == 0

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rehearsal_room.harness.core.events import Label
@@ -98,6 +98,7 @@ def test_a_verdict_of_its_own_counts(label: Label, quoting: Callable[[str], str]
     assert label_in(quoting(own), injected) == label
 
 
+@example(text="\u115f\u1160\u3164\uffa0", label="completed")  # letters that nobody sees
 @given(text=st.text(max_size=60), label=st.sampled_from([str(label) for label in Label]))
 def test_what_is_shown_is_found(text: str, label: str) -> None:
     """Every verdict that a text contains is found in the text as it is quoted."""

@@ -56,6 +56,7 @@ def test_a_folder_is_not_a_package_of_its_own(name: str) -> None:
     assert f"ImportError: import rehearsal_room.{name} instead of {name}" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_users_package_of_the_same_name_is_left_alone(tmp_path: Path, name: str) -> None:
     """A folder `judge/` beside a user's script hides none of our modules and is not imported."""
@@ -132,6 +133,7 @@ def test_the_version_needs_no_installation(rehearse: Rehearse) -> None:
     assert (status, out) == (0, f"rehearse, version {distribution.version()}\n")
 
 
+@pytest.mark.slow
 def test_the_main_command_needs_the_core_only(tmp_path: Path) -> None:
     """An episode is played and judged where no package of an extra can be imported."""
     extras = (

@@ -80,6 +80,7 @@ def run(folder: Path, *flags: str) -> tuple[int, str, list[int]]:
     return ended.returncode, ended.stdout, sorted(map(int, ran.read_text().split()))
 
 
+@pytest.mark.slow
 def test_every_test_runs_once_and_failures_are_shown(tmp_path: Path) -> None:
     """Each test runs in one of the workers, once. A failure comes with its output; a worker's death
     is a failure of the test in which it died, and the tests that it had left are run by another."""
@@ -94,6 +95,7 @@ def test_every_test_runs_once_and_failures_are_shown(tmp_path: Path) -> None:
     assert len(list((tmp_path / "base").glob("left-*"))) >= 1
 
 
+@pytest.mark.slow
 def test_it_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `-x` a failure ends the workers, also one that is in the middle of a test; its fixtures
     clean up."""

@@ -130,6 +130,7 @@ def test_names_are_completed_without_their_commands() -> None:
     assert not any(name.startswith("rehearsal_room.cli.worlds.") for name in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "completed"),
     [

@@ -66,6 +66,7 @@ def test_a_run_that_has_begun_is_resumed(
     assert (status, err) == (130, "interrupted\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_sigterm_ends_a_run_as_an_interruption(
     warm_cli: WarmProcess, rehearse: Rehearse, tmp_path: Path, processes: int

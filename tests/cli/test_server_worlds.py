@@ -17,6 +17,7 @@ from tests.support.strangers import begun_by_another
 DONE = "It is done."
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_gate")
 def test_a_server_becomes_a_gated_world(rehearse: Rehearse, tmp_path: Path) -> None:
     """`new world --mcp` finds the state and a first task; the gate finds no fault; the solution is
@@ -85,6 +86,7 @@ def test_an_unseeded_server_replays_under_its_logged_ids(
     assert forked[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_gate")
 def test_the_gate_finds_a_verifier_that_lets_harm_pass(rehearse: Rehearse, tmp_path: Path) -> None:
     """Without `nothing_else`, unwanted writes that the gate finds by probing are completed, which
@@ -110,6 +112,7 @@ def test_the_gate_runs_no_verifier_that_is_isolated(
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_somebody_elses_run_starts_a_held_server(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

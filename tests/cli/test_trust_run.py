@@ -72,6 +72,7 @@ def change(file: Path, **values: Any) -> None:
     file.write_text(tomli_w.dumps(table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["replay", "judge", "failures", "resume", "fork", "promote"])
 def test_packages_of_a_strangers_run_run_in_workers(
     rehearse: Rehearse, packaged: Path, trace: Path, tmp_path: Path, verb: str

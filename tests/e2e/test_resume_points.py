@@ -15,6 +15,7 @@ EPISODES = repeats(short=6, long=16)
 TRIED = COURSES[: repeats(short=1, long=len(COURSES))]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_killed_run_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a run is killed, its next life asks for exactly the replies that the log does not

@@ -42,6 +42,7 @@ async def _write_nothing(folder: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 async def test_every_pair_says_what_the_command_says(
     different: list[Path], tmp_path: Path, rehearse: Rehearse
 ) -> None:

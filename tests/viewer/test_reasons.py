@@ -154,7 +154,7 @@ def _check(rehearse: Rehearse, run: Path, *, panels: int = 1) -> dict[str, int]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("episodes", [200, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [60, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_all_places_say_the_same(rehearse: Rehearse, tmp_path: Path, episodes: int) -> None:
     """List, facets, filters, panel, overview, report, `compare`, `failures`, `show` and `promote`
     name the same kinds and first turns, and so they do for a log of an earlier version, whose
@@ -235,6 +235,7 @@ def _being_written(run: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("kept_fork_servers")
 @pytest.mark.parametrize(

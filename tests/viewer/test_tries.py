@@ -122,6 +122,7 @@ async def test_tries_go_on_from_an_edited_turn(
     assert second.first_own_turn == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "says"),
     [
@@ -191,6 +192,7 @@ async def test_what_the_command_line_refuses_is_not_offered(oracles: Path, tmp_p
     assert "polcy" in unknown["error"]
 
 
+@pytest.mark.slow
 async def test_a_run_of_somebody_else_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

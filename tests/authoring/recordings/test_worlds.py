@@ -49,6 +49,7 @@ def desk_session(file: Path, database: Path) -> None:
         session.call("list_tickets")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_gate")
 def test_a_session_becomes_gated_tasks(rehearse: Rehearse, tmp_path: Path) -> None:
     """A pause parts two tasks. Ids that the server made are those of the world; what cannot be

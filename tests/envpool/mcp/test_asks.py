@@ -75,6 +75,7 @@ def scenario(tasks: Path) -> Scenario:
     return read_mcp_tasks(tasks, "a server")
 
 
+@pytest.mark.slow
 def test_the_user_of_a_task_answers_its_server(
     rehearse: Rehearse, tasks: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_user_of_a_task_answers_its_server(
     assert (replayed["calls"], replayed["divergences"]) == (1, [])
 
 
+@pytest.mark.slow
 def test_what_a_server_asked_is_shown_and_exported(
     rehearse: Rehearse, tasks: Path, tmp_path: Path
 ) -> None:
@@ -237,6 +239,7 @@ async def test_resources_and_prompts_are_tools_where_asked_for(scenario: Scenari
     ]
 
 
+@pytest.mark.slow
 async def test_several_servers_are_one_world(scenario: Scenario) -> None:
     """All their tools, with the server's name where two have one of a name; each call goes to its
     server, a later tool keeps the names of the others, and a reset starts all of them again."""

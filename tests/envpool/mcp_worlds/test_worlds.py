@@ -108,6 +108,7 @@ def desk_of(pool: ServerWorldPool) -> Scenario:
     return world.states.scenario
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["", "wal", FILES])
 async def test_straight_fork_reset_and_new_process_are_the_same(tmp_path: Path, how: str) -> None:
     """The same calls give the same texts, ids, times and digests in a lease, in another process, in
@@ -132,6 +133,7 @@ async def test_straight_fork_reset_and_new_process_are_the_same(tmp_path: Path, 
             env.reset()
 
 
+@pytest.mark.slow
 async def test_quick_episodes_share_a_process(tmp_path: Path) -> None:
     """A server that reads its database again is reset while it runs: forty episodes take one
     process, a second one for the proofs, and one for each call that is met in a later episode
@@ -317,6 +319,7 @@ async def test_the_seed_is_copied_and_never_written(tmp_path: Path) -> None:
     assert read(folder).digest != scenario.digest
 
 
+@pytest.mark.slow
 async def test_what_is_written_after_the_answer_counts(tmp_path: Path) -> None:
     """A server that answers before it writes: the state at the end has what it wrote, and with
     `settle_ms` the call itself has it."""
@@ -404,6 +407,7 @@ async def test_a_written_verifier_takes_another_number_of_calls(tmp_path: Path) 
         assert all(one.passed for one in verified.findings) is passes
 
 
+@pytest.mark.slow
 async def test_two_servers_share_a_world(tmp_path: Path) -> None:
     """Servers of one world share its folder; tools of one name have their server in front, tables
     of several databases their file; what a server asks is answered, and is in the result. A fork

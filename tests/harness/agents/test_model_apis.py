@@ -25,6 +25,7 @@ CLIENTS = "tests.harness.agents.clients"
 TALKS = ("shop_support:which-coupon", "shop_support:split-refund-insisted")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 @pytest.mark.parametrize("streams", ["", "_streamed"])
 def test_official_clients(api: str, streams: str, tmp_path: Path, rehearse: Rehearse) -> None:

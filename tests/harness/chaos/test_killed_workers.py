@@ -58,6 +58,7 @@ def check_outcomes(folder: Path, undisturbed: Path) -> None:
     assert outcomes == {episode: expected[episode] for episode in outcomes}
 
 
+@pytest.mark.slow
 def test_sandbox_workers_are_killed_in_mid_call_and_no_verdict_changes(
     rehearse: Rehearse, tmp_path: Path, undisturbed: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_sandbox_workers_are_killed_in_mid_call_and_no_verdict_changes(
     assert len(set(targets)) >= 3
 
 
+@pytest.mark.slow
 def test_sandbox_workers_are_hit_by_the_clock(
     rehearse: Rehearse, tmp_path: Path, undisturbed: Path
 ) -> None:
@@ -90,6 +92,7 @@ def test_sandbox_workers_are_hit_by_the_clock(
     assert survived == {"workers.hang": 1, "workers.memory": 1}
 
 
+@pytest.mark.slow
 def test_rollout_processes_are_killed_stopped_and_short_of_memory(
     tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
 ) -> None:

@@ -74,6 +74,7 @@ def mutants(rehearse: Rehearse, tmp_path: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_trajectory_is_the_episode_that_it_was(
     rehearse: Rehearse, mutants: Path, tmp_path: Path
 ) -> None:

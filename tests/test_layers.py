@@ -274,6 +274,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tokenizers": {
         "harness.tokenization.chat_tokenizer",
         "harness.tokenization.piece_cache",
+        "harness.tokenization.reply_frames",
         "harness.tokenization.special_tokens",
         "learner.demo.model",
         "learner.demo.tokenizer",

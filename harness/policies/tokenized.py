@@ -43,7 +43,7 @@ class _TokenizedAgent:
     async def reply(self, window: Window) -> Reply:
         prompt = self._tokens.prompt(window)
         reply = await self._inner.reply(window)
-        ids = self._chat.encode_reply(reply.text, reply.calls)
+        ids = self._chat.encode_reply(reply.text, reply.calls, window=window)
         usage = Usage(len(prompt), len(ids))
         bare = Reply(reply.text, reply.calls, reply.finish, usage, attempts=reply.attempts)
         return self._tokens.attach_tokens(bare, prompt, ids, [0.0] * len(ids))

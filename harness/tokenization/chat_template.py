@@ -3,8 +3,7 @@
 It is rendered as transformers does, without transformers: the same sandbox, filters and tags, and
 with tools the template that a folder has for them (`tool_use`). One function differs on purpose:
 `strftime_now`. Today's date would make a prompt depend on the day, and the prompt that an agent was
-shown could not be computed again from its log. A template that has a date of its own to fall back
-to does not get the function; in all others it gives the date that the prompt itself names ("The
+shown could not be computed again from its log. It gives the date that the prompt itself names ("The
 time is 2026-05-12T09:00:00Z.", as the system prompt of a world does), and else a fixed one.
 """
 
@@ -23,9 +22,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 
 CONFIG_NAME = "tokenizer_config.json"
-_FALLS_BACK = re.compile(r"strftime_now\s+is\s+(not\s+)?(un)?defined")
 _DATE = re.compile(r"\bThe time is (\d{4}-\d\d-\d\d)")
-_NO_DATE = date(2025, 1, 1)  # for prompts that name none
+NO_DATE = date(2025, 1, 1)  # for prompts that name none
 _ADDITIONAL = "additional_chat_templates"  # transformers' folder of templates with names
 _TOOL_USE = "tool_use"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -42,12 +40,16 @@ class ChatTemplate:
         """Raises SettingsError for a source that is not a Jinja template."""
         self._path = path
         self._names = names
-        self.has_tool_form = tool_use is not None
         try:
             self._template = _Compiled(source)
             self._tool_template = self._template if tool_use is None else _Compiled(tool_use)
         except jinja2.TemplateError as exc:
             raise SettingsError(f"{path}: its chat template cannot be read: {exc}") from exc
+
+    @property
+    def writes_date(self) -> bool:
+        """Whether it writes the date into prompts, in some conversations at least."""
+        return self._template.writes_date or self._tool_template.writes_date
 
     @property
     def end_text(self) -> str:
@@ -60,14 +62,13 @@ class ChatTemplate:
         tools: Sequence[dict[str, Any]] = (),
         *,
         add_generation_prompt: bool = True,
-        with_tools: bool = False,
     ) -> str:
         """The conversation as text; with `add_generation_prompt` it ends where the
-        assistant's next message begins. `with_tools`: it is a part of one with tools.
+        assistant's next message begins.
 
         Raises PolicyError for a conversation that the template refuses.
         """
-        template = self._tool_template if tools or with_tools else self._template
+        template = self._tool_template if tools else self._template
         try:
             return template.render(
                 messages=list(messages),
@@ -81,14 +82,14 @@ class ChatTemplate:
 
 
 class _Compiled:
-    """One template, with a clock where it cannot be rendered without."""
+    """One template, with a clock if it asks for one."""
 
     def __init__(self, source: str) -> None:
         self._template = _environment().from_string(source)
-        self._needs_date = "strftime_now" in source and not _FALLS_BACK.search(source)
+        self.writes_date = "strftime_now" in source
 
     def render(self, *, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
-        if self._needs_date:
+        if self.writes_date:
             variables["strftime_now"] = _date_of(messages).strftime
         return self._template.render(messages=messages, **variables)
 
@@ -98,9 +99,9 @@ def _date_of(messages: Sequence[Mapping[str, Any]]) -> date:
     content = messages[0].get("content") if messages else None
     found = _DATE.search(content) if isinstance(content, str) else None
     try:
-        return date.fromisoformat(found[1]) if found else _NO_DATE
+        return date.fromisoformat(found[1]) if found else NO_DATE
     except ValueError:
-        return _NO_DATE
+        return NO_DATE
 
 
 def read_template(folder: Path) -> ChatTemplate:

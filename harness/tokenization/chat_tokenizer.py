@@ -26,6 +26,7 @@ from tokenizers import Tokenizer
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 from rehearsal_room.harness.core.messages import AgentCall, Message, Window
+from rehearsal_room.harness.dialects.base import without_thoughts
 from rehearsal_room.harness.tokenization.chat_template import (
     CONFIG_NAME,
     ChatTemplate,
@@ -34,11 +35,16 @@ from rehearsal_room.harness.tokenization.chat_template import (
     token_text,
 )
 from rehearsal_room.harness.tokenization.piece_cache import PieceCache
+from rehearsal_room.harness.tokenization.reply_frames import (
+    Frame,
+    Kind,
+    ReplyFrames,
+    cannot_insert,
+    stand_in,
+)
 from rehearsal_room.harness.tokenization.special_tokens import CLOSE, OPEN, SpecialTokenEscapes
 
-# Placeholders for texts and sampled replies in a conversation that is being rendered; escaped data
-# contains none of them.
-_USER, _REPLY = f"{OPEN}user{CLOSE}", f"{OPEN}reply{CLOSE}"
+# Marks of sampled replies in a conversation that is being rendered; escaped data contains none.
 _SAMPLED = re.compile(f"{OPEN}(\\d+){CLOSE}")
 _MAX_TOOL_LISTS = 256  # lists of tools that are remembered
 
@@ -76,14 +82,12 @@ class ChatTokenizer:
         self._tools: dict[int, tuple[Sequence[ToolSpec], list[dict[str, Any]]]] = {}
         self.name = f"tokens/{blake2b(tokenizer.to_str().encode(), digest_size=6).hexdigest()}"
         try:
-            plain = _frame(template)
-            with_tools = _frame(template, with_tools=True) if template.has_tool_form else plain
+            self._frames = ReplyFrames(tokenizer, template, end_ids)
         except PolicyError as exc:
             raise SettingsError(f"a plain conversation cannot be rendered: {exc}") from exc
-        self._frame_of = {False: plain, True: with_tools}  # by whether a request has tools
-        self.end_id = self._end_of_turn(plain.closing, end_ids)
-        self.end_ids = frozenset([*end_ids, self.end_id])
-        self._end_texts = {found: tokenizer.id_to_token(found) or "" for found in self.end_ids}
+        self.end_id = self._frames.end_id
+        self._end_texts = {found: text for text, found in self._frames.ends.items()}
+        self.end_ids = frozenset(self._end_texts)
 
     @classmethod
     def open(cls, folder: Path) -> "ChatTokenizer":
@@ -135,19 +139,22 @@ class ChatTokenizer:
         window that the template refuses.
         """
         messages: list[dict[str, Any]] = []
-        replies: list[Sequence[int]] = []
-        for message in window.messages:
+        replies: list[_Sampled] = []
+        for index, message in enumerate(window.messages):
+            shown = template_message(message, self._escapes.escape)
             ids = None
             if message.role == "assistant" and sampled:
                 ids = sampled.get(reply_key(message.content, message.calls))
-            if ids is None:
-                messages.append(template_message(message, self._escapes.escape))
-            else:
-                messages.append({"role": "assistant", "content": f"{OPEN}{len(replies)}{CLOSE}"})
-                replies.append(ids)
+            if ids is not None:
+                calls = shown.get("tool_calls", ())
+                if len(calls) > 1 and not self._frames.takes_several_calls:
+                    calls = calls[:1]
+                shown = stand_in(f"{OPEN}{len(replies)}{CLOSE}", calls)
+                frame = self._frames.of(self._kind(window, index, has_calls=bool(calls)))
+                replies.append(_Sampled(ids, frame, calls))
+            messages.append(shown)
         text = self._template.render(messages, self._functions(window.tools))
-        frame = self._frame_of[bool(window.tools)]
-        return self._insert_replies(_SAMPLED.split(text), replies, frame)
+        return self._insert_replies(text, replies)
 
     def render(self, window: Window) -> str:
         """The text that the template itself makes of a window whose texts have no special
@@ -166,46 +173,75 @@ class ChatTokenizer:
         return text
 
     @property
+    def writes_date(self) -> bool:
+        """Whether the chat template writes a date into prompts."""
+        return self._template.writes_date
+
+    def words_before_reply(self, window: Window) -> str:
+        """What the text that asks for a reply goes on with, where the template begins an earlier
+        reply at once; empty: nothing, or a thought that is closed. Raises PolicyError."""
+        kind = self._kind(window, len(window.messages), has_calls=False)
+        return self._frames.of(kind).words
+
+    @property
     def end_texts(self) -> Collection[str]:
         """The texts of the tokens that end a reply."""
         return self._end_texts.values()
 
-    @property
-    def begins_replies_alike(self) -> bool:
-        """Whether earlier replies have the same text before them as the next one; they do not where
-        the generation prompt begins a thought."""
-        return all(frame.header == frame.generation_prompt for frame in self._frame_of.values())
-
-    def encode_reply(self, text: str, calls: Sequence[AgentCall] = ()) -> list[int]:
-        """The ids of a reply that was not sampled, the end token included; native calls as
-        the template formats them. Raises PolicyError."""
-        if calls:
-            question, frame = {"role": "user", "content": _USER}, self._frame_of[True]
-            reply = Message("assistant", text, tuple(calls))
-            rendered = self._template.render(
-                [question, template_message(reply, self._escapes.escape)],
-                add_generation_prompt=False,
-                with_tools=True,
-            )
-            rendered = rendered.partition(_USER)[2]
-            start = rendered.find(frame.header) + len(frame.header)
-            body = rendered[start:].removesuffix(frame.closing)
-        else:
-            body = self._escapes.escape(text)
-        return [*self.encode(body), self.end_id]
-
-    def _insert_replies(
-        self, parts: Sequence[str], replies: Sequence[Sequence[int]], frame: "_Frame"
+    def encode_reply(
+        self, text: str, calls: Sequence[AgentCall] = (), *, window: Window | None = None
     ) -> list[int]:
-        """The ids of a rendered text that was cut at its sampled replies: `parts` has texts,
-        and between two texts the index of a reply."""
+        """The ids of a reply that was not sampled, the end token included, as the template writes
+        it after the prompt of `window` (None: after a user's message). Raises PolicyError."""
+        if window is None:
+            kind = Kind(bool(calls), bool(calls), after_result=False)
+        else:
+            kind = self._kind(window, len(window.messages), has_calls=bool(calls))
+        frame = self._frames.of(kind)
+        if calls:
+            reply = Message("assistant", text, tuple(calls))
+            shown = template_message(reply, self._escapes.escape)
+            body = self._frames.body(kind, shown)
+            if without_thoughts(shown["content"]) not in body:
+                raise PolicyError("the chat template leaves out the text of a reply with calls")
+        else:
+            body = frame.body(self._escapes.escape(text))
+        return [*self._pieces.encode_inside(body), frame.end_id]
+
+    def _kind(self, window: Window, index: int, *, has_calls: bool) -> Kind:
+        """What kind of reply the window's message of this index is."""
+        after_result = index > 0 and window.messages[index - 1].role == "tool"
+        return Kind(bool(window.tools) or has_calls, has_calls, after_result)
+
+    def _insert_replies(self, text: str, replies: Sequence["_Sampled"]) -> list[int]:
+        """The ids of a rendered text, with the replies where their marks are."""
         ids: list[int] = []
-        sampled: Sequence[int] = ()
-        for text, number in zip(parts[0::2], parts[1::2], strict=False):
-            ids += self.encode(_before_reply(self._without_end(text, sampled), frame))
-            sampled = replies[int(number)]
-            ids += sampled
-        return ids + self.encode(self._without_end(parts[-1], sampled))
+        before, *parts = _SAMPLED.split(text)
+        number = -1  # of the reply before the text `before`
+        for found, behind in zip(map(int, parts[0::2]), parts[1::2], strict=True):
+            if found == number + 1:
+                reply = replies[found]
+                text = reply.frame.before(self._behind(before, replies, number), reply.calls)
+                ids += self._encode_next(ids, text)
+                ids += reply.ids
+            elif found != number:
+                break
+            number, before = found, behind
+        if number != len(replies) - 1:
+            raise cannot_insert("it leaves out a reply, or repeats it")
+        return ids + self._encode_next(ids, self._behind(before, replies, number))
+
+    def _encode_next(self, ids: Sequence[int], text: str) -> list[int]:
+        """The ids of the text that follows the ids in a prompt."""
+        return self._pieces.encode_inside(text) if ids else self.encode(text)
+
+    def _behind(self, text: str, replies: Sequence["_Sampled"], number: int) -> str:
+        """The text after a reply, without the end that the agent sampled."""
+        if number < 0:
+            return text
+        reply = replies[number]
+        end = self._end_texts.get(reply.ids[-1], "") if reply.ids else ""
+        return reply.frame.behind(text, reply.calls, end)
 
     def _functions(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         """Tools in the form that chat templates expect."""
@@ -217,22 +253,13 @@ class ChatTokenizer:
             known = self._tools[id(tools)] = (tools, functions)
         return known[1]
 
-    def _without_end(self, text: str, sampled: Sequence[int]) -> str:
-        """The text after a reply, without the end of turn if the agent sampled that."""
-        if not sampled or sampled[-1] not in self.end_ids:
-            return text
-        return text.removeprefix(self._end_texts[sampled[-1]])
 
-    def _end_of_turn(self, closing: str, configured: Sequence[int]) -> int:
-        found = self._pieces.first_special(closing)
-        if found is None and configured:
-            return configured[0]
-        if found is None:
-            raise SettingsError(
-                "the tokenizer has no end token: neither does the chat template end a turn with a"
-                " special token, nor does generation_config.json name an eos_token_id"
-            )
-        return found
+class _Sampled(NamedTuple):
+    """A reply that the agent sampled, in a prompt that is being made."""
+
+    ids: Sequence[int]
+    frame: Frame
+    calls: Sequence[Mapping[str, Any]]  # as the template gets them
 
 
 def _unchanged(value: Any) -> Any:
@@ -266,55 +293,6 @@ def _function(tool: ToolSpec, escape: Callable[[Any], Any]) -> dict[str, Any]:
             "parameters": escape(tool.schema),
         },
     }
-
-
-def _before_reply(text: str, frame: "_Frame") -> str:
-    """The text before a reply, ending as the prompt ended from which the reply was sampled: some
-    templates render earlier messages in another way (without the thought that the prompt began)."""
-    if text.endswith(frame.generation_prompt):
-        return text
-    start = text.rfind(frame.header) if frame.header else -1
-    return text if start < 0 else text[:start] + frame.generation_prompt
-
-
-class _Frame(NamedTuple):
-    """The texts that a template puts around replies.
-
-    Example (ChatML): "<|im_start|>assistant\\n", the same, "<|im_end|>\\n"
-    """
-
-    header: str  # common beginning of the text before an earlier reply and the generation prompt
-    generation_prompt: str
-    closing: str  # after an earlier reply
-
-
-def _frame(template: ChatTemplate, *, with_tools: bool = False) -> _Frame:
-    """The frame of a template, or of its form for conversations with tools."""
-    question = {"role": "user", "content": _USER}
-    reply = {"role": "assistant", "content": _REPLY}
-
-    def render(*messages: dict[str, Any]) -> str:
-        return template.render(messages, add_generation_prompt=False, with_tools=with_tools)
-
-    # Some templates end every conversation that does not ask for a reply with the end token.
-    alone = render(question).removesuffix(template.end_text)
-    asked = template.render([question], with_tools=with_tools)
-    if not asked.startswith(alone):
-        raise PolicyError(
-            "the text that asks for a reply does not begin with the text of the conversation"
-        )
-    generation_prompt = asked.removeprefix(alone)
-    closing = render(question, reply).partition(_REPLY)[2]
-    earlier = render(question, reply, question).partition(_USER)[2]
-    before = earlier.partition(_REPLY)[0].removeprefix(alone.partition(_USER)[2])
-    return _Frame(_common_prefix(before, generation_prompt), generation_prompt, closing)
-
-
-def _common_prefix(one: str, other: str) -> str:
-    length = 0
-    while length < min(len(one), len(other)) and one[length] == other[length]:
-        length += 1
-    return one[:length]
 
 
 def _configured_end_ids(folder: Path, tokenizer: Tokenizer) -> list[int]:

@@ -52,12 +52,11 @@ class PieceCache:
             ids += self._tokenize_new(piece) if known is None else known
         return ids
 
-    def first_special(self, text: str) -> int | None:
-        """The id of the special token with which a text begins after leading blanks; None
-        where it does not begin with one."""
-        text = text.lstrip()
-        found = [token for token in self._special if text.startswith(token)]
-        return self._special[max(found, key=len)] if found else None
+    def encode_inside(self, text: str) -> list[int]:
+        """The ids of a text that follows others in its prompt: it has no beginning of its own."""
+        if self._pattern is not None or not self._special or not text:
+            return self.encode(text)
+        return self.encode(max(self._special, key=len) + text)[1:]
 
     def _tokenize_new(self, piece: str) -> list[int]:
         ids = self._tokenize(piece)

@@ -266,6 +266,20 @@ def test_a_sampled_thought_is_kept_and_another_one_dropped() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "encoded"),
+    [
+        ("Done.", "\n</think>\n\nDone.<|im_end|>"),
+        ("<think>\nI look.\n</think>\n\nDone.", "I look.\n</think>\n\nDone.<|im_end|>"),
+    ],
+)
+def test_a_reply_that_was_not_sampled_is_in_no_thought_of_the_prompt(
+    text: str, encoded: str
+) -> None:
+    """Where the prompt begins a thought, such a reply closes it, or it is the reply's own."""
+    assert letters_of(CHATS["thinking"].encode_reply(text)) == encoded
+
+
 def test_native_calls_are_part_of_the_key() -> None:
     """A reply with calls keeps its sampled ids; one with the same text and another call does not
     get them."""
@@ -402,7 +416,7 @@ def test_templates_know_special_tokens(tmp_path: Path) -> None:
     config["chat_template"] = [{"name": "default", "template": source}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     assert read_template(tmp_path).render([{"content": "<ü>"}]) == (
-        f'{START}{END}[{{"content": "<ü>"}}]False'
+        f'{START}{END}[{{"content": "<ü>"}}]True'
     )
 
 

@@ -4,9 +4,12 @@ render whole conversations.
 The templates have traits of those that models come with; none is a model's own.
 """
 
+import string
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Message, Window
@@ -15,7 +18,7 @@ from rehearsal_room.harness.tokenization.chat_template import ChatTemplate
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from tests.harness.tokenization.test_chat_tokenizer import NO_FRAME, THINKING
-from tests.support.tiny_model import END, TEMPLATE, tiny_tokenizer
+from tests.support.tiny_model import END, TEMPLATE, TEXTS, tiny_tokenizer
 
 ENDS = "<|endoftext|>"
 MESSAGE = "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -92,7 +95,7 @@ def test_what_a_template_can_render(template: str, dialects: tuple[str, ...]) ->
         (
             ADDRESSED,
             "hermes",
-            "a reply that is put in as it was sampled gives another conversation than its text",
+            "a reply has words of the template in its text",
         ),
     ],
 )
@@ -120,9 +123,9 @@ def test_where_no_dialect_is_left_another_template_is_needed() -> None:
     ],
 )
 def test_a_prompt_does_not_depend_on_the_day(text: str, expected: str) -> None:
-    """A template that needs a clock gets the date that the prompt names, and else a fixed one; one
-    that has a date to fall back to gets no clock. Such a template renders windows."""
-    for template, date in ((CLOCK, expected), (MAYBE_CLOCK, "")):
+    """A template that asks for the date gets the one that the prompt names, and else a fixed one,
+    even if it has a date to fall back to. Such a template renders windows."""
+    for template, date in ((CLOCK, expected), (MAYBE_CLOCK, expected[:4])):
         rendered = chat_of(template).render(Window((Message("system", text),)))
         assert rendered.startswith(f"{date}<|im_start|>system")
         check_template(chat_of(template), dialect_of("hermes"), model="m")
@@ -144,5 +147,26 @@ def test_an_end_token_after_conversations_adds_no_turn() -> None:
 
 def test_a_generation_prompt_that_rewrites_the_conversation_is_refused() -> None:
     """What asks for a reply must follow the conversation, or a reply would be put in its middle."""
+    asks = TEMPLATE.replace(
+        "{{ message.content }}", "{{ message.content }}{{ add_generation_prompt }}"
+    )
     with pytest.raises(SettingsError, match="does not begin with the text of the conversation"):
-        chat_of("{% if add_generation_prompt %}Reply to: {% endif %}" + TEMPLATE)
+        chat_of(asks)
+
+
+@pytest.mark.parametrize("scheme", ["first", "always", "never"])
+def test_no_blank_is_put_in_around_sampled_replies(scheme: Any) -> None:
+    """A tokenizer that begins a text with a blank begins a prompt with one, and no part of it."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
+    special = ["<unk>", "<|im_start|>", END, *(f"<0x{number:02X}>" for number in range(256))]
+    letters = [*string.printable, "▁"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, special_tokens=special, initial_alphabet=letters, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    for template, name in ((TEMPLATE, "native"), (THINKING, "hermes")):
+        chat = ChatTokenizer(tokenizer, ChatTemplate(template, {}, path=Path("here")), [2])
+        check_template(chat, dialect_of(name), model="m")

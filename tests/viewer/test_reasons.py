@@ -153,12 +153,14 @@ def _check(rehearse: Rehearse, run: Path, *, panels: int = 1) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("episodes", [60, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [200, 2_000])
 def test_all_places_say_the_same(rehearse: Rehearse, tmp_path: Path, episodes: int) -> None:
     """List, facets, filters, panel, overview, report, `compare`, `failures`, `show` and `promote`
     name the same kinds and first turns, and so they do for a log of an earlier version, whose
-    reasons the viewer finds in the background. (It takes seconds: it plays runs of three worlds.)
+    reasons the viewer finds in the background. (It takes seconds: it plays runs of three worlds.
+    `just test` compares the places on a run that is resumed.)
     """
     runs, reports = _played(rehearse, tmp_path, episodes)
     failures = [report["failures"] for report in reports]

@@ -317,8 +317,11 @@ async def test_a_refusal_is_a_text(server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({"choices": [{"message": {}, "finish_reason": "stop"}]}, Reply("")),
-        ({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}, Reply("")),
+        ({"choices": [{"message": {}, "finish_reason": "stop"}]}, Reply("", content="null")),
+        (
+            {"choices": [{"message": {"content": None}, "finish_reason": "stop"}]},
+            Reply("", content="null"),
+        ),
         ({"choices": [{"message": {"content": "a"}}], "usage": None}, Reply("a")),
         (
             {"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}]}}]},
@@ -361,7 +364,7 @@ async def test_a_refusal_is_a_text(server: ModelServer) -> None:
     ],
 )
 def test_servers_may_leave_out_fields(body: Any, expected: Reply) -> None:
-    """Fields that a server leaves out have a default."""
+    """Fields that a server leaves out have a default; that it sent no content is kept."""
     assert read_completion(json.dumps(body).encode()) == expected
 
 

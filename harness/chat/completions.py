@@ -74,7 +74,7 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
     choices = completion.choices
     if not isinstance(choices, list):
         choices = ()
-    parts = []
+    parts, read = [], []
     try:
         for choice in choices:
             part = _read_choice(choice)
@@ -82,6 +82,7 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
                 return part
             if part is not None:
                 parts.append(part)
+                read.append(choice)
     except UnreadableError as exc:
         return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
     if not parts:
@@ -102,15 +103,13 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         attempts=attempts,
         thought=thought,
         fields=fields or None,
-        content=_unusual_content(choices[0], calls) if len(parts) == 1 else "",
+        content=_unusual_content(read[0], calls) if len(parts) == 1 else "",
     )
 
 
-def _unusual_content(
-    choice: dict[str, Any], calls: tuple[AgentCall, ...]
-) -> Literal["", "null", "empty"]:
+def _unusual_content(choice: Any, calls: tuple[AgentCall, ...]) -> Literal["", "null", "empty"]:
     """See Reply.content."""
-    message = choice.get("message")
+    message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         return ""
     content = message.get("content")

@@ -87,6 +87,8 @@ class WarmProcess:
         self._commands.flush()
         while "pid" not in (answer := self.read()):
             self._statuses[answer["ended"]] = answer["status"]
+        # The system gives numbers again: an earlier child may have had this one.
+        self._statuses.pop(answer["pid"], None)
         return Child(answer["pid"], self._statuses, self._receive)
 
     def start_command(self, *arguments: object, output: Path, folder: str = "") -> Child:

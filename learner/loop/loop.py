@@ -206,9 +206,14 @@ class Loop:
         needed = 1.5 * sum(self._longest.values())
         with anyio.move_on_after(max(0.0, self._deadline - needed - self._clock())):
             return await self._source.take(self._version)
+        batches, steps = self.progress.batches, self._settings.steps
         raise TimeIsUpError(
-            f"save.must_save_by: there is no time for another batch; the checkpoint after batch"
-            f" {self.progress.batches} of {self._settings.steps} is saved"
+            "save.must_save_by: there is no time for another batch; "
+            + (
+                f"the checkpoint after batch {batches} of {steps} is saved"
+                if batches
+                else f"none of {steps} was trained, so there is no checkpoint"
+            )
         )
 
     async def _close_batch(self) -> None:

@@ -333,6 +333,20 @@ async def test_a_resumed_run_may_have_fewer_steps(tmp_path: Path) -> None:
     assert loop.progress.batches == 2
 
 
+async def test_without_time_for_one_batch_no_checkpoint_is_claimed(tmp_path: Path) -> None:
+    """A run whose time is over before it has trained says so."""
+    learner = RecordingLearner()
+    async with open_loop(tmp_path, train_settings(), TokenOracle(), learner) as (loop, rollouts):
+        loop._deadline = 0.0
+        with pytest.raises(BaseExceptionGroup) as error:
+            await run_with_rollouts(loop, rollouts)
+    assert [str(one) for one in error.value.exceptions] == [
+        "save.must_save_by: there is no time for another batch; none of 3 was trained, so there is"
+        " no checkpoint"
+    ]
+    assert not learner.saved
+
+
 async def test_a_cancelled_run_saves_its_progress(tmp_path: Path) -> None:
     """It waits for the current update, saves the last complete batch, and logs live episodes as
     cancelled."""

@@ -230,9 +230,10 @@ def keep_newest(root: Path, keep: int) -> None:
 
 
 def check_files(folder: Path, root: Path) -> None:
-    """Raise DamagedError where a file of a checkpoint below `root` is not as it was written, or where
-    it has no checksums though an older one has: earlier versions wrote none at all."""
-    older = (one for one in newest_first(root) if one.name < folder.name)
+    """Raise DamagedError where a file of a checkpoint below `root` is not as it was written, or
+    where it has no checksums though an older one has: earlier versions wrote none at all."""
+    folders = newest_first(root)
+    older = folders[folders.index(folder) + 1 :]
     if not has_checksums(folder) and any(map(has_checksums, older)):
         raise DamagedError(f"{folder / CHECKSUMS_NAME}: the file is missing")
     check_checksums(folder)

@@ -107,7 +107,7 @@ def unread(made: Sequence[MadeCall], write: MadeCall, index: int, reference: Ref
 
     `index` is the solution's write that the agent's belongs to. The solution's look-ups before it
     count that show one of its arguments, ask for one, or have no argument (limits, settings). The
-    agent may know the same by other calls: half of a record's fields are enough.
+    agent may know the same by other calls that are about the record: half of its fields are enough.
     """
     values = _record_values(reference.calls[index].arguments)
     earlier = made[: next(at for at, one in enumerate(made) if one is write)]
@@ -122,9 +122,9 @@ def unread(made: Sequence[MadeCall], write: MadeCall, index: int, reference: Ref
         if subjects and not values & (subjects | {value for _, value in shown}):
             continue
         if read is None:
-            read = _Read(one.result.text for one in earlier)
+            read = _Read(earlier)
         needed = _facts(result.text, values) or shown
-        if not read.has_enough(needed):
+        if not (read.is_about(values & {value for _, value in shown}) and read.has_enough(needed)):
             return call_text(call.name, call.arguments)
     return ""
 
@@ -133,9 +133,15 @@ class _Read:
     """What an agent has read, by field. A value by which a record is known counts under any name:
     `id` in one result is `order_id` in another."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._facts = {fact for text in texts for fact in _facts(text)}
+    def __init__(self, calls: Sequence[MadeCall]) -> None:
+        self._facts = {fact for one in calls for fact in _facts(one.result.text)}
         self._values = {value for _, value in self._facts if _is_record_value(value)}
+        asked = (_record_values(one.arguments) for one in calls if not one.result.error)
+        self._subjects = self._values.union(*asked)
+
+    def is_about(self, records: frozenset[Any]) -> bool:
+        """Whether one of these records was read or asked for: another one's fields may be alike."""
+        return not records or not records.isdisjoint(self._subjects)
 
     def has_enough(self, needed: set[_Fact]) -> bool:
         """Whether half of these fields were read; none cannot be."""

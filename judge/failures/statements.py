@@ -23,7 +23,7 @@ _NOT = re.compile(
     r"n't\b|\b(?:not|no|nor|never|cannot|unable|without|nothing|none|still|yet|pending|outstanding"
     r"|remain\w*|open|left|missing|fail\w*|reject\w*|refus\w*|declin\w*|impossible|will|would|shall"
     r"|(?:need|needs|have|has|wants?|wanted|going|asked \w+) to|you (?:ask|want|request)\w*|to be"
-    r"|must|should|next|please|limit|exceed\w*)\b"
+    r"|must|should|next|please|limit|exceed\w*|too (?:late|old)|in transit)\b"
 )
 _STATES = re.compile(
     rf"\b(?:\w+ed|{_IRREGULAR}|is|are|was|has|have|now|gets?|got|goes|went|comes?|came|took)\b"

@@ -29,11 +29,16 @@ def write_checksums(folder: Path) -> None:
     (folder / CHECKSUMS_NAME).write_bytes(msgspec.json.encode(found))
 
 
+def has_checksums(folder: Path) -> bool:
+    """Whether a folder has the checksums of its files."""
+    return (folder / CHECKSUMS_NAME).exists()
+
+
 def check_checksums(folder: Path) -> None:
     """Raise DamagedError, which names the file, where a file is missing or is not as it was
     written. A folder without checksums, as earlier versions wrote them, is taken as it is."""
     path = folder / CHECKSUMS_NAME
-    if not path.exists():
+    if not has_checksums(folder):
         return
     try:
         expected = msgspec.json.decode(path.read_bytes(), type=_Checksums)
@@ -43,8 +48,9 @@ def check_checksums(folder: Path) -> None:
         file = folder / Path(name).name
         try:
             found_size, found = _checksum(file)
-        except OSError as exc:
-            raise DamagedError(f"{file}: cannot be read: {exc.strerror}") from exc
+        except (OSError, ValueError) as exc:  # the name has a NUL
+            why = getattr(exc, "strerror", None) or exc
+            raise DamagedError(f"{file}: cannot be read: {why}") from exc
         if found_size != size:
             raise DamagedError(
                 f"{file}: the file is damaged: it has {found_size:,} bytes, and {size:,} were"

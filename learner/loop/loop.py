@@ -204,11 +204,18 @@ class Loop:
         """The next batch from the source. Raises TimeIsUpError where there is no time to train it:
         as much as the longest update, publication, evaluation and checkpoint took so far."""
         needed = 1.5 * sum(self._longest.values())
-        with anyio.move_on_after(max(0.0, self._deadline - needed - self._clock())):
-            return await self._source.take(self._version)
+        # A scope whose time is over lets pass what does not wait: a batch that is ready.
+        if (left := self._deadline - needed - self._clock()) > 0:
+            with anyio.move_on_after(left):
+                return await self._source.take(self._version)
+        batches, steps = self.progress.batches, self._settings.steps
         raise TimeIsUpError(
-            f"save.must_save_by: there is no time for another batch; the checkpoint after batch"
-            f" {self.progress.batches} of {self._settings.steps} is saved"
+            "save.must_save_by: there is no time for another batch; "
+            + (
+                f"the checkpoint after batch {batches} of {steps} is saved"
+                if batches
+                else f"none of {steps} was trained, so there is no checkpoint"
+            )
         )
 
     async def _close_batch(self) -> None:

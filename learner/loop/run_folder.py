@@ -35,6 +35,8 @@ _MAY_CHANGE = frozenset(
     for field in fields_of(kind)
     if field.may_change
 )
+# What a run writes after its settings.
+_OF_A_RUN = (CHECKPOINTS, VERSIONS, EVALUATIONS, ROLLOUTS, METRICS_NAME)
 
 
 def as_toml(settings: TrainSettings) -> bytes:
@@ -63,6 +65,11 @@ def start_or_resume(folder: Path, settings: TrainSettings, *, resume: bool) -> b
     if not starts and not resume:
         raise ConfigError(
             f"{folder}: a training run already exists there; pass --resume or choose another folder"
+        )
+    if starts and (found := [name for name in _OF_A_RUN if (folder / name).exists()]):
+        raise ConfigError(
+            f"{folder}: it holds {', '.join(found)} of a training run whose {SETTINGS_NAME} is"
+            " missing; put that file back and pass --resume, or choose another folder"
         )
     changed = None if starts else _difference(_read(path), msgspec.to_builtins(settings))
     if changed is not None:

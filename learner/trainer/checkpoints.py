@@ -41,7 +41,11 @@ from rehearsal_room.learner.core.atomic_dirs import (
     remove_atomically,
     write_atomic_folder,
 )
-from rehearsal_room.learner.core.checksums import check_checksums
+from rehearsal_room.learner.core.checksums import (
+    CHECKSUMS_NAME,
+    check_checksums,
+    has_checksums,
+)
 from rehearsal_room.learner.core.errors import CheckpointError, DamagedError
 from rehearsal_room.learner.model.distributed import Processes
 
@@ -225,13 +229,23 @@ def keep_newest(root: Path, keep: int) -> None:
         raise CheckpointError(f"{root}: old checkpoints cannot be removed: {reason(exc)}") from exc
 
 
+def check_files(folder: Path, root: Path) -> None:
+    """Raise DamagedError where a file of a checkpoint below `root` is not as it was written, or
+    where it has no checksums though an older one has: earlier versions wrote none at all."""
+    folders = newest_first(root)
+    older = folders[folders.index(folder) + 1 :]
+    if not has_checksums(folder) and any(map(has_checksums, older)):
+        raise DamagedError(f"{folder / CHECKSUMS_NAME}: the file is missing")
+    check_checksums(folder)
+
+
 def is_whole(folder: Path) -> bool:
-    """Whether the files of a checkpoint are as they were written."""
+    """Whether the files of a checkpoint are known to be as they were written."""
     try:
         check_checksums(folder)
     except DamagedError:
         return False
-    return True
+    return has_checksums(folder)
 
 
 class _Format(msgspec.Struct, frozen=True):

@@ -20,7 +20,6 @@ from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.learner.backends.base import Backend
 from rehearsal_room.learner.backends.registry import backend_of
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.core.checksums import check_checksums
 from rehearsal_room.learner.core.errors import (
     CheckpointError,
     DamagedError,
@@ -136,7 +135,7 @@ class Trainer:
         damaged: list[str] = []
         for folder in checkpoints.newest_first(root):
             try:
-                check_checksums(folder)
+                checkpoints.check_files(folder, root)
                 progress = self._run_in_all(self._resume, folder)
             except DamagedError as exc:
                 damaged.append(str(exc))

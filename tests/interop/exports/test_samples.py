@@ -1,6 +1,7 @@
 """Samples as a Parquet file: what training took of the run, read back to the same batches."""
 
 import shutil
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,18 @@ def test_samples_are_what_training_took(rehearse: Rehearse, trained: Trained, fo
                 np.testing.assert_array_equal(suffix.tokens, other.tokens)
                 np.testing.assert_array_equal(suffix.sampler, other.sampler)
                 np.testing.assert_array_equal(suffix.weights, other.weights)
+
+
+def test_only_written_episodes_are_counted(
+    rehearse: Rehearse, trained: Trained, folder: Path
+) -> None:
+    """A group with an episode that has no verdict is left out, and its other episode as well."""
+    run, _ = trained
+    with sqlite3.connect(run / "rollouts" / "episodes.sqlite") as log:
+        log.execute("DELETE FROM events WHERE kind = 'judged' AND episode = 'e000000'")
+    status, out, err = rehearse("export", run / "rollouts", "--to", "samples", "-o", folder / "y")
+    assert (status, out) == (0, f"6 episodes in {folder / 'y'}\n"), err
+    assert len(set(pq.read_table(folder / "y")["episode"].to_pylist())) == 6
 
 
 def test_what_cannot_be_written_is_said(rehearse: Rehearse, tmp_path: Path) -> None:

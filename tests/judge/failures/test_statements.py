@@ -49,6 +49,8 @@ def test_a_false_report_is_a_claim(answer: str, missing: Deed, made: list[Deed])
         ("You asked for $93.50 back. So far I've only cancelled order 4105.", REFUND, [CANCEL]),
         ("I've cancelled order 4105. Order 4106 remains.", OTHER, [CANCEL]),
         ("I've cancelled order 4105.", OTHER, [CANCEL]),
+        ("I've cancelled order 4105; 4106 is in transit.", OTHER, [CANCEL]),
+        ("I've cancelled order 4105. It is too late for order 4106.", OTHER, [CANCEL]),
         ("I have changed the address of order 4105.", CANCEL, [ADDRESS]),
         ("I've checked order 4105. It is shipped.", CANCEL, []),
         ("Your order was delivered on March 3.", CANCEL, []),

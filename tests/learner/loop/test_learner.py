@@ -409,6 +409,18 @@ def test_a_run_resumes_only_with_its_settings(tmp_path: Path) -> None:
     assert as_toml(moved) == (tmp_path / "train.toml").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "versions", "rollouts", "metrics.jsonl"])
+def test_a_run_whose_settings_are_lost_is_not_gone_on_with_under_others(
+    tmp_path: Path, name: str
+) -> None:
+    """A start would go on at its checkpoints without a word, and cut its metrics."""
+    (tmp_path / name).mkdir()
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ConfigError, match=f"it holds {name} of a training run whose train.toml is"):
+        start_or_resume(tmp_path, settings_with(), resume=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "notes.txt"])
+
+
 def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
     """Its files are removed as long as it has no results; a folder that existed before stays."""
     for is_new in (True, False):

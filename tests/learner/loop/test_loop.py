@@ -20,8 +20,9 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.policies.base import Assignment
-from rehearsal_room.learner.core.errors import LearnerError, TrainingError
+from rehearsal_room.learner.core.errors import LearnerError, TimeIsUpError, TrainingError
 from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.data.batch_queue import TakenBatch
 from rehearsal_room.learner.loop.progress_state import ProgressValues, TrainProgress
 from rehearsal_room.learner.loop.report import lines_of, report_of
 from rehearsal_room.learner.loop.run import run_with_rollouts
@@ -331,6 +332,34 @@ async def test_a_resumed_run_may_have_fewer_steps(tmp_path: Path) -> None:
         await run_with_rollouts(loop, rollouts)
     assert second.batches == [names(2, 3)]
     assert loop.progress.batches == 2
+
+
+async def test_without_time_for_one_batch_no_checkpoint_is_claimed(tmp_path: Path) -> None:
+    """A run whose time is over before it has trained says so."""
+    learner = RecordingLearner()
+    async with open_loop(tmp_path, train_settings(), TokenOracle(), learner) as (loop, rollouts):
+        loop._deadline = 0.0
+        with pytest.raises(BaseExceptionGroup) as error:
+            await run_with_rollouts(loop, rollouts)
+    assert [str(one) for one in error.value.exceptions] == [
+        "save.must_save_by: there is no time for another batch; none of 3 was trained, so there is"
+        " no checkpoint"
+    ]
+    assert not learner.saved
+
+
+async def test_when_the_time_is_over_a_batch_that_is_ready_is_not_taken(tmp_path: Path) -> None:
+    """Where rollouts are faster than training, no batch is waited for."""
+
+    class Ready:
+        async def take(self, version: int) -> TakenBatch | None:
+            return None
+
+    opening = open_loop(tmp_path, train_settings(), TokenOracle(), RecordingLearner())
+    async with opening as (loop, _):
+        loop._source, loop._deadline = Ready(), 0.0
+        with pytest.raises(TimeIsUpError):
+            await loop.run()
 
 
 async def test_a_cancelled_run_saves_its_progress(tmp_path: Path) -> None:

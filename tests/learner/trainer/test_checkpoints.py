@@ -22,6 +22,7 @@ from rehearsal_room.learner.model.distributed import Processes
 from rehearsal_room.learner.trainer.checkpoints import (
     CheckpointManifest,
     Identity,
+    keep_newest,
     load,
     newest_first,
     save,
@@ -237,6 +238,31 @@ def test_a_broken_file_is_named(
     assert str(caught.value).startswith(f"{tmp_path}: no checkpoint can be read: ")
     assert "miniz" not in str(caught.value)
     assert [record for record in caplog.records if record.name == "root"] == []
+
+
+@pytest.mark.parametrize("content", [None, b'{"a\\u0000": [1, 2]}', b'{"..": [1, 2]}', b"{"])
+def test_lost_or_damaged_checksums_cost_one_checkpoint(
+    folder: Path, tmp_path: Path, content: bytes | None
+) -> None:
+    """Without its checksums a checkpoint may hold anything: the one before it, which has them, is
+    resumed from, and kept. Where no checkpoint has any, as earlier versions wrote them, the newest
+    is taken."""
+    trainer = opened(folder)
+    trainer.save(tmp_path, b"older", keep=1)
+    trainer.save(tmp_path, b"newer", keep=2)
+    older, newer = (tmp_path / f"checkpoint-00000{number}" / "checksums.json" for number in (1, 2))
+    if content is None:
+        newer.unlink()
+    else:
+        newer.write_bytes(content)
+    with capture_logs() as logs:
+        assert trainer.resume(tmp_path) == b"older"
+    assert [one["event"] for one in logs] == ["checkpoint_damaged"]
+    keep_newest(tmp_path, 1)
+    assert newest_first(tmp_path) == [newer.parent, older.parent]
+    older.unlink()
+    newer.unlink(missing_ok=True)
+    assert trainer.resume(tmp_path) == b"newer"
 
 
 def test_flipped_bytes_cost_one_checkpoint(folder: Path, tmp_path: Path) -> None:

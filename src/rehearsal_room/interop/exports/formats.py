@@ -44,8 +44,9 @@ def write_inspect_log(source: ExportSource, path: Path) -> None:
     write_log(source, path)
 
 
-def write_samples(source: ExportSource, path: Path) -> None:
-    """Write the samples that training makes of the run. Raises LogError, LearnerError, OSError, and
+def write_samples(source: ExportSource, path: Path) -> int:
+    """Write the samples that training makes of the run; returns the number of episodes, without
+    those of groups that training drops. Raises LogError, LearnerError, OSError, and
     SettingsError where a package is missing, or where episodes are chosen: a group is compared
     whole."""
     if source.is_part:
@@ -58,14 +59,15 @@ def write_samples(source: ExportSource, path: Path) -> None:
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("to: samples", exc, "train", "parquet")) from exc
     with writing(path) as file:
-        samples.write(file, samples.batches_of_run(source.path.parent, source.training))
+        return samples.write(file, samples.batches_of_run(source.path.parent, source.training))
 
 
 class EpisodeFormat(msgspec.Struct, frozen=True):
     """One format of episodes."""
 
     output: str | Callable[[ExportSource], str]  # default file or folder, in the run's folder
-    write: Callable[[ExportSource, Path], None]  # raises LogError, SettingsError and OSError
+    # Returns the number of episodes; None: all. Raises LogError, SettingsError and OSError.
+    write: Callable[[ExportSource, Path], int | None]
     labels: tuple[Label, ...] | None = None  # written by default; None: all, unjudged ones too
 
 
@@ -108,7 +110,7 @@ def export(
         name = wanted.output if isinstance(wanted.output, str) else wanted.output(source)
         path = own_path(reader.path.parent / name)
     try:
-        wanted.write(source, path)
+        written = wanted.write(source, path)
     except OSError as exc:
         raise LogError(f"{path}: the export cannot be written: {exc}") from exc
-    return len(rows), path
+    return len(rows) if written is None else written, path

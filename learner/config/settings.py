@@ -17,6 +17,7 @@
 The defaults are the field's common ones; a comment beside a field names its source.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ from msgspec import Meta
 
 from rehearsal_room.scenarios.validation import MAX_FLOAT
 
+_TIME = re.compile(r"(?:\d+:)?\d{1,2}:[0-5]\d:[0-5]\d", re.ASCII)
 _Count = Annotated[int, Meta(ge=1)]
 _NotNegative = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]
 _Positive = Annotated[float, Meta(gt=0, le=MAX_FLOAT)]
@@ -296,9 +298,14 @@ class SaveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="Time after the start, as HH:MM:SS or DD:HH:MM:SS, by which the run ends "
             "with a checkpoint, for machines with a time limit; empty: none.",
-            pattern=r"^((\d+:)?\d{1,2}:\d{2}:\d{2})?$",
         ),
     ] = ""
+
+    def __post_init__(self) -> None:
+        if self.must_save_by and not _TIME.fullmatch(self.must_save_by):
+            raise ValueError(
+                f"must_save_by: {self.must_save_by!r} is not a time: write HH:MM:SS or DD:HH:MM:SS"
+            )
 
     @property
     def must_save_by_s(self) -> float | None:

@@ -120,7 +120,6 @@ class Loop:
         """Load the weights with which the run starts or resumes into the policies; to be called
         before any rollouts. Raises CheckpointError."""
         version = self._version
-        self._keep_best()
         if self.progress.batches >= self._settings.steps:
             version = self._last_version
         await self._publisher.begin(version, self.progress.batches)
@@ -245,16 +244,9 @@ class Loop:
         found = await self._timed("evaluating", self._callbacks.evaluate(batch))
         evaluations = self.progress.evaluations | {batch: found}
         self.progress = msgspec.structs.replace(self.progress, evaluations=evaluations)
-        self._keep_best()
+        if best_evaluation(evaluations) == batch:
+            await anyio.to_thread.run_sync(self._publisher.keep_best)
         return {f"evaluation/{name}": value for name, value in found.items()}
-
-    def _keep_best(self) -> None:
-        """Keep the published weights that the best evaluation measured."""
-        best = best_evaluation(self.progress.evaluations)
-        if best is not None:
-            last = best == self._settings.steps
-            every = self._settings.loop.publish_every
-            self._publisher.best = self._last_version if last else best // every
 
     async def _save(self, *, keep_all: bool = False) -> None:
         """Write a checkpoint, unless the newest one is equal; see `Learner.save`."""

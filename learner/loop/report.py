@@ -31,7 +31,7 @@ class TrainReport(msgspec.Struct, frozen=True):
     first: ProgressValues  # reward and pass rate of the first batch's episodes
     last: ProgressValues  # the same of the last batch
     evaluations: dict[int, ProgressValues]  # by the number of batches before
-    best: int | None  # the batches before the best evaluation; its weights are kept
+    best: int | None  # the batches before the best evaluation; its weights are in versions/best
     seconds: ProgressValues  # how the time was spent (learner.loop.progress_state)
     trainer_idle: float  # the share of the trainer's time in which it waited for groups
     waits: str  # the side that waits for the other one; empty: neither waits noticeably
@@ -116,7 +116,7 @@ def lines_of(report: TrainReport) -> Sequence[str]:
         measured = ", ".join(
             f"{name} {value:.3f}" for name, value in values.items() if "/" not in name
         )
-        best = " (the best; its weights are kept)" if batch == report.best else ""
+        best = " (the best; its weights are in versions/best)" if batch == report.best else ""
         lines.append(f"evaluation after {batch} steps: {measured}{best}")
     lines.append(
         f"shared prefixes saved {report.shared:.0%} of the tokens of per-step rows; "

@@ -2,6 +2,7 @@
 
     versions/v1/    a Hugging Face directory with a model card (harness.core.policy_card)
     versions/v2/    …
+    versions/best/  the version that the best evaluation measured (its files, linked)
 
 A version is immutable: it is written under another name, then renamed, and later only removed as a
 whole. v0 is the model that the run started with, in its original folder. A run that resumes from a
@@ -9,6 +10,8 @@ checkpoint trains the later batches again, so versions newer than the checkpoint
 their numbers will be used again.
 """
 
+import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +23,13 @@ import structlog
 
 from rehearsal_room.harness.core.events import WeightsPublished
 from rehearsal_room.harness.core.policy_card import CARD_NAME, PolicyCard
-from rehearsal_room.learner.core.atomic_dirs import reason, remove_atomically
+from rehearsal_room.learner.core.atomic_dirs import partial_path, reason, remove_atomically
 from rehearsal_room.learner.core.checksums import check_checksums
 from rehearsal_room.learner.core.errors import CheckpointError, DamagedError
 
 _log = structlog.get_logger(__name__)
 
+BEST = "best"
 WriteCheckpoint = Callable[
     [Path, PolicyCard], None
 ]  # writes model and card to a new folder; in a thread
@@ -52,9 +56,8 @@ class WeightPublisher:
         policies: Sequence[TakesWeights] = (),
         keep: int = 2,
     ) -> None:
-        """Versions are written into `folder`, and the newest `keep` of them stay, and `best`.
-        `start` is the folder of v0; `card` is every version's model card except for version and
-        step."""
+        """Versions are written into `folder`, and the newest `keep` of them stay. `start` is the
+        folder of v0; `card` is every version's model card except for version and step."""
         self._folder = folder
         self._start = start
         self._card = card
@@ -62,7 +65,6 @@ class WeightPublisher:
         self._policies = tuple(policies)
         self._keep = keep
         self.version = 0  # the version that the policies sample with
-        self.best: int | None = None  # a version that is kept as well
         self._report: Callable[[WeightsPublished], None] | None = None
         self._unreported: list[WeightsPublished] = []
 
@@ -103,9 +105,23 @@ class WeightPublisher:
         path = self.path_of(version)
         await anyio.to_thread.run_sync(self._write, path, card)
         await self._hand_off(version)
-        old = [one for one in self._published()[: -self._keep] if one != self.best]
-        await anyio.to_thread.run_sync(self._remove, old)
+        await anyio.to_thread.run_sync(self._remove, self._published()[: -self._keep])
         return path
+
+    def keep_best(self) -> None:
+        """Keep the version that the policies sample with as `best`, whatever becomes of its number;
+        v0 stays where it is. Raises CheckpointError."""
+        path, best = self.path_of(self.version), self._folder / BEST
+        try:
+            if best.exists():
+                remove_atomically(best)
+            if self.version:
+                partial = partial_path(best)
+                shutil.rmtree(partial, ignore_errors=True)
+                shutil.copytree(path, partial, copy_function=_link)
+                partial.rename(best)
+        except OSError as exc:
+            raise CheckpointError(f"{best}: cannot be written: {reason(exc)}") from exc
 
     async def _hand_off(self, version: int) -> None:
         path = self.path_of(version)
@@ -147,3 +163,11 @@ class WeightPublisher:
                 continue
             except OSError as exc:
                 raise CheckpointError(f"{path}: cannot be removed: {reason(exc)}") from exc
+
+
+def _link(source: str, target: str) -> None:
+    """The same file under another name; a copy where the disk has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

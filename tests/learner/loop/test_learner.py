@@ -262,7 +262,7 @@ def test_the_report_in_words() -> None:
         "2 steps on 3 groups (6 episodes), 1,000 tokens trained",
         "groups dropped: equal 1",
         "first to last batch: reward 0.100 to 0.500, pass rate 0.0% to 25.0%",
-        "evaluation after 0 steps: pass_rate 0.500 (the best; its weights are kept)",
+        "evaluation after 0 steps: pass_rate 0.500 (the best; its weights are in versions/best)",
         "shared prefixes saved 75% of the tokens of per-step rows; trainer idle 25%, waiting:"
         " the trainer",
         "weights in versions/v2",

@@ -17,6 +17,7 @@ from rehearsal_room.harness.core.events import (
     EpisodeStarted,
     WeightsPublished,
 )
+from rehearsal_room.harness.core.policy_card import read_card
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.policies.base import Assignment
@@ -606,12 +607,39 @@ async def test_the_weights_of_the_best_evaluation_are_kept(tmp_path: Path) -> No
     async with opening as (loop, rollouts):
         await run_with_rollouts(loop, rollouts)
     kept = sorted(path.name for path in (tmp_path / "versions").iterdir())
-    assert kept == ["v2", "v6", "v7"]
+    assert kept == ["best", "v6", "v7"]
+    card = read_card(tmp_path / "versions" / "best")
+    assert card is not None and (card.version, card.step) == ("v2", 2)
     report = report_of(loop.progress, published=tmp_path)
     assert report.best == 2
     assert "evaluation after 2 steps: pass_rate 0.700, reward 0.700 (the best" in "\n".join(
         lines_of(report)
     )
+
+
+async def test_the_best_weights_outlive_their_number(tmp_path: Path) -> None:
+    """A finished run that gets more steps publishes other weights under the number of its last
+    version, which was the best."""
+    rates = {0: 0.0, 4: 0.9, 8: 0.1}
+
+    async def evaluate(batch: int) -> ProgressValues:
+        return {"pass_rate": rates[batch], "reward": rates[batch]}
+
+    learner = RecordingLearner()
+    for steps in (4, 8):
+        train = train_settings(
+            steps=steps, loop={"publish_every": 3, "evaluate_every": 4}, save={"every": 1}
+        )
+        progress = learner.saved[-1] if learner.saved else None
+        opening = open_loop(
+            tmp_path, train, TokenOracle(), learner, evaluate=evaluate, progress=progress
+        )
+        async with opening as (loop, rollouts):
+            await run_with_rollouts(loop, rollouts)
+    versions = tmp_path / "versions"
+    best, second = read_card(versions / "best"), read_card(versions / "v2")
+    assert best is not None and second is not None
+    assert (best.version, best.step, second.step) == ("v2", 4, 6)
 
 
 async def test_the_last_evaluation_is_of_the_last_weights(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What the trained model can take: its token ids, and samples as long as its context."""
 
 from collections.abc import Collection, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,7 +20,12 @@ class TokenLimits(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, model: nn.Module, control: Iterable[int] = ()) -> "TokenLimits":
         """The limits of a transformers model, with the ids of its special tokens."""
-        config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+        return cls.of_config(model.config, control)
+
+    @classmethod
+    def of_config(cls, config: Any, control: Iterable[int] = ()) -> "TokenLimits":
+        """The same from the model's configuration."""
+        config = config.get_text_config()
         context = getattr(config, "max_position_embeddings", None)
         is_known = isinstance(context, int) and context > 0
         return cls(config.vocab_size, context if is_known else None, frozenset(control))

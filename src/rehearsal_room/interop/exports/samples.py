@@ -32,7 +32,9 @@ from rehearsal_room.learner.core.samples import Group, Rollout, Sample
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping, versions_of
 from rehearsal_room.learner.data.log_source import LogSource
+from rehearsal_room.learner.data.sample_lengths import TokenLimits
 from rehearsal_room.learner.losses.aggregation import weights_of
+from rehearsal_room.learner.model.pretrained import open_config
 
 SCHEMA = pa.schema(
     [
@@ -68,10 +70,13 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
 
 
 def batches_of_run(folder: Path, settings: TrainSettings) -> Iterator[SampleBatch]:
-    """The batches that training with these settings makes of a run's log. Raises LogError,
-    SampleError, and LearnerError where no group can be used."""
-    data, loss = settings.data, settings.loss
-    grouping = Grouping(data, loss=loss)
+    """The batches that training with these settings makes of a run's log; the model's limits count
+    where its folder is here. Raises LogError, SampleError, ModelError, and LearnerError where no
+    group can be used."""
+    data, loss, model = settings.data, settings.loss, Path(settings.model)
+    is_here = bool(settings.model) and model.is_dir()
+    limits = TokenLimits.of_config(open_config(model)) if is_here else None
+    grouping = Grouping(data, loss=loss, limits=limits)
     source = LogSource(groups_of_logs([folder], grouping), grouping, size=data.groups)
     while (batch := source.take_now()) is not None:
         weights = weights_of(

@@ -75,10 +75,11 @@ class _Campaign:
         if self._random.random() >= _DAMAGED:
             return
         if len(list(out.glob("checkpoints/c*"))) > 1:
-            flip_byte(out, "checkpoints/c*/*")
+            # A byte that is flipped twice would heal the file.
+            flip_byte(out, "checkpoints/c*/*", self._random.random())
             self.counts["damaged checkpoints"] += 1
         elif list(out.glob("versions/v*")):
-            flip_byte(out, "versions/v*/*rs")
+            flip_byte(out, "versions/v*/*rs", self._random.random())
             self.counts["damaged versions"] += 1
 
 

@@ -151,11 +151,11 @@ def changed(config: Path, path: Path, **save: object) -> Path:
     return path
 
 
-def flip_byte(run: Path, pattern: str) -> Path:
-    """Flip a byte in the middle of the newest file of a pattern; returns the file."""
+def flip_byte(run: Path, pattern: str, place: float = 0.5) -> Path:
+    """Flip a byte at this share of the newest file of a pattern; returns the file."""
     file = sorted(run.glob(pattern))[-1]
     data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 16
+    data[int(len(data) * place)] ^= 16
     file.write_bytes(data)
     return file
 

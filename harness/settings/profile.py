@@ -42,6 +42,8 @@ def with_profile(table: SettingsTable) -> SettingsTable:
             raise SettingsError(
                 f"dialect: {dialect!r} is a part of a profile: --profile {AWM_RELEASE}"
             )
+        if _at(table, "judge", "awm_code"):
+            raise SettingsError(f"awm_code: is for a profile: add --profile {AWM_RELEASE}")
         return table
     if dialect not in (None, *_DIALECTS):
         raise SettingsError(_differs("dialect", f"one of its own, not {dialect!r}"))

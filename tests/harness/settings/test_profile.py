@@ -127,3 +127,9 @@ def test_a_value_of_another_type_is_named(table: dict[str, Any], sentence: str) 
     with pytest.raises(SettingsError) as caught:
         resolve_table(table, flags)
     assert str(caught.value) == sentence
+
+
+def test_a_checkout_without_a_profile_is_refused() -> None:
+    """Otherwise a run would seem to have the score that it lacks."""
+    with pytest.raises(SettingsError, match="awm_code: is for a profile: add --profile awm-rel"):
+        resolve_table({}, {"awm_code": "checkout"})

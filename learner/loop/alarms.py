@@ -4,7 +4,7 @@
     equal groups   nearly all groups have equal rewards: nothing is compared any more
     control        special tokens inside of replies: many times as many as in the first batches
 
-They stop nothing. A run may recover, and who wants to stop it has the checkpoints.
+They stop nothing: a run may recover, and its checkpoints are there for anyone who wants to stop it.
 """
 
 from collections import deque

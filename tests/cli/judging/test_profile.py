@@ -28,8 +28,7 @@ LIE = "I added two of the best rated ones to your cart."
 
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go to the server of the test; its package for broken JSON is there."""
-    pytest.importorskip("json_repair")
+    """Requests go to the server of the test."""
     no_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

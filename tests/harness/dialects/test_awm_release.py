@@ -214,7 +214,6 @@ any_text = st.lists(_pieces | st.text(max_size=4)).map("".join) | st.from_regex(
 @given(text=any_text)
 def test_any_reply_is_read(text: str) -> None:
     """Whatever a model writes is a decision, and a step that can be shown."""
-    pytest.importorskip("json_repair")
     decision = read(text)
     results = (ToolResult("x", "unknown_tool"),) if isinstance(decision, Act) else ()
     assert USER.turn_messages(StepTaken(Reply(text), decision, results))
@@ -230,5 +229,4 @@ def test_any_reply_is_read(text: str) -> None:
 )
 def test_broken_json_is_repaired(text: str, value: bool) -> None:
     """With the package that the released code uses; its prompt's own example needs it."""
-    pytest.importorskip("json_repair")
     assert (first_call(f"<tool_call>{text}</tool_call>") is not None) == value

@@ -125,6 +125,6 @@ def test_what_cannot_be_written_is_said(rehearse: Rehearse, tmp_path: Path) -> N
     assert (status, "--train: is for samples" in err) == (2, True)
     assert rehearse("export", run, "--to", "parquet")[0] == 0
     with pytest.raises(
-        ValueError, match="these rows are not samples: the columns advantage, batch"
+        ValueError, match="the file has no samples: it lacks the columns advantage, batch"
     ):
         next(read_samples(run / "episodes.parquet"))

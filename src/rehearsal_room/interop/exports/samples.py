@@ -141,7 +141,7 @@ def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(path) as file:
         if missing := set(SCHEMA.names) - set(file.schema_arrow.names):
             names = ", ".join(sorted(missing))
-            raise ValueError(f"{path}: these rows are not samples: the columns {names} are missing")
+            raise ValueError(f"{path}: the file has no samples: it lacks the columns {names}")
         for part in file.iter_batches(columns=SCHEMA.names):
             yield from part.to_pylist()
 

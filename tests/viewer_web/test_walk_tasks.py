@@ -258,9 +258,9 @@ def test_two_tries_of_one_task(open_page: OpenPage, walked: Served, folder: Path
     assert len(names) == 8
     expect(walk.page.get_by_role("grid", name="Tries").locator(".grid-row")).to_have_count(8)
     walk.click(walk.page.get_by_role("button", name=re.compile("Side by side")))
-    one, two = (
-        trajectories[head.inner_text()] for head in walk.page.locator(".sides.head a.mono").all()
-    )
+    heads = walk.page.locator(".sides.head a.mono")
+    expect(heads).to_have_count(2)
+    one, two = (trajectories[head.inner_text()] for head in heads.all())
     parting = next(
         number
         for number, (a, b) in enumerate(zip(one.steps, two.steps, strict=False))

@@ -1,5 +1,5 @@
 // A form for every tool, made from the JSON schema of its arguments.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { html } from "../base/html.js";
 import { visible } from "../base/text.js";
 import { Notice } from "./basics.js";
@@ -11,10 +11,12 @@ export function ToolForm({ tools, onCall, isOver }) {
   const [values, setValues] = useState({});
   const [state, setState] = useState({});
   const tool = tools.find((one) => one.name === name);
-  useEffect(() => {
+  // At once, with the choice: an effect runs after the new fields are there, and took what was typed by then.
+  const choose = (event) => {
+    setName(event.currentTarget.value);
     setValues({});
     setState({});
-  }, [name]);
+  };
   if (!tool) return html`<p class="dim">This world has no tools.</p>`;
   const fields = fieldsOf(tool.schema ?? {});
   const call = async (event) => {
@@ -34,7 +36,7 @@ export function ToolForm({ tools, onCall, isOver }) {
     }
   };
   return html`<form class="tool-form" onSubmit=${call}>
-    <label class="field"><span>Tool</span><select value=${name} onChange=${(event) => setName(event.currentTarget.value)}>${tools.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}</select></label>
+    <label class="field"><span>Tool</span><select value=${name} onChange=${choose}>${tools.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}</select></label>
     <${Passage} class="dim small" value=${tool.description ?? ""} most=${500} />
     ${fields.map((field) => html`<${Field} key=${`${name}.${field.name}`} field=${field} value=${values[field.name] ?? ""} onInput=${(value) => setValues((now) => ({ ...now, [field.name]: value }))} />`)}
     ${state.error && html`<${Notice} tone="bad" role="alert">${visible(state.error)}<//>`}

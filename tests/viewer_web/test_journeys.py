@@ -139,6 +139,27 @@ def test_a_live_run_is_watched_to_its_end(open_page: OpenPage, tmp_path: Path) -
         page.context.close()
 
 
+def test_what_is_typed_at_once_after_a_choice_stays(open_page: OpenPage, served: Served) -> None:
+    """Who chooses a tool and types into its form before the browser has painted it loses nothing."""
+    page = open_page(served.at("#/play?world=shop_support"))
+    page.get_by_role("button", name="Play", exact=True).first.click()
+    expect(page.locator(".tool-form select").first).to_be_visible()
+    typed = page.evaluate(
+        """async () => {
+            const choice = document.querySelector(".tool-form select");
+            choice.value = [...choice.options].find((one) => one.value !== choice.value).value;
+            choice.dispatchEvent(new Event("change", { bubbles: true }));
+            await Promise.resolve().then(() => {});
+            const field = document.querySelector(".tool-form input");
+            field.value = "typed at once";
+            field.dispatchEvent(new Event("input", { bubbles: true }));
+            await new Promise((done) => setTimeout(done, 300));
+            return document.querySelector(".tool-form input").value;
+        }"""
+    )
+    assert typed == "typed at once"
+
+
 def wait_for(folder: Path) -> Path:
     """The folder of a run that has begun."""
     log = folder / "episodes.sqlite"

@@ -71,8 +71,8 @@ test-all *ARGS: sync setup
     {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) {{ARGS}}
 
 # Run the tests that failed last, at most three, three times alone: what passes then is named as flaky.
-test-again: sync setup
-    {{bin}}/python -m tests.support.failed_again
+test-again PYTHON=(bin / "python") FOLDER="": sync setup
+    {{PYTHON}} -m tests.support.failed_again {{FOLDER}}
 
 # Run the tests with many more examples, worlds and rounds (about an hour).
 test-long *ARGS: sync setup

@@ -1,5 +1,6 @@
 """CI's recipes: which run, what runs beside what, and how their output reads."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import changed_parts, ci_recipes
+from tests.support import changed_parts, ci_recipes, failed_again
 from tests.support.changed_parts import OWN, ROOTS, can_break, changed_files, used_by
 from tests.support.ci_recipes import (
     CI,
@@ -118,13 +119,13 @@ def test_a_failure_of_pytest_is_a_failure(programs: Path) -> None:
     assert (done.passed, done.output) == (False, "no tests ran in 0.01s\n")
 
 
-def test_a_recipe_with_a_cluster_is_tried_twice(programs: Path) -> None:
+def test_a_recipe_with_a_model_server_is_tried_twice(programs: Path) -> None:
     """It passes the second time, is named, and the output of both is there."""
-    (programs / "test-ray").write_text(COUNTED + "print('time', 1 + n)\nexit(not n)\n")
-    done = Runner(JUST).run("test-ray")
+    (programs / "test-vllm").write_text(COUNTED + "print('time', 1 + n)\nexit(not n)\n")
+    done = Runner(JUST).run("test-vllm")
     assert done.passed
     assert done.output.splitlines() == [
-        *("time 1", "time 2", "flaky: test-ray failed once, and passed the second time")
+        *("time 1", "time 2", "flaky: test-vllm failed once, and passed the second time")
     ]
 
 
@@ -135,6 +136,33 @@ def test_tests_that_failed_are_run_again(programs: Path) -> None:
     assert Runner(JUST).run("test-all")[1:2] == (True,)
     (programs / "test-again").write_text("exit(1)\n")
     assert Runner(JUST).run("test-all").passed is False
+
+
+def test_tests_of_a_browser_are_run_again_in_its_environment(programs: Path) -> None:
+    """Those that failed, not all, which takes minutes; by the Python that has Playwright."""
+    (programs / "test-viewer").write_text("exit(1)\n")
+    (programs / "test-again").write_text("import sys\nprint(sys.argv[2:])\n")
+    done = Runner(JUST).run("test-viewer")
+    assert done.passed
+    assert done.output == "['.venv-viewer/bin/python', 'tests/viewer_web']\n"
+
+
+def test_failures_of_another_folder_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest's record also has those of earlier recipes, whose packages are elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(failed_again, "TIMES", 1)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "one" / "test_it.py").write_text("def test_passes(): pass\n")
+    (tmp_path / "other" / "test_it.py").write_text("def test_fails(): assert False\n")
+    record = tmp_path / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    record.parent.mkdir(parents=True)
+    names = ("one/test_it.py::test_passes", "other/test_it.py::test_fails")
+    record.write_text(json.dumps(dict.fromkeys(names, True)))
+    assert failed_again.main("one/") == 0
+    assert failed_again.main() == 1
 
 
 def test_the_output_is_one_block_for_each_recipe(

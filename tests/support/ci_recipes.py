@@ -24,6 +24,7 @@ from tests.support.changed_parts import ROOT, can_break, changed_files
 
 ALL = 0.0  # cores: as many as there are
 _HERE = ("just sync", "just setup")
+AGAIN = "test-again"  # the recipe that runs the tests that failed last
 
 
 class Recipe(NamedTuple):
@@ -31,12 +32,11 @@ class Recipe(NamedTuple):
 
     cores: float = ALL  # that it keeps busy
     install: tuple[str, ...] = _HERE  # commands that install what it needs
-    again: str = ""  # how it is tried again when it fails: "tests" (those that failed) or "whole"
+    again: tuple[str, ...] = ()  # what is run when it fails: AGAIN with its arguments, or itself
 
 
 # In the order in which they start. Browser and cluster have deadlines, so they run alone. Those
-# that wait for a cluster, a browser or a package index are
-# tried twice.
+# that wait for a model server or a package index are tried twice as a whole.
 RECIPES = {
     "types": Recipe(1),
     "style": Recipe(1),
@@ -44,13 +44,21 @@ RECIPES = {
     "docs": Recipe(1, ("just sync-docs",)),
     "gate": Recipe(1),
     "conformance": Recipe(1, (*_HERE, "tests/conformance/run.sh --install")),
-    "test-all": Recipe(ALL, again="tests"),
-    "test": Recipe(ALL, again="tests"),
-    "test-slow": Recipe(ALL, again="tests"),
-    "test-vllm": Recipe(1, (*_HERE, "tests/vllm/run.sh --install"), "whole"),
-    "test-viewer": Recipe(ALL, (*_HERE, "tests/viewer_web/run.sh --install"), "whole"),
-    "test-install": Recipe(1, ("tests/install/run.sh --install",), "whole"),
-    "test-ray": Recipe(ALL, (*_HERE, "tests/ray/run.sh --install"), "whole"),
+    "test-all": Recipe(ALL, again=(AGAIN,)),
+    "test": Recipe(ALL, again=(AGAIN,)),
+    "test-slow": Recipe(ALL, again=(AGAIN,)),
+    "test-vllm": Recipe(1, (*_HERE, "tests/vllm/run.sh --install"), ("test-vllm",)),
+    "test-viewer": Recipe(
+        ALL,
+        (*_HERE, "tests/viewer_web/run.sh --install"),
+        (AGAIN, ".venv-viewer/bin/python", "tests/viewer_web"),
+    ),
+    "test-install": Recipe(1, ("tests/install/run.sh --install",), ("test-install",)),
+    "test-ray": Recipe(
+        ALL,
+        (*_HERE, "tests/ray/run.sh --install"),
+        (AGAIN, ".venv-ray/bin/python", "tests/ray"),
+    ),
     "test-suites": Recipe(1, (*_HERE, "tests/suites/run.sh --install")),
     "sandbox-table": Recipe(1),
 }
@@ -83,14 +91,14 @@ class Runner:
         flaky = f"flaky: {name} failed once, and passed the second time\n"
         recipe, began = RECIPES.get(name, Recipe()), time.monotonic()
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        if recipe.again != "tests":  # whose failed tests are in pytest's cache
+        if AGAIN not in recipe.again:  # else its failed tests are in pytest's cache
             environment["PYTEST_ADDOPTS"] = "-p no:cacheprovider"
         with tempfile.TemporaryFile() as output:
 
-            def passes(word: str) -> bool:
+            def passes(*words: str) -> bool:
                 if self._is_ended:
                     return False
-                command = [*self._command, word]
+                command = [*self._command, *words]
                 process = subprocess.Popen(
                     command,
                     cwd=ROOT,
@@ -107,11 +115,9 @@ class Runner:
                     self._running.discard(process)
 
             passed = passes(name)
-            if not passed and recipe.again == "tests":
-                passed = passes("test-again")
-            elif not passed and recipe.again == "whole":
-                passed = passes(name)
-                if passed:
+            if not passed and recipe.again:
+                passed = passes(*recipe.again)
+                if passed and AGAIN not in recipe.again:
                     output.write(flaky.encode())
             output.seek(0)
             text = output.read().decode(errors="replace")

@@ -1,6 +1,8 @@
 """Run the tests again that failed last: at most three of them, three times, with nothing beside.
 
-    python -m tests.support.failed_again        (`just test-again`; `.ci/run` after failed tests)
+    python -m tests.support.failed_again [FOLDER]   (`just test-again`)
+
+Those of FOLDER alone, where it is given: the record may have others of another environment.
 
 Among thousands of tests on busy processors one can fail by the moment in which something happened.
 One that passes three times alone is named at the end, to be mended, and does not fail the whole;
@@ -18,10 +20,10 @@ MOST, TIMES = 3, 3
 _RECORD = Path(".pytest_cache/v/cache/lastfailed")  # pytest's own, of its last run
 
 
-def main() -> int:
+def main(folder: str = "") -> int:
     """The exit status: 0 where all tests that failed pass now."""
     try:
-        failed = list(json.loads(_RECORD.read_text()))
+        failed = [one for one in json.loads(_RECORD.read_text()) if one.startswith(folder)]
     except FileNotFoundError:
         failed = []
     if not 0 < len(failed) <= MOST:
@@ -37,4 +39,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

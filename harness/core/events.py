@@ -282,6 +282,7 @@ class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
     path: str
 
 
+WITH_ERRORS = " with errors "  # in the name of a judge into whose verdicts errors are planted
 AGENT = "agent:"  # begins the policy's name where an agent of the user's own plays
 WEIGHTS_EPISODE = "weights"  # `Record.episode` of every WeightsPublished
 

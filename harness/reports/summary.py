@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rehearsal_room.harness.chat.prices import Prices
-from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.events import WITH_ERRORS, Ending
 from rehearsal_room.harness.core.mistakes import FailureKind
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import LogReader
@@ -94,6 +94,7 @@ class RunReport(msgspec.Struct, frozen=True):
     max_steps: int | None = None
     first_prompts: str = ""  # which worlds the model's context has no room for; empty: none
     profile: ProfileScore | None = None  # None: the run has no profile
+    judge: str = ""  # who judged, as in `code`; several where the log has several
     model: ModelUse | None = None  # None: no model played, or it gave no reply
     reply_times: ReplyTimes | None = None  # of that model
 
@@ -235,6 +236,7 @@ def report_of(
         without_verdict=counted.without,
         pass_bounds=counted.bounds,
         policy=players(rows),
+        judge=", ".join(dict.fromkeys(row.judge for row in rows if row.judge)),
         profile=profile_score(row.profile for row in ended),
     )
 
@@ -277,6 +279,10 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     if report.policy:
         console.print(Text(printable(played_by(report.policy), one_line=True)), soft_wrap=True)
+    if WITH_ERRORS in report.judge:
+        console.print(
+            f"judged by {report.judge}, planted: no score", style="yellow", soft_wrap=True
+        )
     if report.profile is not None:
         console.print(Text(profile_line(report.profile)), soft_wrap=True)
     for line in [] if report.model is None else model_use_lines(report.model, report.reply_times):

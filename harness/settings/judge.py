@@ -177,10 +177,18 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "DIR", "may_change": True},
         ),
     ] = ""
+    errors: Annotated[
+        str,
+        Meta(
+            description="For experiments on training: shares of false positives and of false "
+            "negatives that are planted into the verdicts of judge code, as in 0.2/0.1.",
+            extra={"metavar": "FP/FN", "default": "none"},
+        ),
+    ] = ""
 
 
 # Fields that every judge uses; the others are for the modes that ask models.
-FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed", "profile", "awm_code"})
+FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed", "profile", "awm_code", "errors"})
 
 
 # What the profile's judge uses, where ours asks no model.
@@ -222,7 +230,29 @@ def require_models(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:
         )
     if settings.profile != "none":
         _check_profile(settings, prefix)
+    if planted(settings, prefix) and (settings.mode != "code" or settings.profile != "none"):
+        raise SettingsError(
+            f"{prefix}errors: errors are planted into the verdicts of judge 'code' alone, without "
+            f"a profile; the judge is {settings.mode!r}"
+        )
     return settings
+
+
+def planted(settings: JudgeSettings, prefix: str = "") -> tuple[float, float] | None:
+    """The shares of false positives and false negatives that are planted, 0 to 1 each; None: none
+    are, as with 0/0. Raises SettingsError."""
+    if not settings.errors:
+        return None
+    try:
+        positives, negatives = map(float, settings.errors.split("/"))
+    except ValueError:
+        positives = negatives = -1.0
+    if not (0 <= positives <= 1 and 0 <= negatives <= 1):
+        raise SettingsError(
+            f"{prefix}errors: {settings.errors!r} is not two shares from 0 to 1, those of false "
+            "positives and of false negatives, as in 0.2/0.1"
+        )
+    return (positives, negatives) if positives or negatives else None
 
 
 def _check_profile(settings: JudgeSettings, prefix: str) -> None:

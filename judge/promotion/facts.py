@@ -5,11 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room.harness.core.events import Ending, EpisodeStarted, Judged, Label
+from rehearsal_room.harness.core.events import WITH_ERRORS, Ending, EpisodeStarted, Judged, Label
 from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
 
@@ -37,7 +38,8 @@ class EpisodeFacts(msgspec.Struct, frozen=True):
 
 
 def read_facts(folder: Path, *, count_calls: bool = False) -> list[EpisodeFacts]:
-    """The facts of a run's episodes that are over. Raises LogError."""
+    """The facts of a run's episodes that are over. Raises LogError, and
+    JudgeError for verdicts with planted errors."""
     diagnoses = diagnoses_of(folder)
     with open_reader(folder) as reader:
         calls = _calls_of(reader) if count_calls else {}
@@ -60,6 +62,11 @@ def _facts_of(
         if row.ending is None or row.episode not in diagnoses:  # it ended a moment ago
             continue
         verdict = verdicts.get(row.episode)
+        if verdict is not None and WITH_ERRORS in verdict.judge:
+            raise JudgeError(
+                f"{reader.path}: judged by {verdict.judge!r}: planted errors are for experiments; "
+                "judge the run again, with --mode code --errors 0/0"
+            )
         findings = () if verdict is None else verdict.findings
         found.append(
             EpisodeFacts(

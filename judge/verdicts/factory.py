@@ -7,7 +7,7 @@ from pathlib import Path
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.prices import read_prices
 from rehearsal_room.harness.dialects.awm_release import require_repair
-from rehearsal_room.harness.settings.judge import JudgeSettings, asks_models, needs_models
+from rehearsal_room.harness.settings.judge import JudgeSettings, asks_models, needs_models, planted
 from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.judge.code.runners import VerifierPool
 from rehearsal_room.judge.core.errors import JudgeError
@@ -21,6 +21,7 @@ from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.llm.rubric import Rubric, read_rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
 from rehearsal_room.judge.verdicts.code_judges import HostingPool, ScenarioJudges
+from rehearsal_room.judge.verdicts.planted_errors import PlantedErrors
 from rehearsal_room.scenarios.awm.released_code import released_prompts
 from rehearsal_room.scenarios.format import Scenario
 
@@ -37,7 +38,7 @@ async def open_judge(
     spent: float = 0.0,
     infos: Mapping[str, ScenarioInfo] | None = None,
     reasons: Reasons | None = None,
-) -> AsyncIterator[ScenarioJudges | LLMJudge | ReleasedJudge]:
+) -> AsyncIterator[ScenarioJudges | PlantedErrors | LLMJudge | ReleasedJudge]:
     """The judge of the settings; it is closed when the block is left.
 
     `pool` hosts the scenarios already; mode `llm` needs no pool (None). `folder` is the run's, and
@@ -52,7 +53,18 @@ async def open_judge(
     assert settings.mode != "none" and settings.mode != "elsewhere", "there is no judge to open"
     if not needs_models(settings):
         assert pool is not None
-        yield ScenarioJudges(pool, scenarios, PROFILES[settings.rewards])
+        profile = PROFILES[settings.rewards]
+        by_code = ScenarioJudges(pool, scenarios, profile)
+        if (shares := planted(settings)) is None:
+            yield by_code
+        else:
+            yield PlantedErrors(
+                by_code,
+                false_positives=shares[0],
+                false_negatives=shares[1],
+                seed=settings.seed or 0,
+                profile=profile,
+            )
         return
     prices = read_prices(Path(settings.prices)) if settings.prices else None
     rubric = _rubric_of(settings) if asks_models(settings.mode) else None

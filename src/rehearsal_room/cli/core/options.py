@@ -100,7 +100,7 @@ USUAL = (
 )
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
 # Of runs: a server's clients wait themselves, and their agents are their own.
-_NOT_SERVED = ("judge_concurrency", "judge_backlog", "profile", "awm_code")
+_NOT_SERVED = ("judge_concurrency", "judge_backlog", "profile", "awm_code", "judge_errors")
 judge_flags = flags_of(  # of commands that judge what others play
     Settings,
     only=[

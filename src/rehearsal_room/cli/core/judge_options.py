@@ -33,6 +33,7 @@ from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.factory import open_judge
+from rehearsal_room.judge.verdicts.planted_errors import PlantedErrors
 
 _MODES = ("code", "llm", "hybrid")
 _NAMES = {
@@ -114,7 +115,7 @@ def _unused(flags: Mapping[str, Any], settings: JudgeSettings) -> list[str]:
 @asynccontextmanager
 async def open_run_judge(
     folder: Path, reader: LogReader, settings: JudgeSettings, *, spent: float = 0.0
-) -> AsyncIterator[ScenarioJudges | LLMJudge | ReleasedJudge]:
+) -> AsyncIterator[ScenarioJudges | PlantedErrors | LLMJudge | ReleasedJudge]:
     """The judge of a logged run; `spent` is what its budget has paid already, in USD. Raises what
     `open_judge`, the pool and the finder raise."""
     worlds = reader.scenarios().values()

@@ -34,6 +34,7 @@ from rehearsal_room.judge.verdicts.follow import (
     judge_as_it_runs,
     open_verdict_log,
 )
+from rehearsal_room.judge.verdicts.planted_errors import PlantedErrors
 from rehearsal_room.judge.verdicts.summary import JudgingSummary, VerdictTally
 
 _LOOK_S = 0.1  # between two looks at a log without records
@@ -105,7 +106,7 @@ class _Following(msgspec.Struct, frozen=True):
     settings: JudgeSettings
     reader: LogReader
     source: LogFollower
-    judge: ScenarioJudges | LLMJudge | ReleasedJudge
+    judge: ScenarioJudges | PlantedErrors | LLMJudge | ReleasedJudge
     verdicts: VerdictLog
     known: set[tuple[str, int]]  # attempts that have their verdict
 

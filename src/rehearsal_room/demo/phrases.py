@@ -36,6 +36,9 @@ def _frames(prompts: Sequence[str]) -> list[str]:
     for prompt in prompts:
         lines = prompt.split("\n")
         tools = [number for number, line in enumerate(lines) if _TOOL.fullmatch(line)]
+        if not tools:  # the interface lists them in a result (dialect `awm`)
+            frames.append(prompt)
+            continue
         frames.append("\n".join(lines[: tools[0]]))
         frames.append("\n" + "\n".join(lines[tools[-1] + 1 :]))
         for number in tools:

@@ -120,12 +120,13 @@ def _strata(demo: Demonstration) -> list[Arm]:
 
 
 def _interface(demo: Demonstration) -> list[Arm]:
-    """A clone for each interface, from the same attempts. Listing the tools is a call, and costs a
-    step."""
+    """A clone for each interface, from attempts of the same demonstrators. Listing the tools is a
+    call: it costs a step, and the list stays in view under full histories only."""
     steps = demo.recipe.run["max_steps"] + 1
+    run = {"max_steps": steps, "max_tokens": 120, "history": "full"}
     return [
-        Arm("native tools", run={"max_steps": steps}),
-        Arm("list_tools, call_tool", run={"max_steps": steps, "dialect": "awm"}),
+        Arm("native tools", run=run),
+        Arm("list_tools, call_tool", run={**run, "dialect": "awm"}),
     ]
 
 

@@ -27,6 +27,7 @@ from rehearsal_room.judge.reliability.sampling import sample_of
 from rehearsal_room.judge.reliability.study import study
 from rehearsal_room.judge.reliability.types import StudyReport
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.judge.verdicts.planted_errors import PlantedErrors
 
 
 @click.command("study", cls=SectionedCommand)
@@ -106,7 +107,7 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]
 
         async def judging(case: Case, repeat: int) -> Judged:
-            if isinstance(judge, ScenarioJudges):
+            if isinstance(judge, ScenarioJudges | PlantedErrors):
                 return await judge.verdict(case.trajectory)
             return await judge.judge_case(case, seed=seed + repeat, fresh=True)
 

@@ -73,7 +73,7 @@ FOLDERS = {
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
-        *("data", "inference", "selftest", "loop"),
+        *("data", "inference", "selftest", "loop", "credit"),
     ),
     "rehearsal_room": (
         *(
@@ -182,6 +182,7 @@ LIBRARIES: dict[str, set[str]] = {
     "matplotlib": {
         "harness.reports.chart_style",
         "rehearsal_room.authoring.charts",
+        "learner.credit.figure",
         "rehearsal_room.demo.figures",
     },
     "mcp": {

@@ -326,9 +326,10 @@ class Episode:
         except WorldError as exc:
             return exc
         except KeptTurnsDiffer as exc:
-            if (source := beginning.forked_from) is not None:
+            source = beginning.forked_from
+            if source is not None and source.run:
                 raise LogError(
-                    f"{source.run}/{source.episode}: its first {plural(source.turn, 'turn')} cannot"
+                    f"{source.where}: its first {plural(source.turn, 'turn')} cannot"
                     f" be repeated: {exc}"
                 ) from exc
             _log.warning("kept_turns_differ", episode=self.plan.episode, why=str(exc))
@@ -420,6 +421,8 @@ class Episode:
         known: KeptReplies = ()
         prescribed: list[StepTaken] = []  # replies that are not asked for, the next one last
         if (beginning := self.beginning) is not None:
+            if beginning.refused:
+                return Ending.TOKEN_LIMIT, beginning.refused
             known, prescribed = beginning.known_to_agent(), [*reversed(beginning.prescribed)]
             for event in beginning.kept:
                 history.apply(event)

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.continuation.branches import REFUSED
 from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -71,6 +72,7 @@ class RolloutFeed:
             grouping, self._put, where=str(folder), load_trajectory=self._load_trajectory
         )
         self._groups: dict[str, int] = {}  # group numbers of episodes that wait for their verdict
+        self._refused: set[str] = set()  # branches that their group's budget did not allow
         self._has_scenarios = False
         self._num_unjudged = 0  # episodes that the log had without a verdict
         self._num_judged = 0  # verdicts received
@@ -92,7 +94,7 @@ class RolloutFeed:
                 if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_unjudged += 1
-                elif row.label is not None and number >= first:
+                elif row.label is not None and number >= first and row.error != REFUSED:
                     self._score(number, row.label, row.reward)
         for result in group_results_of_log(
             self._folder, self._grouping, pending=True, without=others
@@ -151,10 +153,14 @@ class RolloutFeed:
                 self._groups[record.episode] = self._numbers[event.group]
             elif isinstance(event, EpisodeEnded):
                 self._gating.episode_ended()
+                if event.error == REFUSED:
+                    self._refused.add(record.episode)
             elif isinstance(event, Judged):
                 self._num_judged += 1
                 number = self._groups.pop(record.episode)
-                if event.label is not None:
+                is_refused = record.episode in self._refused
+                self._refused.discard(record.episode)
+                if event.label is not None and not is_refused:
                     self._score(number, event.label, event.reward)
 
     def _score(self, number: int, label: Label, reward: float | None) -> None:

@@ -12,6 +12,7 @@ from rehearsal_room.cli.core.judge_options import settings_of
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.cli.train.train import train_from
+from rehearsal_room.cli.trust.credit import is_credit, measure_credit
 from rehearsal_room.cli.trust.judge import judge_run_again
 from rehearsal_room.cli.trust.miniature import answer_miniature, is_miniature
 from rehearsal_room.harness.core.errors import SettingsError
@@ -51,10 +52,14 @@ def experiment_command(
     """Train, play and judge the arms of an experiment, and compare them.
 
     Work that is done already is not done again: the same command goes on after an interruption. The
-    result is in report.json and report.md of the folder. A file with a table [miniature] answers a
-    question about learning on small worlds.
+    result is in report.json and report.md of the folder. A file with a table [credit] measures
+    estimators of advantages instead, and one with [miniature] answers a question about learning on
+    small worlds.
     """
     folder = output or Path("runs") / file.stem
+    if is_credit(file):
+        measure_credit(file, folder, dry_run=dry_run, json_file=json_file)
+        return
     if is_miniature(file):
         answer_miniature(file, folder, dry_run=dry_run, json_file=json_file)
         return

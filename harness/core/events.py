@@ -69,11 +69,19 @@ class Label(StrEnum):
 
 
 class ForkedFrom(msgspec.Struct, frozen=True, gc=False):
-    """The episode of another run whose first turns an episode begins with."""
+    """The episode of another run, or of the same group, whose first turns an episode begins with."""
 
-    run: str  # the run's folder, as it was named
+    run: str  # the run's folder, as it was named; empty: this run
     episode: str
     turn: int  # number of turns that were kept, so the first turn (from 0) that was played here
+
+    @property
+    def where(self) -> str:
+        """The episode with its run.
+
+        Example: ForkedFrom("runs/mine", "e000003", 5) -> "runs/mine/e000003"
+        """
+        return f"{self.run}/{self.episode}" if self.run else self.episode
 
 
 class ForkEdit(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -113,6 +121,11 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
     earlier: tuple[Message, ...] = ()  # the talk before the instruction
     edit: ForkEdit | None = None  # of a fork; None: nobody changed anything
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether the episode branches from another member of its group."""
+        return self.forked_from is not None and not self.forked_from.run
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):

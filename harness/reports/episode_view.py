@@ -98,7 +98,7 @@ class _EpisodeView:
         }
         if (source := started.forked_from) is not None:
             turns = plural(source.turn, "turn")
-            facts["forked from"] = f"{source.run}/{source.episode}, of which it keeps {turns}"
+            facts["forked from"] = f"{source.where}, of which it keeps {turns}"
         if (edit := started.edit) is not None:
             changed = ["another instruction"] if edit.instruction is not None else []
             changed += [plural(edit.turns, "turn") + " by hand"] if edit.turns else []

@@ -188,7 +188,7 @@ def _event_text(event: Event) -> str:
         text = f"started {event.scenario}/{event.task} with {event.policy}"
         if (source := event.forked_from) is None:
             return text
-        return f"{text} after turn {source.turn} of {source.run}/{source.episode}"
+        return f"{text} after turn {source.turn} of {source.where}"
     if isinstance(event, EpisodeEnded):
         why = f": {_short(event.error)}" if event.error else ""
         return f"ended {event.ending} after {event.num_steps} steps{why}"

@@ -326,9 +326,10 @@ class Episode:
         except WorldError as exc:
             return exc
         except KeptTurnsDiffer as exc:
-            if (source := beginning.forked_from) is not None:
+            source = beginning.forked_from
+            if source is not None and source.run:
                 raise LogError(
-                    f"{source.run}/{source.episode}: its first {plural(source.turn, 'turn')} cannot"
+                    f"{source.where}: its first {plural(source.turn, 'turn')} cannot"
                     f" be repeated: {exc}"
                 ) from exc
             _log.warning("kept_turns_differ", episode=self.plan.episode, why=str(exc))

@@ -15,6 +15,8 @@ from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.scenarios.files import read_toml
 from rehearsal_room.scenarios.validation import explain
 
+BY_TURN = ("tree", "vine", "gigpo")  # advantages that differ between the turns of an episode
+_DEFAULT_LOSS = LossSettings()
 RUNS = ("rollouts", "evaluation")  # tables with the settings of a run
 
 
@@ -97,6 +99,17 @@ def _check_loss(loss: LossSettings) -> None:
         )
     if loss.dual_clip and loss.dual_clip <= 1:
         raise ConfigError(f"loss.dual_clip: must be more than 1, found {loss.dual_clip:g}")
+    for name in ("gigpo_weight", "gigpo_discount"):
+        value = getattr(loss, name)
+        if loss.advantage != "gigpo" and value != getattr(_DEFAULT_LOSS, name):
+            raise ConfigError(
+                f"loss.{name}: has an effect only with advantage 'gigpo', found {loss.advantage!r}"
+            )
+    if loss.advantage in BY_TURN and loss.rewards != "episode":
+        raise ConfigError(
+            f"loss.rewards: advantage {loss.advantage!r} credits each turn by the episode's "
+            f"reward: it needs 'episode', found {loss.rewards!r}"
+        )
     if loss.cispo_low > loss.cispo_high:
         raise ConfigError(
             f"loss.cispo_low: must be at most cispo_high ({loss.cispo_high:g}), found "

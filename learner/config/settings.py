@@ -96,9 +96,17 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["clip", "cispo", "gspo", "tv", "likelihood"], Meta(description="Policy loss.")
     ] = "clip"
     advantage: Annotated[
-        Literal["mean_std", "mean", "leave_one_out", "reward"],
+        Literal["mean_std", "mean", "leave_one_out", "reward", "tree", "vine", "gigpo"],
         Meta(description="How the rewards of a group become advantages."),
     ] = "mean_std"
+    gigpo_weight: Annotated[  # GiGPO, arXiv:2505.10978; so is the discount
+        _NotNegative,
+        Meta(description="Weight of the step's advantage in advantage 'gigpo'."),
+    ] = 1.0
+    gigpo_discount: Annotated[
+        _Share,
+        Meta(description="Discount of an episode's reward for each later step, in 'gigpo'."),
+    ] = 0.95
     rewards: Annotated[
         Literal["episode", "step"],
         Meta(

@@ -31,11 +31,20 @@ class Sample(msgspec.Struct, frozen=True, eq=False, gc=False):
     weights: str  # the version of the weights that sampled it
     is_summary: bool = False
     head: Ids = NO_IDS  # [H], one array for all samples of an episode
+    state: str = ""  # digest of the world before the reply; empty: the world does not reveal it
 
     @property
     def prompt(self) -> Ids:
         """The tokens that the agent was shown: `[P]`."""
         return np.concatenate((self.head, self.tail)) if len(self.head) else self.tail
+
+
+class Branching(msgspec.Struct, frozen=True, gc=False):
+    """Where an episode branches from another one of its group: it begins with the turns of that
+    episode before `turn`. These belong to the other episode's samples."""
+
+    episode: str
+    turn: int
 
 
 class Rollout(msgspec.Struct, frozen=True, eq=False):
@@ -50,6 +59,7 @@ class Rollout(msgspec.Struct, frozen=True, eq=False):
     is_truncated: bool = False  # a limit of the run ended it
     control_tokens: int = 0  # sampled special tokens, but for the last token of a reply
     too_long: int = 0  # replies beyond the model's context, which were cut or left out
+    branching: Branching | None = None  # None: it begins where its group begins
 
     @property
     def num_tokens(self) -> int:

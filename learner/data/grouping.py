@@ -18,7 +18,7 @@ A whole group is dropped:
     unjudged     a member's judge could not judge (this is not a reward of zero)
     few          fewer than two members are left: there is nothing to compare
     equal        all members have the same reward (and all steps, where step rewards are
-                 compared): the group does not show what is better
+                 compared, or returns by advantage `gigpo`): the group does not show what is better
     stale        its weights are older than allowed (checked when it is taken, see `is_stale`)
 
 With `keep_equal`, groups of equal rewards are kept; groups of one member as well, if nothing is
@@ -28,6 +28,7 @@ compared (advantage `reward`), as in behaviour cloning.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Literal, get_args
 
 import msgspec
@@ -36,6 +37,7 @@ import structlog
 from rehearsal_room.harness.core.events import Ending, EpisodeStarted, ForkedFrom, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.learner.advantages.registry import advantages_of
 from rehearsal_room.learner.config.settings import DataSettings, LossSettings
 from rehearsal_room.learner.core.errors import SampleError
 from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
@@ -193,6 +195,11 @@ class Grouping:
         if not rollout.samples:
             self._counts["too_long"] += 1
             return "too_long"
+        if self._loss.advantage == "gigpo" and not trajectory.started.start_digest:
+            raise SampleError(
+                f"{where}: episode {trajectory.episode!r}: its world does not reveal its state, by"
+                " which advantage 'gigpo' tells steps apart; choose 'mean' or 'leave_one_out'"
+            )
         self._counts["rollouts"] += 1
         self._counts["completed"] += rollout.label == Label.COMPLETED
         self._reward += rollout.reward
@@ -251,21 +258,24 @@ class Grouping:
         keep_equal = self._settings.keep_equal
         if len(rollouts) < (1 if keep_equal and self._loss.advantage == "reward" else 2):
             return self._drop(started.group, "few")
-        if not keep_equal and self._is_equal(rollouts):
+        versions = versions_of([one for rollout in rollouts for one in rollout.samples])
+        found = Group(started.group, started.scenario, started.task, rollouts, versions)
+        if not keep_equal and self._is_equal(found):
             dropped = self._drop(started.group, "equal")
             if not self._loss.count_equal:
                 return dropped
             self._equal_size += GroupSize.of(rollouts)
             return msgspec.structs.replace(dropped, size=GroupSize.of(rollouts))
         self._counts["groups"] += 1
-        versions = versions_of([one for rollout in rollouts for one in rollout.samples])
-        return Group(started.group, started.scenario, started.task, rollouts, versions)
+        return found
 
-    def _is_equal(self, rollouts: Sequence[Rollout]) -> bool:
+    def _is_equal(self, group: Group) -> bool:
         """Whether every sample would have an advantage of 0."""
-        rewards = [rollout.reward for rollout in rollouts]
+        rewards = [rollout.reward for rollout in group.rollouts]
         if self._loss.rewards == "step":
-            rewards += [sample.reward for rollout in rollouts for sample in rollout.samples]
+            rewards += [sample.reward for rollout in group.rollouts for sample in rollout.samples]
+        if self._loss.advantage == "gigpo":  # discounted, equal rewards differ from step to step
+            rewards = [0.0, *chain.from_iterable(advantages_of(group, self._loss))]
         return max(rewards) - min(rewards) < _EQUAL
 
     def _drop(self, group: str, reason: Reason) -> DroppedGroup:
@@ -281,17 +291,18 @@ class _OpenGroup(msgspec.Struct):
 
 
 def _start_of(started: EpisodeStarted) -> tuple[str, str, str, int, ForkedFrom | None]:
+    """What the members of a group have in common; one of them may branch from another."""
     return (
         *(started.scenario, started.task, started.start_digest, started.group_size),
-        started.forked_from,
+        None if started.is_branch else started.forked_from,
     )
 
 
 def _describe_start(started: EpisodeStarted) -> str:
     text = f"task {started.scenario}:{started.task} from state {started.start_digest}"
-    if (source := started.forked_from) is None:
+    if started.is_branch or (source := started.forked_from) is None:
         return text
-    return f"{text} after turn {source.turn} of {source.run}/{source.episode}"
+    return f"{text} after turn {source.turn} of {source.where}"
 
 
 def versions_of(samples: Sequence[Sample]) -> tuple[str, ...]:

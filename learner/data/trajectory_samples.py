@@ -24,7 +24,7 @@ from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.core.token_bytes import ID_BYTES
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.learner.core.errors import SampleError
-from rehearsal_room.learner.core.samples import NO_IDS, Ids, Rollout, Sample
+from rehearsal_room.learner.core.samples import NO_IDS, Branching, Ids, Rollout, Sample
 from rehearsal_room.learner.data.reply_arrays import MakeSampleError, arrays_of
 
 PromptIds = Sequence[Ids | None]  # one for each reply; None: the reply is not trained
@@ -70,6 +70,7 @@ def rollout_of(
     head, tails = (arrays.head, arrays.tails) if prompts is None else (NO_IDS, prompts[first:])
     reward = episode_reward(ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
+    states = _states(trajectory)
     samples = [
         Sample(
             tail,
@@ -80,6 +81,7 @@ def rollout_of(
             event.reply.weights,
             isinstance(event, HistorySummarized),
             head,
+            states[turn],
         )
         for event, turn, tail, sampled, logprobs in zip(
             events, turns, tails, arrays.tokens, arrays.logprobs, strict=True
@@ -96,14 +98,17 @@ def _rollout(
     reward: float,
     samples: Sequence[Sample],
 ) -> Rollout:
+    started = trajectory.started
+    source = started.forked_from if started.is_branch else None
     return Rollout(
         trajectory.episode,
-        trajectory.started.member,
+        started.member,
         reward,
         tuple(samples),
         ended.ending.value,
         label.value,
         ended.ending.is_truncation,
+        branching=None if source is None else Branching(source.episode, source.turn),
     )
 
 
@@ -126,8 +131,13 @@ def _asked_samples(
     if not replies:
         raise SampleError(f"{where}: episode {trajectory.episode!r}: the model gave no reply")
     arrays = arrays_of(replies, vocab, make_error)
+    states = _states(trajectory)
     return [
-        Sample(tail, sampled, logprobs, reward, one.turn, reply.weights, head=arrays.head)
+        Sample(
+            *(tail, sampled, logprobs, reward, one.turn, reply.weights),
+            head=arrays.head,
+            state=states[one.turn],
+        )
         for one, reply, tail, sampled, logprobs in zip(
             asked, replies, arrays.tails, arrays.tokens, arrays.logprobs, strict=True
         )
@@ -202,6 +212,15 @@ def _turns(events: _Events) -> list[int]:
         turns.append(turn)
         turn += isinstance(event, StepTaken)
     return turns
+
+
+def _states(trajectory: Trajectory) -> list[str]:
+    """The digest of the world before each step, and after the last one."""
+    states = [trajectory.started.start_digest]
+    for step in trajectory.steps:
+        digests = [one.digest for one in step.executed_results if one.digest]
+        states.append(digests[-1] if digests else states[-1])
+    return states
 
 
 def episode_reward(ending: Ending, judged: Judged) -> float:

@@ -149,8 +149,7 @@ class SampleMaker:
             "start_digest": started.start_digest,
             "forked_from": None
             if started.forked_from is None
-            else f"{started.forked_from.run}/{started.forked_from.episode}"
-            f"@{started.forked_from.turn}",
+            else f"{started.forked_from.where}@{started.forked_from.turn}",
         }
         return {name: value for name, value in found.items() if value is not None}
 

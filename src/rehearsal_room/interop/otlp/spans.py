@@ -86,7 +86,7 @@ class SpanMaker:
             "rehearsal.kept_turns": started.kept,
         }
         if (source := started.forked_from) is not None:
-            attributes["rehearsal.forked_from"] = f"{source.run}/{source.episode}@{source.turn}"
+            attributes["rehearsal.forked_from"] = f"{source.where}@{source.turn}"
         error = None
         if ended is not None:
             attributes["rehearsal.ending"] = str(ended.ending)

@@ -95,8 +95,8 @@ def _not_asked(trajectory: Trajectory, turn: int) -> str | None:
     if turn >= source.turn:
         return "Somebody wrote this turn by hand for the fork; no model was asked for it."
     return (
-        f"This turn is kept from {source.run}/{source.episode}; the model was asked in that run, "
-        "and its episode shows the request."
+        f"This turn is kept from {source.where}; the model was asked in that episode, which shows "
+        "the request."
     )
 
 

@@ -50,6 +50,7 @@ class Beginning(msgspec.Struct, frozen=True):
     edit: ForkEdit | None = None
     written: tuple[WrittenTurn, ...] = ()
     instruction: str = ""  # that the agent gets instead of the task's own; empty: it gets that
+    refused: str = ""  # why the episode ends before its first turn; empty: it is played
 
     @property
     def steps(self) -> list[StepTaken]:

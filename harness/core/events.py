@@ -69,7 +69,7 @@ class Label(StrEnum):
 
 
 class ForkedFrom(msgspec.Struct, frozen=True, gc=False):
-    """The episode of another run, or of the same group, whose first turns an episode begins with."""
+    """The episode, of another run or of the same group, with whose first turns one begins."""
 
     run: str  # the run's folder, as it was named; empty: this run
     episode: str

@@ -421,6 +421,8 @@ class Episode:
         known: KeptReplies = ()
         prescribed: list[StepTaken] = []  # replies that are not asked for, the next one last
         if (beginning := self.beginning) is not None:
+            if beginning.refused:
+                return Ending.TOKEN_LIMIT, beginning.refused
             known, prescribed = beginning.known_to_agent(), [*reversed(beginning.prescribed)]
             for event in beginning.kept:
                 history.apply(event)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.branches import Branches
 from rehearsal_room.harness.continuation.resumed_turns import KeptTurns, open_resumed_turns
 from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.dialects.base import Dialect
@@ -49,6 +50,7 @@ class RunParts(SessionParts, frozen=True, kw_only=True):
     users: UserSource = msgspec.field(default_factory=TaskUsers)  # with whom agents talk
     driver: EpisodeDriver | None = None  # takes an episode's steps; None: the policy, turn by turn
     beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
+    branches: Branches | None = None  # how groups branch, one of the listeners; None: they do not
     admit: Admit | None = None  # when an episode may begin; None: when a slot is free
     earlier: tuple[Message, ...] = ()  # before the task of each episode
 
@@ -152,6 +154,9 @@ async def _run_episodes(
         num_run += 1
         await play(plan, context, parts, resumed_turns)
 
+    if parts.branches is not None:
+        names = [plan.episode for plan in missing]
+        await anyio.to_thread.run_sync(parts.branches.expect, names)
     with ExitStack() as stack:
         if parts.driver is None and any(plan.attempt > 1 for plan in missing):
             opened = open_resumed_turns(folder, context.dialect, context.history)
@@ -172,6 +177,10 @@ async def play(
         digest = plan.scenario.digest
         kept = await resumed_turns.of(plan.episode, digest, attempt=plan.attempt)
         beginning = kept if beginning is None else beginning.resumed_by(kept)
+    branches = parts.branches
+    if beginning is None and branches is not None and branches.is_branch(plan.member):
+        async with context.slots.paused():
+            beginning = await branches.beginning(plan.group, plan.member)
     await run_episode(plan, context, parts.driver, beginning)
     if parts.judge is None:
         context.recorder.close(plan.episode)

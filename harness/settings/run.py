@@ -21,6 +21,7 @@ from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.settings.agent import AgentSettings
+from rehearsal_room.harness.settings.branch import BranchSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
 from rehearsal_room.harness.settings.judge import (
@@ -108,6 +109,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"short": "-g"},
         ),
     ] = 1
+    branch: Annotated[
+        BranchSettings,
+        Meta(
+            description="Groups whose episodes branch from each other.",
+            extra={"prefix": "branch_"},
+        ),
+    ] = BranchSettings()
     concurrency: Annotated[
         Annotated[int, Meta(ge=1)] | Literal["auto"] | None,
         Meta(
@@ -502,7 +510,8 @@ def _check(settings: Settings) -> None:
         raise SettingsError(
             "edit: it changes how a fork goes on; name the fork: --from RUN/EPISODE@TURN"
         )
-    _check_foreign(worlds, is_fork=bool(settings.forked_from))
+    _check_foreign(worlds, key="from" if settings.forked_from else "")
+    _check_branches(settings)
     _check_agent(settings)
     check_mcp(worlds)
     if worlds.mcp_ask == "model" and policy.name not in MODEL_POLICIES:
@@ -535,6 +544,30 @@ def _check(settings: Settings) -> None:
             f"stream: policy {policy.name!r} exchanges token ids, which it does not stream"
         )
     _check_judge(settings.judge)
+
+
+def _check_branches(settings: Settings) -> None:
+    """Refuse what does not go together with groups that branch."""
+    has_verdicts = settings.judge.mode not in ("none", "elsewhere")
+    settings.branch.check(settings.group_size, has_verdicts=has_verdicts)
+    if not settings.branch.roots:
+        return
+    if settings.forked_from:
+        raise SettingsError(
+            "branch_roots: the episodes of a fork begin after logged turns, and cannot branch as "
+            "well; leave --from or the branches out"
+        )
+    if settings.agent.target:
+        raise SettingsError(
+            "branch_roots: an agent of your own keeps its own memory, so it cannot begin after "
+            "another episode's turns; leave it out"
+        )
+    if settings.processes > 1 or settings.cluster.engine != "local":
+        raise SettingsError(
+            "branch_roots: an episode waits for those it branches from, which one process plays; "
+            "leave --processes out"
+        )
+    _check_foreign(settings.worlds, key="branch_roots")
 
 
 def _check_agent(settings: Settings) -> None:
@@ -575,8 +608,9 @@ def _check_agent(settings: Settings) -> None:
         raise SettingsError("agent_isolation: only a command can be isolated")
 
 
-def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:
-    """Refuse what does not go together with the server of someone else's worlds."""
+def _check_foreign(worlds: WorldSettings, *, key: str) -> None:
+    """Refuse what does not go together with the server of someone else's worlds. `key` is of the
+    setting by which episodes begin in the middle; empty: none does."""
     if worlds.openenv:
         for other in ("mcp", "pool"):
             if getattr(worlds, other):
@@ -587,19 +621,20 @@ def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:
             raise SettingsError(
                 f"openenv: {worlds.openenv!r} is not a URL such as http://localhost:8000"
             )
-    for key, url, kind in (
+    for name, url, kind in (
         ("mcp", "given" if worlds.mcp_servers else "", "an MCP server"),
         ("openenv", worlds.openenv, "an OpenEnv environment"),
         ("suite", worlds.suite if _is_served(worlds.suite) else "", "an MCP server"),
     ):
-        if url and is_fork:
+        if url and key:
+            flag = key.replace("_", "-")
             raise SettingsError(
-                f"from: the worlds of {kind} do not reveal their state, so no episode can begin "
-                "in the middle of another one; leave --from out"
+                f"{key}: the worlds of {kind} do not reveal their state, so no episode can begin "
+                f"in the middle of another one; leave --{flag} out"
             )
         if url.startswith(("http://", "https://")) and "@" in url:
             raise SettingsError(
-                f"{key}: the URL contains a user name or a password; put the server's token into "
+                f"{name}: the URL contains a user name or a password; put the server's token into "
                 "the environment variable REHEARSE_TOKEN, and leave them out"
             )
 

@@ -18,6 +18,7 @@ from rehearsal_room.harness.agents.opening import opened_agent
 from rehearsal_room.harness.bus.mqtt_settings import BusSettings, mqtt_settings
 from rehearsal_room.harness.chat.preflight import Preflight
 from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.branches import Branches
 from rehearsal_room.harness.continuation.forks import beginning_of
 from rehearsal_room.harness.core.policy_card import card_mismatches, read_card
 from rehearsal_room.harness.core.terminal_text import printable
@@ -74,6 +75,8 @@ async def open_run_parts(
     PoolError.
     """
     beginning = await anyio.to_thread.run_sync(beginning_of, settings, folder, tasks)
+    branches = branches_of(settings, folder)
+    listeners = listeners if branches is None else (branches, *listeners)
     await pool.host_all(scenario for scenario, _ in tasks)
     begin_folder(folder, settings, tasks, level=pool.level)
     async with AsyncExitStack() as stack:
@@ -92,6 +95,7 @@ async def open_run_parts(
             driver=await stack.enter_async_context(opened_agent(settings, folder)),
             judge=judge,
             beginning=beginning,
+            branches=branches,
             link=link_of(settings.bus, folder, episodes=episodes, judge=settings.judge.mode),
             admission=admission,
             admit=admit,
@@ -109,6 +113,7 @@ async def make_parts(
     driver: EpisodeDriver | None,
     judge: Judge | None,
     beginning: Beginning | None,
+    branches: Branches | None = None,
     link: Link | None = None,
     admission: AdaptiveAdmission | None = None,
     admit: Admit | None = None,
@@ -128,12 +133,20 @@ async def make_parts(
         driver=driver,
         judge=judge,
         beginning=beginning,
+        branches=branches,
         earlier=profile_prompt(settings),
         link=link,
         admission=admission,
         admit=admit,
         listeners=listeners,
     )
+
+
+def branches_of(settings: Settings, folder: Path) -> Branches | None:
+    """How the groups of a run in this folder branch; None: they do not."""
+    if not settings.branch.roots:
+        return None
+    return Branches(settings.branch, folder, group_size=settings.group_size)
 
 
 def _limits_of(settings: Settings) -> Limits:

@@ -134,6 +134,18 @@ def _check_groups(settings: TrainSettings) -> None:
             "data.keep_equal: must be true for loss 'likelihood', which also learns from groups "
             "whose episodes are all good"
         )
+    branch = settings.rollouts.get("branch")
+    branches = isinstance(branch, Mapping) and bool(branch.get("roots"))
+    if branches and not data.logs and loss.advantage not in BY_TURN:
+        raise ConfigError(
+            f"loss.advantage: {loss.advantage!r} compares whole episodes, and those that branch "
+            "begin in other states (rollouts.branch_roots); choose 'tree', 'vine' or 'gigpo'"
+        )
+    if loss.advantage in ("tree", "vine") and not branches and not data.logs:
+        raise ConfigError(
+            f"rollouts.branch_roots: advantage {loss.advantage!r} compares episodes that branch; "
+            "set how many of a group begin at the start"
+        )
     size = settings.rollouts.get("group_size", 1)
     if data.logs or not isinstance(size, int) or size >= 2:
         return

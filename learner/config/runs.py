@@ -26,6 +26,7 @@ _OWN = (
     "group_size",
     "forked_from",
     "edit",
+    "branch",
 )  # fields that an evaluation does not take over
 
 

@@ -21,7 +21,7 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
+from rehearsal_room.harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.running import RecordRunEvent
 from rehearsal_room.learner.core.samples import Group
@@ -71,6 +71,7 @@ class RolloutFeed:
             grouping, self._put, where=str(folder), load_trajectory=self._load_trajectory
         )
         self._groups: dict[str, int] = {}  # group numbers of episodes that wait for their verdict
+        self._refused: set[str] = set()  # branches that their group's budget did not allow
         self._has_scenarios = False
         self._num_unjudged = 0  # episodes that the log had without a verdict
         self._num_judged = 0  # verdicts received
@@ -92,7 +93,7 @@ class RolloutFeed:
                 if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_unjudged += 1
-                elif row.label is not None and number >= first:
+                elif row.label is not None and number >= first and not _is_refused(row):
                     self._score(number, row.label, row.reward)
         for result in group_results_of_log(
             self._folder, self._grouping, pending=True, without=others
@@ -151,10 +152,14 @@ class RolloutFeed:
                 self._groups[record.episode] = self._numbers[event.group]
             elif isinstance(event, EpisodeEnded):
                 self._gating.episode_ended()
+                if not event.num_steps and event.ending is Ending.TOKEN_LIMIT:
+                    self._refused.add(record.episode)
             elif isinstance(event, Judged):
                 self._num_judged += 1
                 number = self._groups.pop(record.episode)
-                if event.label is not None:
+                is_refused = record.episode in self._refused
+                self._refused.discard(record.episode)
+                if event.label is not None and not is_refused:
                     self._score(number, event.label, event.reward)
 
     def _score(self, number: int, label: Label, reward: float | None) -> None:
@@ -185,6 +190,12 @@ class _TappedSubscription:
 
     async def receive(self) -> Sequence[Record]:
         return await self._feed.receive(self._subscription)
+
+
+def _is_refused(row: EpisodeRow) -> bool:
+    """Whether the episode is a branch that its group's budget did not allow: it says nothing about
+    the agent."""
+    return not row.num_steps and row.ending is Ending.TOKEN_LIMIT
 
 
 def _scenarios(folder: Path) -> dict[str, ScenarioSnapshot]:

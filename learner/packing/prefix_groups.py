@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from rehearsal_room.learner.core.samples import Group, Ids, Sample
+from rehearsal_room.learner.core.samples import Branching, Group, Ids, Sample
 from rehearsal_room.learner.packing.batch import Batch, Int64Array, PrefixGroup, Suffix
 
 PerSample = Sequence[Sequence[Sequence[float]]]  # a number for each sample: group, rollout, sample
@@ -83,7 +83,8 @@ def batch_of(
             rows.weights += numbers[1]
             rows.episodes += [num_episodes] * count
             num_episodes += 1
-        layouts.append(_choose_layout(rows.samples, episodes, share=share))
+        branchings = [rollout.branching for rollout in group.rollouts]
+        layouts.append(_choose_layout(rows.samples, episodes, branchings, share=share))
     num_row_tokens = sum(rows.lengths) + sum(len(one.tokens) for one in rows.samples)
     prefix_groups = tuple(_build_prefix_groups(rows, layouts))
     return Batch(prefix_groups, len(rows.samples), num_episodes, num_row_tokens)
@@ -129,15 +130,34 @@ _PrefixChains = tuple[list[_Chain], int]  # the chains of one prefix group, and 
 
 
 def _choose_layout(
-    samples: Sequence[Sample], episodes: Sequence[list[_Chain]], *, share: bool
+    samples: Sequence[Sample],
+    episodes: Sequence[list[_Chain]],
+    branchings: Sequence[Branching | None],
+    *,
+    share: bool,
 ) -> list[_PrefixChains]:
-    """The prefix groups of one episode group: of three layouts, the one with the fewest tokens."""
+    """The prefix groups of one episode group, with the fewest tokens: laid out as a whole, or the
+    episodes from the start and the branches of each state separately."""
     all_chains = [chain for chains in episodes for chain in chains]
     if not all_chains:
         return []
     if not share:
         return [(all_chains, 0)]
-    nonempty = [chains for chains in episodes if chains]
+    by_state: dict[tuple[str, int] | None, list[list[_Chain]]] = {}
+    for chains, at in zip(episodes, branchings, strict=True):
+        if chains:
+            state = None if at is None else (at.episode, at.turn)
+            by_state.setdefault(state, []).append(chains)
+    whole = _lay_out(samples, [chains for chains in episodes if chains])
+    if len(by_state) == 1:
+        return whole
+    apart = [one for together in by_state.values() for one in _lay_out(samples, together)]
+    return min(whole, apart, key=_cost_of)
+
+
+def _lay_out(samples: Sequence[Sample], nonempty: Sequence[list[_Chain]]) -> list[_PrefixChains]:
+    """The prefix groups of some episodes: of three layouts, the one with the fewest tokens."""
+    all_chains = [chain for chains in nonempty for chain in chains]
     openings = [chains[0] for chains in nonempty]
     later = [chains[1:] for chains in nonempty if len(chains) > 1]
     per_episode = [(chains, len(_common_head(samples, chains))) for chains in nonempty]
@@ -148,9 +168,13 @@ def _choose_layout(
         (openings, len(opening)),
         *((rest, len(_common_head(samples, rest))) for rest in later),
     ]
-    layout = min(together, per_episode, split, key=lambda layout: sum(map(_cost, layout)))
+    layout = min(together, per_episode, split, key=_cost_of)
     # A single suffix has nothing to share.
     return [(chains, shared if len(chains) > 1 else 0) for chains, shared in layout]
+
+
+def _cost_of(layout: Sequence[_PrefixChains]) -> int:
+    return sum(map(_cost, layout))
 
 
 def _cost(prefix_group: _PrefixChains) -> int:

@@ -1,4 +1,4 @@
-"""`rehearse train` on groups that branch: a real model of a few thousand weights in a real world."""
+"""`rehearse train` on groups that branch: a real model of a few thousand weights, a real world."""
 
 from pathlib import Path
 from typing import Any

@@ -12,6 +12,7 @@ from rehearsal_room.cli.core.judge_options import settings_of
 from rehearsal_room.cli.core.options import JSON, console_of, write_json
 from rehearsal_room.cli.play.run import play_run
 from rehearsal_room.cli.train.train import train_from
+from rehearsal_room.cli.trust.credit import is_credit, measure_credit
 from rehearsal_room.cli.trust.judge import judge_run_again
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
@@ -50,8 +51,13 @@ def experiment_command(
     """Train, play and judge the arms of an experiment, and compare them.
 
     Work that is done already is not done again: the same command goes on after an interruption. The
-    result is in report.json and report.md of the folder.
+    result is in report.json and report.md of the folder. A file with a table [credit] measures
+    estimators of advantages instead.
     """
+    folder = output or Path("runs") / file.stem
+    if is_credit(file):
+        measure_credit(file, folder, dry_run=dry_run, json_file=json_file)
+        return
     experiment, arms = read_experiment(file)
     settings = {arm.name: _settings(file, arm) for arm in arms if not arm.judges}
     console = console_of(json_file)
@@ -59,7 +65,6 @@ def experiment_command(
         for arm in arms:
             console.print(_plan_of(arm, settings.get(arm.name)), highlight=False, markup=False)
         return
-    folder = output or Path("runs") / file.stem
     played: list[PlayedArm] = []
     for arm in arms:
         console.print(f"arm {arm.name}", highlight=False, markup=False)

@@ -73,7 +73,7 @@ FOLDERS = {
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
-        *("data", "inference", "selftest", "loop", "demo"),
+        *("data", "inference", "selftest", "loop", "credit", "demo"),
     ),
     "rehearsal_room": (
         *(

@@ -27,8 +27,8 @@ class BranchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: Annotated[
         BranchBy,
         Meta(
-            description="Where episodes branch: spread over all turns (even), before the turns "
-            "that the model was least sure of (entropy), or where the rewards of episodes differ "
+            description="Turns at which episodes branch: at equal distances (even), those of "
+            "which the model was least sure (entropy), or where the rewards of episodes differ "
             "(spread)."
         ),
     ] = "even"

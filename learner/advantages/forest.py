@@ -2,7 +2,7 @@
 that these turns left.
 
 In a state with branches the policy has acted several times, so one action can be compared with the
-others. Between two such states nothing can be told apart: the turns of a segment share the
+others. Between two such states there is nothing to compare: the turns of a segment share the
 advantage of its first action.
 
 Example: episodes a and b from the start, c after two turns of a -> segments: a from turn 0 and from

@@ -86,7 +86,7 @@ def course_of(trajectory: Trajectory, scenario: ScenarioSnapshot, *, first: int)
 
 def anchors_of(trajectory: Trajectory, scenario: ScenarioSnapshot) -> list[int]:
     """The anchor of each turn: the world's digest and the window. Where samples have tokens, theirs
-    are these windows (learner.advantages.registry); ids of calls are no part of either."""
+    are these windows (learner.advantages.registry); neither contains the ids of calls."""
     started = trajectory.started
     dialect = dialect_of(started.dialect)
     briefing = logged_briefing(

@@ -286,7 +286,7 @@ def test_a_trunk_whose_world_failed_leaves_its_branches(died: dict[str, Any]) ->
 
 
 def test_a_branch_that_died_is_as_if_it_had_not_begun() -> None:
-    """A world that failed is no reward of 0. Where it was the only branch of its state, the trunk
+    """A world that failed does not count as a reward of 0. Where it was the only branch of its state, the trunk
     is one segment again."""
     members = trunk_and_branches()
     dead = member(

@@ -8,6 +8,7 @@ from rich.markdown import Markdown
 from rehearsal_room.cli.core.local_policy import local_policy
 from rehearsal_room.cli.core.options import console_of, write_json
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
@@ -18,7 +19,8 @@ from rehearsal_room.learner.credit.erring_oracle import ErringOracle, Errors
 from rehearsal_room.learner.credit.facts import MeasuredTask, StateFacts
 from rehearsal_room.learner.credit.microscope import CreditFile, CreditSettings, measure
 from rehearsal_room.learner.credit.ranking import Row, markdown_of, ranking
-from rehearsal_room.scenarios.files import convert, parse_toml, read_text
+from rehearsal_room.scenarios.files import parse_toml, read_text
+from rehearsal_room.scenarios.validation import explain
 
 
 class CreditReport(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ def is_credit(file: Path) -> bool:
 
 def measure_credit(file: Path, folder: Path, *, dry_run: bool, json_file: str | None) -> None:
     """Measure, rank, and write report.json and report.md. Raises SettingsError."""
-    experiment = convert(file, parse_toml(file, read_text(file)), CreditFile)
+    experiment = _read(file)
     credit = experiment.credit
     settings = resolve_table(experiment.run, {}, source=f"{file}: [run] ")
     if credit.errors is not None and settings.dialect != "native":
@@ -53,9 +55,10 @@ def measure_credit(file: Path, folder: Path, *, dry_run: bool, json_file: str | 
     console = console_of(json_file)
     tasks, _ = planned(settings)
     if dry_run:
+        forks = credit.states * (credit.samples + credit.actions * credit.continuations)
         console.print(
-            f"{len(tasks)} tasks of {credit.episodes} episodes, {credit.states} states, at most "
-            f"{credit.states * (credit.samples + credit.actions * credit.continuations)} forks",
+            f"{plural(len(tasks), 'task')} of {credit.episodes} episodes, {credit.states} states,"
+            f" at most {forks} forks",
             highlight=False,
         )
         return
@@ -80,6 +83,14 @@ def measure_credit(file: Path, folder: Path, *, dry_run: bool, json_file: str | 
     console.print(Markdown(_markdown(report)))
     write_json(report, str(folder / "report.json"))
     write_json(report, json_file)
+
+
+def _read(file: Path) -> CreditFile:
+    table = parse_toml(file, read_text(file))
+    try:
+        return msgspec.convert(table, CreditFile)
+    except msgspec.ValidationError as exc:
+        raise SettingsError(f"{file}: {explain(exc, table, CreditFile)}") from exc
 
 
 def _play(settings: Settings, run: Path, errors: Errors | None) -> None:

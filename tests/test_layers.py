@@ -181,6 +181,7 @@ LIBRARIES: dict[str, set[str]] = {
     "matplotlib": {
         "harness.reports.chart_style",
         "rehearsal_room.authoring.charts",
+        "learner.credit.figure",
         "learner.demo.figures",
     },
     "mcp": {

@@ -40,7 +40,7 @@ from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.harness.settings.branch import BranchSettings
 
 _KINDS: tuple[EventKind, ...] = ("started", "step", "summary", "ended", "judged")
-_REFUSED = "the group's budget of sampled tokens is used up (branch_tokens)"
+REFUSED = "the group's budget of sampled tokens is used up (branch_tokens)"
 
 
 class _Member(NamedTuple):
@@ -93,7 +93,7 @@ class Branches:
         choice = self._choice(roots, members[settings.roots :], state)
         self._forget(group)
         if choice.is_refused:
-            return Beginning((), roots[0].started.start_digest, refused=_REFUSED)
+            return Beginning((), roots[0].started.start_digest, refused=REFUSED)
         root, turn = choice.point
         return _after(roots[root], turn) if turn else None
 
@@ -115,7 +115,8 @@ class Branches:
     def _add(self, record: Record) -> None:
         event = record.event
         if isinstance(event, EpisodeStarted):
-            self._live[record.episode] = Assembly(record)
+            if self._needs_verdict or not self.is_branch(event.member):
+                self._live[record.episode] = Assembly(record)
             return
         assembly = self._live.get(record.episode)
         if assembly is None or assembly.attempt != record.attempt:
@@ -126,8 +127,7 @@ class Branches:
         del self._live[record.episode]
         trajectory = assembly.trajectory()
         started = trajectory.started
-        is_needed = self._settings.by == "spread" or not self.is_branch(started.member)
-        if is_needed and trajectory.ended and trajectory.ended.ending is not Ending.CANCELLED:
+        if trajectory.ended and trajectory.ended.ending is not Ending.CANCELLED:
             self._ended[_Member(started.group, started.member)] = trajectory
 
     @property

@@ -304,6 +304,8 @@ def resolve(config: Path | None, flags: Mapping[str, Any], *, own: bool = False)
     environment = table.pop("environment", None)  # what run.toml contains beside the settings
     if environment is not None and isinstance(bus := table.get("bus"), Mapping):
         table["bus"] = {key: value for key, value in bus.items() if key not in _GONE_FROM_BUS}
+    if own and flags.get("forked_from"):
+        table.pop("branch", None)  # of a run whose groups branch: its forks do not
     source = f"{config}: "
     _refuse_gone(table, source)
     nested = nest(table, Settings, source=source)

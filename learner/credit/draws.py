@@ -75,8 +75,8 @@ def by_branches(width: int, *, is_vine: bool) -> Estimate:
             reward = chance.choice(one.courses).reward
             paths.append(Path(f"before {number}", reward, Branching("own", turn)))
         if not action.is_last:
-            for number, one in enumerate(chance.choices(action.courses, k=width)):
-                paths.append(Path(f"after {number}", one.reward, Branching("own", turn + 1)))
+            for number, course in enumerate(chance.choices(action.courses, k=width)):
+                paths.append(Path(f"after {number}", course.reward, Branching("own", turn + 1)))
         return at_turn(credit(paths)[0], turn)
 
     return estimate

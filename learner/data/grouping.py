@@ -50,6 +50,7 @@ from rehearsal_room.learner.data.trajectory_samples import (
 )
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
+WHOLE = ("mean_std", "mean", "leave_one_out")  # advantages that compare episodes from one state
 # Reasons that the agent does not cause: the model or the judge failed.
 FAILURES: frozenset[Reason] = frozenset(("incomplete", "unjudged"))
 Exclusion = Literal["world", "truncated", "silent", "too_long"]
@@ -195,6 +196,12 @@ class Grouping:
         if not rollout.samples:
             self._counts["too_long"] += 1
             return "too_long"
+        if rollout.branching is not None and self._loss.advantage in WHOLE:
+            raise SampleError(
+                f"{where}: episode {trajectory.episode!r} branches from"
+                f" {rollout.branching.episode!r}, and advantage {self._loss.advantage!r} compares"
+                " whole episodes; choose 'tree', 'vine' or 'gigpo'"
+            )
         if self._loss.advantage == "gigpo" and not trajectory.started.start_digest:
             raise SampleError(
                 f"{where}: episode {trajectory.episode!r}: its world does not reveal its state, by"

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.continuation.branches import REFUSED
 from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -21,7 +22,7 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
+from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.running import RecordRunEvent
 from rehearsal_room.learner.core.samples import Group
@@ -93,7 +94,7 @@ class RolloutFeed:
                 if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_unjudged += 1
-                elif row.label is not None and number >= first and not _is_refused(row):
+                elif row.label is not None and number >= first and row.error != REFUSED:
                     self._score(number, row.label, row.reward)
         for result in group_results_of_log(
             self._folder, self._grouping, pending=True, without=others
@@ -152,7 +153,7 @@ class RolloutFeed:
                 self._groups[record.episode] = self._numbers[event.group]
             elif isinstance(event, EpisodeEnded):
                 self._gating.episode_ended()
-                if not event.num_steps and event.ending is Ending.TOKEN_LIMIT:
+                if event.error == REFUSED:
                     self._refused.add(record.episode)
             elif isinstance(event, Judged):
                 self._num_judged += 1
@@ -190,12 +191,6 @@ class _TappedSubscription:
 
     async def receive(self) -> Sequence[Record]:
         return await self._feed.receive(self._subscription)
-
-
-def _is_refused(row: EpisodeRow) -> bool:
-    """Whether the episode is a branch that its group's budget did not allow: it says nothing about
-    the agent."""
-    return not row.num_steps and row.ending is Ending.TOKEN_LIMIT
 
 
 def _scenarios(folder: Path) -> dict[str, ScenarioSnapshot]:

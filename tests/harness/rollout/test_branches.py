@@ -18,7 +18,7 @@ from rehearsal_room.harness.continuation.branch_points import (
 )
 from rehearsal_room.harness.continuation.branches import Branches
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.events import Ending, ForkedFrom
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
@@ -320,3 +320,15 @@ def test_a_fork_cannot_branch(rehearse: Rehearse, tmp_path: Path) -> None:
         *("-o", tmp_path / "fork"),
     )
     assert status == 2 and "branch_roots: the episodes of a fork" in err
+
+
+def test_forks_of_a_run_that_branches(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Have its settings but for the branches; a branch can be forked like any episode."""
+    source, fork = tmp_path / "source", tmp_path / "fork"
+    flags = ("-p", "mutant", "-g", 4, "--branch-roots", 2)
+    assert rehearse("run", TASK, *flags, "-o", source)[0] == 0
+    status, _, err = rehearse("run", "--from", f"{source}/e000003@1", "-g", 3, "-o", fork)
+    assert status == 0, err
+    assert {one.started.forked_from for one in trajectories_of(fork)} == {
+        ForkedFrom(str(source), "e000003", 1)
+    }

@@ -75,6 +75,7 @@ def test_actions_are_measured_by_forks(rehearse: Rehearse, tmp_path: Path) -> No
         )
     assert not (out / "states" / "forks").exists()
     assert "| tree, K = 2 |" in (out / "report.md").read_text()
+    assert (out / "credit.png").read_bytes().startswith(b"\x89PNG")
     kept = sorted((out / "states").glob("*.json"))
     kept[-1].unlink()
     again = json_of(rehearse, "experiment", written(tmp_path), "-o", out)

@@ -286,8 +286,8 @@ def test_a_trunk_whose_world_failed_leaves_its_branches(died: dict[str, Any]) ->
 
 
 def test_a_branch_that_died_is_as_if_it_had_not_begun() -> None:
-    """A world that failed does not count as a reward of 0. Where it was the only branch of its state, the trunk
-    is one segment again."""
+    """A world that failed does not count as a reward of 0. Where it was the only branch of its
+    state, the trunk is one segment again."""
     members = trunk_and_branches()
     dead = member(
         *(3, look(0), look(1), step(reply())),
@@ -327,6 +327,15 @@ def test_a_group_of_equal_rewards_is_dropped(advantage: Any) -> None:
     members[2] = member(2, look(0), step(reply()), after=("g0-0", 1))
     loss = LossSettings(advantage=advantage)
     assert grouped(loss, *members) == DroppedGroup("g0", "equal")
+
+
+@pytest.mark.parametrize("advantage", ["mean_std", "mean", "leave_one_out"])
+def test_whole_episodes_are_not_compared_with_branches(advantage: Any) -> None:
+    """Also in logs, where the training file does not know that they branch. Cloning may use
+    them."""
+    with pytest.raises(SampleError, match="'g0-2' branches from 'g0-0', and advantage"):
+        grouped(LossSettings(advantage=advantage), *trunk_and_branches())
+    assert isinstance(grouped(LossSettings(advantage="reward"), *trunk_and_branches()), Group)
 
 
 # GiGPO --------------------------------------------------------------------------------------------

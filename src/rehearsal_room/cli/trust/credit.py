@@ -81,6 +81,8 @@ def measure_credit(file: Path, folder: Path, *, dry_run: bool, json_file: str | 
     report = _report(experiment, settings, measured.tasks, measured.states, rows)
     write_atomically(folder / "report.md", _markdown(report).encode())
     console.print(Markdown(_markdown(report)))
+    if (picture := _picture_of(rows)) is not None:
+        write_atomically(folder / "credit.png", picture)
     write_json(report, str(folder / "report.json"))
     write_json(report, json_file)
 
@@ -104,6 +106,15 @@ def _play(settings: Settings, run: Path, errors: Errors | None) -> None:
         policy=policy,
         progress=False,
     )
+
+
+def _picture_of(rows: list[Row]) -> bytes | None:
+    """The picture; None: matplotlib, which draws it, is not installed."""
+    try:
+        from rehearsal_room.learner.credit.figure import picture_of
+    except ModuleNotFoundError:
+        return None
+    return picture_of(rows)
 
 
 def _report(

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no type hi
 
 from rehearsal_room.learner.advantages.registry import advantages_of
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.core.samples import Group, Rollout, Sample
+from rehearsal_room.learner.core.samples import Branching, Group, Rollout, Sample
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping, versions_of
 from rehearsal_room.learner.data.log_source import LogSource
@@ -42,6 +42,8 @@ SCHEMA = pa.schema(
         ("group", pa.string()),
         ("episode", pa.string()),
         ("member", pa.int64()),
+        ("branch_of", pa.string()),  # the episode from which this one branches; null: from none
+        ("branch_turn", pa.int64()),
         ("turn", pa.int64()),
         ("is_summary", pa.bool_()),
         ("scenario", pa.string()),
@@ -105,6 +107,8 @@ def _rows(number: int, batch: SampleBatch) -> Iterator[dict[str, Any]]:
                     "group": group.group,
                     "episode": rollout.episode,
                     "member": rollout.member,
+                    "branch_of": rollout.branching and rollout.branching.episode,
+                    "branch_turn": rollout.branching and rollout.branching.turn,
                     "turn": sample.turn,
                     "is_summary": sample.is_summary,
                     "scenario": group.scenario,
@@ -174,4 +178,5 @@ def _rollout(rows: Sequence[dict[str, Any]]) -> Rollout:
         samples,
         first["ending"],
         first["label"],
+        branching=first["branch_of"] and Branching(first["branch_of"], first["branch_turn"]),
     )

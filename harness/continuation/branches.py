@@ -33,6 +33,7 @@ from rehearsal_room.harness.core.events import (
     Judged,
     Record,
 )
+from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.core.token_bytes import ID_BYTES, decode_logprobs
 from rehearsal_room.harness.core.trajectory import Assembly, Trajectory
 from rehearsal_room.harness.log.reader import open_reader
@@ -176,9 +177,10 @@ class Branches:
                     f"of policy {trajectory.started.policy} have none; choose 'even'"
                 )
             surprise = [-sum(decode_logprobs(reply.logprobs)) for reply in replies]
-        tokens = [
-            len(reply.token_ids) // ID_BYTES or reply.usage.completion_tokens for reply in replies
-        ]
+        tokens = list(map(_num_sampled, replies))
+        for summary in trajectory.summaries:
+            if summary.turn < len(tokens):
+                tokens[summary.turn] += _num_sampled(summary.reply)
         if self._settings.tokens and replies and not any(tokens):
             raise SettingsError(
                 "branch_tokens: the replies of policy "
@@ -194,6 +196,10 @@ class Branches:
         del self._num_begun[group]
         for member in [one for one in self._ended if one.group == group]:
             del self._ended[member]
+
+
+def _num_sampled(reply: Reply) -> int:
+    return len(reply.token_ids) // ID_BYTES or reply.usage.completion_tokens
 
 
 def _reward(trajectory: Trajectory) -> float:

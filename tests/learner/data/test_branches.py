@@ -63,7 +63,7 @@ def branched(rehearse: Rehearse, tmp_path: Path, request: Any) -> tuple[Path, Ch
 
 def groups_of(folder: Path, chat: ChatTokenizer, history: str, loss: LossSettings) -> list[Group]:
     """The groups of a log, every prompt of which was computed again."""
-    aligner = Alignment(parse_history(history, chat), HERMES, chat)
+    aligner = Alignment(parse_history(history), HERMES, chat)
     return list(groups_of_logs([folder], Grouping(loss=loss, aligner=aligner)))
 
 
@@ -72,7 +72,9 @@ def trajectories_of(folder: Path) -> dict[str, Trajectory]:
         return {one.episode: one for one in reader.trajectories()}
 
 
-HISTORIES = pytest.mark.parametrize("branched", ["full", "last:1", "retrieve:1"], indirect=True)
+HISTORIES = pytest.mark.parametrize(
+    "branched", ["full", "last:1", "retrieve:1", "summary:900"], indirect=True
+)
 
 
 @HISTORIES
@@ -82,20 +84,22 @@ def test_every_sampled_token_is_trained_once(branched: tuple[Path, ChatTokenizer
     (group,) = groups_of(folder, *rest, TREE)
     logged = trajectories_of(folder)
     own = {
-        (name, turn): one.steps[turn].reply.token_ids
+        (name, number): event.reply.token_ids
         for name, one in logged.items()
-        for turn in range(one.first_own_turn, len(one.steps))
+        for number, event in enumerate(one.replies())
+        if number >= one.num_context
     }
     trained = [
-        ((rollout.episode, sample.turn), sample.tokens.tobytes())
+        ((rollout.episode, number), sample.tokens.tobytes())
         for rollout in group.rollouts
-        for sample in rollout.samples
+        for number, sample in enumerate(rollout.samples, logged[rollout.episode].num_context)
     ]
     assert len(trained) == len(dict(trained)) and dict(trained) == own
+    assert any(one.summaries for one in logged.values()) == (rest[-1] == "summary:900")
     sources = [one.branching for one in group.rollouts]
     assert sources[:2] == [None, None] and len({one for one in sources if one}) == 2
     assert sum(len(one.samples) for one in group.rollouts) < sum(
-        len(one.steps) for one in logged.values()
+        len(one.replies()) for one in logged.values()
     )
     batch = packing.packed_batch([group])
     assert packing.rebuilt(batch) == packing.expected_samples([group])

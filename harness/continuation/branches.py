@@ -59,9 +59,7 @@ class Branches:
         self._settings = settings
         self._folder = folder
         self._group_size = group_size
-        self._logged: dict[_Member, str] | None = (
-            None  # names of episodes that are not played again
-        )
+        self._logged: dict[_Member, str] = {}  # names of episodes that are not played again
         self._live: dict[str, Assembly] = {}
         self._ended: dict[_Member, Trajectory] = {}
         self._num_begun: dict[str, int] = {}  # branches, by group
@@ -138,13 +136,13 @@ class Branches:
     async def _member(self, member: _Member) -> Trajectory:
         """An earlier member of the group, when it has ended."""
         while member not in self._ended:
-            name = None if self._logged is None else self._logged.get(member)
-            if name is not None:
+            changed = self._changed  # what is logged from now on wakes this task
+            if (name := self._logged.get(member)) is not None:
                 read = await anyio.to_thread.run_sync(self._read, name)
                 if read.judged or not self._needs_verdict:
                     self._ended[member] = read
                     break
-            await self._changed.wait()
+            await changed.wait()
         return self._ended[member]
 
     def _read(self, episode: str) -> Trajectory:
@@ -171,7 +169,7 @@ class Branches:
         replies = [step.reply for step in trajectory.steps]
         surprise = [0.0] * len(replies)
         if self._settings.by == "entropy":
-            if not all(reply.logprobs for reply in replies):
+            if replies and not any(reply.logprobs for reply in replies):
                 raise SettingsError(
                     "branch_by: 'entropy' goes by the log-probabilities of the replies, and those "
                     f"of policy {trajectory.started.policy} have none; choose 'even'"

@@ -40,22 +40,23 @@ from rehearsal_room.learner.credit.facts import (
 
 Play = Callable[[Settings, Path], None]  # plays and judges a run, or what is missing of it
 _Count = Annotated[int, Meta(ge=1)]
+_Several = Annotated[int, Meta(ge=2)]
 
 
 class CreditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table [credit] of an experiment."""
 
-    states: _Count = 100
-    actions: Annotated[int, Meta(ge=2)] = 4  # of a state; one with fewer is not measured
-    continuations: Annotated[int, Meta(ge=2)] = 270  # of each action: intervals of 0.06 or less
-    samples: Annotated[int, Meta(ge=2)] = 400  # forks of each state that find its actions
-    episodes: Annotated[int, Meta(ge=2)] = 200  # of each task, from its start
-    group_size: Annotated[int, Meta(ge=2)] = 8
-    widths: tuple[_Count, ...] = (1, 2, 4, 8)
+    states: _Count = 100  # that are measured
+    actions: _Several = 4  # of a state; one with fewer is not measured
+    continuations: _Several = 270  # of each action: intervals of ± 0.06 or less
+    samples: _Several = 400  # forks of each state that find its actions
+    episodes: _Several = 200  # of each task, from its start
+    group_size: _Several = 8  # of the estimators that compare whole episodes
+    widths: tuple[_Count, ...] = (1, 2, 4, 8)  # K of `vine` and `tree`
     discount: Annotated[float, Meta(ge=0, le=1)] = 0.95  # of GiGPO
-    draws: Annotated[int, Meta(ge=2)] = 300  # of each estimator, for each action
+    draws: _Several = 300  # of each estimator, for each action
     errors: Errors | None = None  # of the erring oracle; None: the policy of [run] plays
-    seed: int = 0
+    seed: int = 0  # of the states' choice, the forks and the draws
 
 
 class CreditFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from rehearsal_room.envpool.core.types import ToolResult
@@ -19,6 +20,8 @@ from rehearsal_room.harness.continuation.branch_points import (
 from rehearsal_room.harness.continuation.branches import Branches
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending, ForkedFrom
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.native import Native
@@ -200,9 +203,11 @@ def test_a_budget_leaves_branches_out(rehearse: Rehearse, tmp_path: Path) -> Non
         assert one.ended.error and "branch_tokens" in one.ended.error
 
 
-async def play(folder: Path, policy: Policy, *, pool: Any = None, size: int = 4) -> None:
+async def play(
+    folder: Path, policy: Policy, *, pool: Any = None, size: int = 4, by: Any = "even"
+) -> None:
     """A group of the task `pay-fine`, two of whose members begin at the start."""
-    branches = Branches(BranchSettings(roots=2), folder, group_size=size)
+    branches = Branches(BranchSettings(roots=2, by=by), folder, group_size=size)
     parts = RunParts(
         pool=pool or LocalPool(),
         policy=policy,
@@ -233,6 +238,28 @@ async def test_a_source_whose_model_failed_has_no_branches(tmp_path: Path) -> No
     moves["e000001"] = broken
     await play(tmp_path / "both", MovesPolicy(LOOK, pay(5), DONE, by_episode=moves))
     assert set(starts_of(tmp_path / "both").values()) == {None}
+
+
+def sampled(reply: Reply, *logprobs: float) -> Reply:
+    """A reply with tokens of these log-probabilities."""
+    return msgspec.structs.replace(
+        reply,
+        token_ids=encode_ids(range(len(logprobs))),
+        logprobs=encode_logprobs(logprobs),
+    )
+
+
+@pytest.mark.anyio
+async def test_branches_begin_where_the_model_was_unsure(tmp_path: Path) -> None:
+    """By the log-probabilities in the log; an empty reply, without any, is sure."""
+    moves = sampled(LOOK, -9.0), sampled(LOOK), sampled(pay(5), -1.0, -2.0), sampled(DONE, -0.1)
+    await play(tmp_path, MovesPolicy(*moves), by="entropy")
+    assert starts_of(tmp_path) == {
+        0: None,
+        1: None,
+        2: ("e000000", 2),
+        3: ("e000001", 2),
+    }
 
 
 @pytest.mark.anyio

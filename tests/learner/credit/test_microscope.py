@@ -10,7 +10,7 @@ import tomli_w
 
 from rehearsal_room.learner.credit.facts import StateFacts
 from tests.support.cli import Rehearse, json_of
-from tests.support.paths import LIBRARY
+from tests.support.paths import LIBRARY, ROOT
 
 TABLE: dict[str, Any] = {
     "name": "credit",
@@ -119,3 +119,11 @@ def test_too_few_states_are_an_error(rehearse: Rehearse, tmp_path: Path) -> None
     config = written(tmp_path, credit=one)
     status, _, err = rehearse("experiment", config, "-o", tmp_path / "out")
     assert status == 2 and "pass through 0 states with at least 9 actions each, not 1" in err
+
+
+def test_the_projects_own_measurement_can_be_planned(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Its worlds and tasks are there."""
+    file = ROOT / "configs" / "experiments" / "credit.toml"
+    status, said, err = rehearse("experiment", file, "-o", tmp_path / "out", "--dry-run")
+    assert status == 0, err
+    assert said == "24 tasks of 200 episodes, 100 states, at most 148000 forks\n"

@@ -101,6 +101,12 @@ def test_every_sampled_token_is_trained_once(branched: tuple[Path, ChatTokenizer
     assert sum(len(one.samples) for one in group.rollouts) < sum(
         len(one.replies()) for one in logged.values()
     )
+    by_name = {one.episode: one for one in group.rollouts}
+    for one in group.rollouts[2:]:  # in the same state, shown the same window
+        assert one.branching is not None
+        first, source = one.samples[0], by_name[one.branching.episode]
+        other = next(each for each in source.samples if each.turn == one.branching.turn)
+        assert (first.state, first.prompt.tolist()) == (other.state, other.prompt.tolist())
     batch = packing.packed_batch([group])
     assert packing.rebuilt(batch) == packing.expected_samples([group])
     assert batch.num_trained == sum(map(len, own.values())) // 4

@@ -13,6 +13,7 @@ from rehearsal_room.judge.experiments.file import ExperimentFile
 from rehearsal_room.judge.llm.rubric import Rubric
 from rehearsal_room.judge.promotion.criteria_file import CriteriaFile
 from rehearsal_room.learner.config.schema import train_schema
+from rehearsal_room.learner.credit.microscope import CreditFile
 from rehearsal_room.scenarios.distribution import missing_package
 from rehearsal_room.scenarios.format import PackageHead, PackageTasks
 from rehearsal_room.scenarios.validation import unknown_key
@@ -34,6 +35,7 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "recipe": _recipe_schema,
     "gate": lambda: schema_of(CriteriaFile, title="A gate file (rehearse promote)"),
     "experiment": lambda: schema_of(ExperimentFile, title="An experiment (rehearse experiment)"),
+    "credit": lambda: schema_of(CreditFile, title="An experiment that measures credit"),
     "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
     "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),
     "tasks": lambda: schema_of(PackageTasks, title="A package's tasks.toml"),

@@ -28,11 +28,11 @@ class CreditReport(msgspec.Struct, frozen=True):
 
     name: str
     question: str
-    policy: str
-    settings: CreditSettings
-    states: int
-    actions: int
-    continuations: int
+    policy: str  # whose actions were measured
+    settings: CreditSettings  # of the table [credit]
+    states: int  # that were measured
+    actions: int  # in all of them
+    continuations: int  # of all actions
     widest: float  # half of the widest 95 % interval of an action's value
     estimators: list[Row]
 

@@ -140,7 +140,7 @@ def test_a_live_run_is_watched_to_its_end(open_page: OpenPage, tmp_path: Path) -
 
 
 def test_what_is_typed_at_once_after_a_choice_stays(open_page: OpenPage, served: Served) -> None:
-    """Who chooses a tool and types into its form before the browser has painted it loses nothing."""
+    """Who chooses a tool and types before the browser has painted its form loses nothing."""
     page = open_page(served.at("#/play?world=shop_support"))
     page.get_by_role("button", name="Play", exact=True).first.click()
     expect(page.locator(".tool-form select").first).to_be_visible()

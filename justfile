@@ -205,7 +205,7 @@ docs *ARGS: sync-docs
 
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync
-    {{bin}}/python -m rehearsal_room.learner.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
+    {{bin}}/python -m rehearsal_room.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
 
 # Measure every family of models and write the table of docs/reference/model-families.md.
 families: sync

@@ -73,10 +73,11 @@ FOLDERS = {
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
-        *("data", "inference", "selftest", "loop", "demo"),
+        *("data", "inference", "selftest", "loop"),
     ),
     "rehearsal_room": (
         *(
+            "demo",
             "doctor",
             "play",
             "authoring",
@@ -142,7 +143,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.settings.run",
         "judge.gate.checks.row_rules",
     },
-    "click": {"judge.gate.worker", "learner.demo.__main__"},  # and the command line
+    "click": {"judge.gate.worker", "rehearsal_room.demo.__main__"},  # and the command line
     "faker": {"scenarios.generate.vocabulary.people"},
     "fastapi": {
         "envpool.hosting.app_loading",
@@ -181,7 +182,7 @@ LIBRARIES: dict[str, set[str]] = {
     "matplotlib": {
         "harness.reports.chart_style",
         "rehearsal_room.authoring.charts",
-        "learner.demo.figures",
+        "rehearsal_room.demo.figures",
     },
     "mcp": {
         "envpool.mcp.client",
@@ -265,7 +266,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.settings.judge",
         "harness.settings.run",
         "rehearsal_room.cli.trust.experiment",
-        "learner.demo.rehearse",
+        "rehearsal_room.demo.rehearse",
         "learner.loop.run_folder",
         "scenarios.awm.package",
         "scenarios.synth.core.package_files",
@@ -276,8 +277,8 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.tokenization.piece_cache",
         "harness.tokenization.reply_frames",
         "harness.tokenization.special_tokens",
-        "learner.demo.model",
-        "learner.demo.tokenizer",
+        "rehearsal_room.demo.model",
+        "rehearsal_room.demo.tokenizer",
     },
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
@@ -294,6 +295,7 @@ LIBRARIES: dict[str, set[str]] = {
         "scenarios.suites.listings.agentdojo_tasks",
     },
 }
+DEMO_MODEL = "rehearsal_room.demo.model"  # makes random weights to learn from
 # Outside library: the packages that may import it, in whichever modules.
 WITHIN = {
     "numpy": (
@@ -301,9 +303,9 @@ WITHIN = {
         "judge.statistics.",
         "rehearsal_room.interop.exports.samples",
     ),  # scipy, a library of the core, brings it
-    "safetensors": ("learner.",),
-    "torch": ("learner.",),
-    "transformers": ("learner.",),
+    "safetensors": ("learner.", DEMO_MODEL),
+    "torch": ("learner.", DEMO_MODEL),
+    "transformers": ("learner.", DEMO_MODEL),
 }
 TRAINERS = "rehearsal_room.bridges.trainers."  # run inside of other trainers, with their torch
 COMMAND_LINE = "rehearsal_room.cli."  # its commands are imported when they run

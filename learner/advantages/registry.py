@@ -1,6 +1,7 @@
 """The advantages of a group's samples, as the run's settings define them."""
 
 from collections.abc import Callable
+from random import Random
 
 import numpy as np
 
@@ -28,16 +29,21 @@ def advantages_of(group: Group, settings: LossSettings) -> list[list[float]]:
     scale, those of the group's episode rewards: a format error of -1 then counts against the step
     that made it. Rewards are not summed over time: an earlier step gets no credit for later ones.
 
+    With `shuffle` the group's rewards change places among its episodes, always in the same way.
+
     Example: episodes of rewards 1 and 0, of 2 and 1 steps, advantage "mean"
              -> [[0.5, 0.5], [-0.5]]
     """
-    episodes = np.array([rollout.reward for rollout in group.rollouts], np.float64)
+    totals = [rollout.reward for rollout in group.rollouts]
+    if settings.shuffle:
+        Random(group.group).shuffle(totals)
+    episodes = np.array(totals, np.float64)
     baseline, scale = _NORMALIZATIONS[settings.advantage](episodes)
     found = []
-    for rollout, expected in zip(group.rollouts, baseline, strict=True):
+    for rollout, own, expected in zip(group.rollouts, episodes, baseline, strict=True):
         if settings.rewards == "step":
             rewards = np.array([sample.reward for sample in rollout.samples], np.float64)
         else:
-            rewards = np.full(len(rollout.samples), rollout.reward, np.float64)
+            rewards = np.full(len(rollout.samples), own, np.float64)
         found.append(((rewards - expected) / scale).tolist())
     return found

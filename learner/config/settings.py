@@ -63,6 +63,14 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_equal: Annotated[
         bool, Meta(description="Whether groups whose rewards are all equal are kept.")
     ] = False
+    completed_only: Annotated[
+        bool,
+        Meta(
+            description="Whether episodes that the judge did not find completed are left out of "
+            "their group: rejection sampling, with loss 'likelihood', advantage 'reward' and "
+            "`keep_equal`."
+        ),
+    ] = False
     drop_truncated: Annotated[
         bool,
         Meta(
@@ -106,6 +114,13 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "step's."
         ),
     ] = "episode"
+    shuffle: Annotated[  # arXiv:2506.10947
+        bool,
+        Meta(
+            description="Whether the rewards of each group are dealt out among its episodes at "
+            "random: a control, whose gain has nothing to do with the rewards."
+        ),
+    ] = False
     # Filled in when the settings are made: GSPO's objective weighs sequences (arXiv:2507.18071).
     aggregate: Annotated[
         Literal["token", "step", "episode", "constant"] | None,
@@ -179,6 +194,8 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entropy: Annotated[_NotNegative, Meta(description="Coefficient of the entropy bonus.")] = 0.0
 
     def __post_init__(self) -> None:
+        if self.shuffle and self.rewards == "step":
+            raise ValueError("shuffle: rewards 'step' cannot be dealt out; use rewards 'episode'")
         if self.aggregate is None:
             unit = self.scope if self.policy == "gspo" else "token"
             msgspec.structs.force_setattr(self, "aggregate", unit)

@@ -8,6 +8,7 @@ A single episode is excluded from its group, which continues without it:
     world        the world failed (ending or label): not the agent's fault; AWM rewards it with 0.
                  A warning says how many: an agent that breaks worlds could avoid its failures so
     truncated    a limit ended it, where the settings exclude such episodes
+    failed       the judge did not find it completed, where the settings exclude such episodes
     silent       it ended before the agent's first reply
     too_long     all of its replies end beyond the model's context (`data.too_long`)
 
@@ -18,7 +19,8 @@ A whole group is dropped:
     unjudged     a member's judge could not judge (this is not a reward of zero)
     few          fewer than two members are left: there is nothing to compare
     equal        all members have the same reward (and all steps, where step rewards are
-                 compared): the group does not show what is better
+                 compared): the group does not show what is better; or none was completed, where
+                 only such episodes are used
     stale        its weights are older than allowed (checked when it is taken, see `is_stale`)
 
 With `keep_equal`, groups of equal rewards are kept; groups of one member as well, if nothing is
@@ -50,8 +52,8 @@ from rehearsal_room.learner.data.trajectory_samples import (
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
 # Reasons that the agent does not cause: the model or the judge failed.
 FAILURES: frozenset[Reason] = frozenset(("incomplete", "unjudged"))
-Exclusion = Literal["world", "truncated", "silent", "too_long"]
-_Unusable = Literal["incomplete", "unjudged", "world", "truncated", "silent", "too_long"]
+Exclusion = Literal["world", "truncated", "failed", "silent", "too_long"]
+_Unusable = Literal["incomplete", "unjudged", "world", "truncated", "failed", "silent", "too_long"]
 _EQUAL = 1e-6  # rewards that differ by less are equal
 _log = structlog.get_logger(__name__)
 _VERSION = re.compile(r"v(\d+)", re.ASCII)
@@ -196,6 +198,9 @@ class Grouping:
         self._counts["rollouts"] += 1
         self._counts["completed"] += rollout.label == Label.COMPLETED
         self._reward += rollout.reward
+        if self._settings.completed_only and rollout.label != Label.COMPLETED:
+            self._counts["failed"] += 1
+            return "failed"
         return rollout
 
     def _warn_of_worlds(self, reason: "_Unusable", episode: str, where: str) -> None:
@@ -249,6 +254,8 @@ class Grouping:
             member for _, member in sorted(members.items()) if isinstance(member, Rollout)
         )
         keep_equal = self._settings.keep_equal
+        if not rollouts and "failed" in members.values():
+            return self._drop(started.group, "equal")
         if len(rollouts) < (1 if keep_equal and self._loss.advantage == "reward" else 2):
             return self._drop(started.group, "few")
         if not keep_equal and self._is_equal(rollouts):

@@ -1,5 +1,6 @@
 """Writing micro-worlds as scenario packages."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -33,30 +34,75 @@ def write_microworlds(
     The same arguments give the same bytes, and packages that exist already are overwritten.
     Raises OSError.
     """
+
+    def package(full: str, rng: Random) -> Package:
+        world = draw_world(rng, name=full, split=split)
+        return package_of(world, draw_tasks(world, rng, each=each))
+
+    name = "microworld" if split == "train" else "held_out"
+    return write_packages(folder, package, name=name, seed=seed, count=count, of=split)
+
+
+def write_packages(
+    folder: Path,
+    package: Callable[[str, Random], Package],
+    *,
+    name: str,
+    seed: int,
+    count: int,
+    of: str = "",
+) -> list[Path]:
+    """Write `count` packages below `folder`, `name_seed_0000` and so on, and return their folders.
+
+    `package` draws one from its name and its own random numbers, which follow from `of` (empty:
+    `name`), the seed and its number. Raises OSError.
+    """
     folders = []
     for number in range(count):
-        name = f"{'microworld' if split == 'train' else 'held_out'}_{seed}_{number:04d}"
-        rng = Random(f"{seed} {split} {number}")
-        world = draw_world(rng, name=name, split=split)
-        package = folder / name
-        package.mkdir(parents=True, exist_ok=True)
-        for file, text in package_of(world, draw_tasks(world, rng, each=each)).texts().items():
-            (package / file).write_text(text)
-        folders.append(package)
+        full = f"{name}_{seed}_{number:04d}"
+        drawn = package(full, Random(f"{seed} {of or name} {number}"))
+        place = folder / full
+        place.mkdir(parents=True, exist_ok=True)
+        for file, text in drawn.texts().items():
+            (place / file).write_text(text)
+        folders.append(place)
     return folders
 
 
 def package_of(world: MicroWorld, tasks: list[TaskWithChecks]) -> Package:
     """The package of a micro-world and its tasks."""
-    return Package(
+    return micro_package(
         name=world.name,
         title=f"Micro-world: {world.subject[1]} and {world.object[1]}",
         description=f"Two small tables of the trade {world.trade}, to practise tool use on.",
-        clock=_CLOCK,
-        user=_USER,
         schema_sql=_schema(world),
         data_sql=_data(world),
-        tools=_TOOLS_HEAD + "".join(_tool(world, kind) for kind in world.tools),
+        tools=[_tool(world, kind) for kind in world.tools],
+        tasks=tasks,
+    )
+
+
+def micro_package(
+    *,
+    name: str,
+    title: str,
+    description: str,
+    schema_sql: str,
+    data_sql: str,
+    tools: Sequence[str],
+    tasks: Sequence[TaskWithChecks],
+) -> Package:
+    """A package of a few tools, whose verifiers are the tasks' checks and that nothing else
+    changed."""
+    return Package(
+        name=name,
+        title=title,
+        description=description,
+        clock=_CLOCK,
+        user=_USER,
+        schema_sql=schema_sql,
+        data_sql=data_sql,
+        tools=_TOOLS_HEAD + "".join(tools),
         policy="",
         tasks=tuple(one.task for one in tasks),
         verify=_VERIFY_HEAD + "".join(map(_verifier, tasks)),
@@ -110,27 +156,26 @@ def _tool(world: MicroWorld, kind: str) -> str:
     one, field = world.subject_field, world.object_field
     match kind:
         case "find":
-            return _function(
+            return reading_tool(
                 f"find_{noun}(db: Db, {noun}: str)",
                 "Find one by its name.",
-                f'row = db.one("SELECT id AS {noun} FROM {plural} WHERE name = ?", {noun})',
-                *_refusal("row is None", f"There is no {noun} of this name."),
-                "return row",
+                f'"SELECT id AS {noun} FROM {plural} WHERE name = ?", {noun}',
+                f"There is no {noun} of this name.",
             )
         case "get_subject":
             return _reader(noun, plural, "name", one, other)
         case "get_object":
             return _reader(other, others, field, "state")
         case "set_subject":
-            return _setter(f"set_{noun}_{one}", noun, plural, f"{one}: int")
+            return changing_tool(f"set_{noun}_{one}", noun, plural, f"{one}: int")
         case "set_object":
-            return _setter(f"set_{other}_{field}", other, others, f"{field}: int")
+            return changing_tool(f"set_{other}_{field}", other, others, f"{field}: int")
         case "rename":
             found = f'db.one("SELECT id FROM {plural} WHERE name = ?", name)'
             refusal = _refusal(f"{found} is not None", f"Another {noun} has this name.")
-            return _setter(f"rename_{noun}", noun, plural, "name: str", *refusal)
+            return changing_tool(f"rename_{noun}", noun, plural, "name: str", *refusal)
         case "link":
-            return _setter(f"link_{noun}", noun, plural, f"{other}: int")
+            return changing_tool(f"link_{noun}", noun, plural, f"{other}: int")
         case "close":
             return _changer(f"close_{other}", other, f"UPDATE {others} SET state = 'closed'")
         case "delete":
@@ -145,16 +190,29 @@ def _tool(world: MicroWorld, kind: str) -> str:
 
 def _reader(noun: str, plural: str, *columns: str) -> str:
     selected = ", ".join([f"id AS {noun}", *columns])
-    return _function(
+    return reading_tool(
         f"get_{noun}(db: Db, {noun}: int)",
         "Get one.",
-        f'row = db.one("SELECT {selected} FROM {plural} WHERE id = ?", {noun})',
-        *_refusal("row is None", f"There is no {noun} of this id."),
+        f'"SELECT {selected} FROM {plural} WHERE id = ?", {noun}',
+        f"There is no {noun} of this id.",
+    )
+
+
+def reading_tool(signature: str, about: str, query: str, refusal: str) -> str:
+    """A tool that returns the row which a query finds; without a row it refuses. `query` has the
+    statement, quoted, and its parameters."""
+    return _function(
+        signature,
+        about,
+        f"row = db.one({query})",
+        *_refusal("row is None", refusal),
         "return row",
     )
 
 
-def _setter(name: str, noun: str, plural: str, argument: str, *before: str) -> str:
+def changing_tool(name: str, noun: str, plural: str, argument: str, *before: str) -> str:
+    """A tool that sets one column of the row with an id; `argument` is the column and its type,
+    `before` are lines that come first."""
     column = argument.partition(":")[0]
     return _function(
         f"{name}(db: Db, {noun}: int, {argument})",

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from rehearsal_room.learner.core.errors import LearnerError
-from rehearsal_room.learner.demo.recipe import read_recipe
+from rehearsal_room.demo.recipe import read_recipe
 from tests.fuzz.campaign import BEFORE, Tally, Target, campaign, fault_of, play
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import finished_run, targets

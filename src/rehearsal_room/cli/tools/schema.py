@@ -20,7 +20,7 @@ from rehearsal_room.scenarios.validation import unknown_key
 
 def _recipe_schema() -> Schema:
     try:
-        from rehearsal_room.learner.demo.schema import recipe_schema
+        from rehearsal_room.demo.schema import recipe_schema
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("schema: recipe", exc, "train")) from exc
     return recipe_schema()
@@ -48,7 +48,7 @@ def schema_command(name: str) -> None:
 
     FILE is run (settings of `rehearse run` and `bench`; the default), train (of `rehearse train`),
     judge (judge.toml), rubric (of --judge-rubric), prices (of --judge-prices), recipe (of
-    `python -m rehearsal_room.learner.demo`), scenario or tasks (scenario.toml and tasks.toml of a
+    `python -m rehearsal_room.demo`), scenario or tasks (scenario.toml and tasks.toml of a
     package).
 
     With Taplo, or Even Better TOML in VS Code, save it and name it in the first line of the TOML

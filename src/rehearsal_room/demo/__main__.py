@@ -1,20 +1,23 @@
-"""The command line of the demonstration (learner.demo.learn and learner.demo.ablation).
+"""The command line of the demonstration (demo.learn, demo.controls and demo.ablation).
 
-python -m rehearsal_room.learner.demo RECIPE -o FOLDER [--seeds 0 1 2] [--ablation]
+python -m rehearsal_room.demo RECIPE -o FOLDER [--seeds 0 1 2] [--controls] [--ablation]
 """
 
 import sys
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import click
 from rich.console import Console
 
+from rehearsal_room.demo.ablation import ablate
+from rehearsal_room.demo.controls import control
+from rehearsal_room.demo.learn import demonstrate, draw
+from rehearsal_room.demo.recipe import Recipe, read_recipe
+from rehearsal_room.demo.rehearse import rehearse
+from rehearsal_room.demo.stages import RunCommand
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.learner.core.errors import LearnerError
-from rehearsal_room.learner.demo.ablation import ablate
-from rehearsal_room.learner.demo.learn import demonstrate, draw
-from rehearsal_room.learner.demo.recipe import Recipe, read_recipe
-from rehearsal_room.learner.demo.rehearse import rehearse
 
 
 class _DemoCommand(click.Command):
@@ -37,35 +40,49 @@ class _DemoCommand(click.Command):
     show_default=True,
     help="Seeds of the runs, as in --seeds 0 1 2.",
 )
+@click.option("--controls", is_flag=True, help="Train the controls beside the agent.")
 @click.option("--ablation", is_flag=True, help="Compare training on windows and on full histories.")
-def main(recipe_file: Path, output: Path, seeds: tuple[int, ...], ablation: bool) -> None:
+def main(
+    recipe_file: Path, output: Path, seeds: tuple[int, ...], controls: bool, ablation: bool
+) -> None:
     """Train an agent from random weights, without a download, by a recipe (TOML)."""
     console = Terminal()
     try:
         recipe = read_recipe(recipe_file)
-        if ablation:
-            _ablation(recipe, output, seeds, console)
-        else:
-            _demonstration(recipe, output, seeds, console)
+        for of, is_asked in ((control, controls), (ablate, ablation)):
+            if is_asked:
+                _each(of, recipe, output, seeds, console)
+        if not controls and not ablation:
+            draw(output, _each(demonstrate, recipe, output, seeds, console))
     except (LearnerError, OSError) as exc:
         Terminal(stderr=True).print(f"error: {exc}", highlight=False, style="red")
         sys.exit(2)
 
 
-def _demonstration(recipe: Recipe, output: Path, seeds: tuple[int, ...], console: Console) -> None:
+class _Report(Protocol):
+    def text(self) -> str: ...
+
+
+_R = TypeVar("_R", bound=_Report, covariant=True)
+
+
+class _Study(Protocol[_R]):
+    """What is done for each seed."""
+
+    def __call__(
+        self, recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
+    ) -> _R: ...
+
+
+def _each(
+    study: _Study[_R], recipe: Recipe, output: Path, seeds: tuple[int, ...], console: Console
+) -> dict[Path, _R]:
     reports = {}
     for seed in seeds:
         folder = output / f"seed-{seed}"
-        reports[folder] = demonstrate(recipe, folder, seed=seed, console=console, command=rehearse)
+        reports[folder] = study(recipe, folder, seed=seed, console=console, command=rehearse)
         console.print(reports[folder].text(), highlight=False)
-    draw(output, reports)
-
-
-def _ablation(recipe: Recipe, output: Path, seeds: tuple[int, ...], console: Console) -> None:
-    for seed in seeds:
-        folder = output / f"seed-{seed}"
-        report = ablate(recipe, folder, seed=seed, console=console, command=rehearse)
-        console.print(report.text(), highlight=False)
+    return reports
 
 
 def _repeat_flag(arguments: list[str], flag: str) -> list[str]:
@@ -85,4 +102,4 @@ def _repeat_flag(arguments: list[str], flag: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(prog_name="rehearsal_room.learner.demo")
+    main(prog_name="rehearsal_room.demo")

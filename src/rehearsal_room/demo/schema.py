@@ -1,9 +1,9 @@
 """The JSON Schema of a recipe of the demonstration, for editors."""
 
+from rehearsal_room.demo.recipe import Recipe
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.schema import Schema, embed, schema_of
 from rehearsal_room.learner.config.schema import train_schema
-from rehearsal_room.learner.demo.recipe import Recipe
 
 
 def recipe_schema() -> Schema:
@@ -12,6 +12,6 @@ def recipe_schema() -> Schema:
     run = schema_of(Settings, title="Settings of a run", flat=True)
     train = train_schema() | {"required": []}  # the demonstration fills in the model
     schema["properties"]["run"] = embed(schema, run, "Run")
-    stage = schema["$defs"]["StageSettings"]["properties"]
-    stage["train"] = embed(schema, train, "Train")
+    for stage in ("clone", "learn"):
+        schema["properties"][stage] = embed(schema, train, "Train")
     return schema

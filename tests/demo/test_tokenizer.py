@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from rehearsal_room.demo.tokenizer import save, train_tokenizer
+from rehearsal_room.demo.worlds import prompt_texts
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
-from rehearsal_room.learner.demo.microworlds import prompt_texts
-from rehearsal_room.learner.demo.tokenizer import save, train_tokenizer
-from rehearsal_room.scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.scenarios.microworlds.offices import OfficeShape, write_offices
 
 VOCAB = 700
 
@@ -17,7 +17,10 @@ VOCAB = 700
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[list[str]]]:
     folder = tmp_path_factory.mktemp("worlds")
-    return prompt_texts(write_microworlds(folder, seed=1, count=20, split="train"), Hermes())
+    return prompt_texts(
+        write_offices(folder, OfficeShape(), name="w", seed=1, count=20, split="train", each=6),
+        Hermes(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,8 @@ def test_system_prompts_of_new_worlds_shrink(tokenizer: Tokenizer, tmp_path: Pat
     """The sentences around the tools and the frames of the tools are one token each, also in
     held-out worlds."""
     prompts, _ = prompt_texts(
-        write_microworlds(tmp_path, seed=2, count=2, split="held_out"), Hermes()
+        write_offices(tmp_path, OfficeShape(), name="w", seed=2, count=2, split="held_out", each=6),
+        Hermes(),
     )
     for prompt in prompts:
         assert len(pieces(tokenizer, prompt)) < len(prompt) / 10

@@ -4,11 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from rehearsal_room.scenarios.microworlds.offices import MISS
+
 # The frames of calls and results, and the text after <|im_start|>.
 _ALWAYS = (
     *("system\n", "user\n", "assistant\n"),
     *('<tool_call>\n{"name":"', '","arguments":{"', "}}\n</tool_call>"),
-    *("<tool_response>\n", "\n</tool_response>", "user\n<tool_response>\n"),
+    *("<tool_response>\n", "\n</tool_response>", "user\n<tool_response>\n", f"Error: {MISS}"),
 )
 _TOOL = re.compile(
     r'(\{"type":"function","function":\{"name":")\w+'
@@ -16,7 +18,7 @@ _TOOL = re.compile(
 )
 _ARGUMENT = re.compile(r'(\w+)":\{"type"')
 _WORD = re.compile(r"[A-Za-z]+")
-_SHARE = 0.12  # a common word is in at least this share of the texts
+_SHARE = 0.5  # a common word is in at least this share of the texts
 _SHARE_OF_RUN = 0.005  # a phrase is in at least this share of the texts
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rehearsal_room.learner.demo.phrases import phrases_of
+from rehearsal_room.demo.phrases import phrases_of
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TEMPLATE = """\

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-from rehearsal_room.learner.demo.tokenizer import END, PAD, save
+from rehearsal_room.demo.tokenizer import END, PAD, save
 
 _CONSTANT = 4.0  # value of the constant part; the token's part has variance 1
 _CERTAINTY = 0.4  # weight of the output layer for what the heads of layer 2 found

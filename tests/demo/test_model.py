@@ -7,19 +7,21 @@ import torch
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
+from rehearsal_room.demo.model import ModelSize, write_start
+from rehearsal_room.demo.tokenizer import train_tokenizer
+from rehearsal_room.demo.worlds import prompt_texts
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.learner.config.settings import ComputeSettings
-from rehearsal_room.learner.demo.microworlds import prompt_texts
-from rehearsal_room.learner.demo.model import ModelSize, write_start
-from rehearsal_room.learner.demo.tokenizer import train_tokenizer
 from rehearsal_room.learner.model.pretrained import open_model
-from rehearsal_room.scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.scenarios.microworlds.offices import OfficeShape, write_offices
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Qwen3ForCausalLM:
     folder = tmp_path_factory.mktemp("start")
-    worlds = write_microworlds(folder / "worlds", seed=1, count=4, split="train")
+    worlds = write_offices(
+        folder / "worlds", OfficeShape(), name="w", seed=1, count=4, split="train", each=6
+    )
     tokenizer = train_tokenizer(*prompt_texts(worlds, Hermes()), vocab_size=600)
     write_start(folder / "model", tokenizer, ModelSize(), seed=3)
     opened = open_model(folder / "model", ComputeSettings(device="cpu"))
@@ -75,7 +77,9 @@ def test_random_weights_alone_copy_nothing(model: Qwen3ForCausalLM) -> None:
 
 def test_equal_seeds_give_equal_weights(tmp_path: Path) -> None:
     """Different seeds give different weights."""
-    worlds = write_microworlds(tmp_path / "worlds", seed=1, count=2, split="train")
+    worlds = write_offices(
+        tmp_path / "worlds", OfficeShape(), name="w", seed=1, count=2, split="train", each=6
+    )
     tokenizer = train_tokenizer(*prompt_texts(worlds, Hermes()), vocab_size=500)
     small = ModelSize(layers=2)
     for name, seed in (("one", 5), ("two", 5), ("other", 6)):

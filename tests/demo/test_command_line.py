@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rehearsal_room.learner.demo import __main__ as command_line
+from rehearsal_room.demo import __main__ as command_line
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_seeds_take_several_values(
     """`--seeds 0 1 2` runs three seeds, wherever other options are; without it seed 0 runs."""
     found: list[tuple[int, ...]] = []
     monkeypatch.setattr(command_line, "read_recipe", lambda path: None)
-    monkeypatch.setattr(command_line, "_ablation", lambda recipe, output, given, console: None)
+    monkeypatch.setattr(command_line, "draw", lambda folder, reports: None)
     monkeypatch.setattr(
-        command_line, "_demonstration", lambda recipe, output, given, console: found.append(given)
+        command_line, "_each", lambda study, recipe, output, given, console: found.append(given)
     )
     for call in (["r.toml", "-o", "out", *arguments], [*arguments, "-o", "out", "r.toml"]):
         done = CliRunner().invoke(command_line.main, call)

@@ -203,9 +203,13 @@ sync-docs:
 docs *ARGS: sync-docs
     NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet {{ARGS}}
 
-# Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
+# Learn from nothing on two cores: clone, GRPO, held-out worlds; `--controls`, `--ablation` (docs/experiments/learning.md).
 learn *ARGS: sync
     {{bin}}/python -m rehearsal_room.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
+
+# The second demonstration: no demonstrator searches as well as the agent learns to.
+learn-search *ARGS: sync
+    {{bin}}/python -m rehearsal_room.demo configs/learn-search.toml -o runs/learn-search {{ARGS}}
 
 # Measure every family of models and write the table of docs/reference/model-families.md.
 families: sync

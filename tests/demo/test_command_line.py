@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from rehearsal_room.demo import __main__ as command_line
+from rehearsal_room.demo.stages import Demonstration
 
 
 @pytest.mark.parametrize(
@@ -21,16 +22,20 @@ def test_seeds_take_several_values(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], seeds: tuple[int, ...]
 ) -> None:
     """`--seeds 0 1 2` runs three seeds, wherever other options are; without it seed 0 runs."""
-    found: list[tuple[int, ...]] = []
+    found: list[int] = []
     monkeypatch.setattr(command_line, "read_recipe", lambda path: None)
     monkeypatch.setattr(command_line, "draw", lambda folder, reports: None)
-    monkeypatch.setattr(
-        command_line, "_each", lambda study, recipe, output, given, console: found.append(given)
-    )
+
+    def demonstrate(demo: Demonstration) -> Demonstration:
+        found.append(demo.seed)
+        return demo
+
+    monkeypatch.setattr(command_line, "demonstrate", demonstrate)
+    monkeypatch.setattr(Demonstration, "text", lambda demo: "", raising=False)
     for call in (["r.toml", "-o", "out", *arguments], [*arguments, "-o", "out", "r.toml"]):
         done = CliRunner().invoke(command_line.main, call)
         assert done.exit_code == 0, done.output
-    assert found == [seeds, seeds]
+    assert found == [*seeds, *seeds]
 
 
 def test_an_error_is_one_line_and_status_2(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rehearsal_room.demo.controls import control
 from rehearsal_room.demo.learn import demonstrate
 from rehearsal_room.demo.recipe import Recipe, read_recipe
 from rehearsal_room.demo.rehearse import write_config
-from rehearsal_room.demo.stages import RunCommand
+from rehearsal_room.demo.stages import Demonstration, RunCommand
 from rehearsal_room.learner.core.errors import ConfigError, LearnerError
 from tests.support.budgets import only_long
 from tests.support.cli import Rehearse
@@ -81,6 +81,10 @@ def command(rehearse: Rehearse) -> RunCommand:
     return run
 
 
+def demonstration(recipe: Recipe, folder: Path, command: RunCommand) -> Demonstration:
+    return Demonstration(recipe, folder, seed=1, console=Console(quiet=True), command=command)
+
+
 @pytest.mark.slow
 def test_the_demonstration_and_its_controls_run_to_their_reports(
     toy: Recipe, command: RunCommand, tmp_path: Path
@@ -90,13 +94,13 @@ def test_the_demonstration_and_its_controls_run_to_their_reports(
     written. The controls begin from the same clone, and one call after the other repeats nothing.
     (It trains and plays, which takes many seconds.)"""
     folder = tmp_path / "out"
-    report = demonstrate(toy, folder, seed=1, console=Console(quiet=True), command=command)
+    report = demonstrate(demonstration(toy, folder, command))
     assert list(report.cloned) == list(report.learned) == list(report.gains)
     assert list(report.cloned) == ["held out", "offices", "two tables", "order of tools"]
     assert {one.tasks for one in report.learned.values()} == {2}
     assert report.baselines["solution"].value == 1.0
     assert report.baselines["nothing"].value == 0.0
-    assert report.cloned["held out"].habits is not None
+    assert [one.pass_at is None for one in report.cloned.values()] == [False, True, True, True]
     assert report.agreement.first <= 1e-4
     assert report.weights > 100_000
     assert json.loads((folder / "report.json").read_bytes())["seed"] == 1
@@ -115,7 +119,7 @@ def test_the_demonstration_and_its_controls_run_to_their_reports(
             config.write_text(tomli_w.dumps(table))
         command(name, config, output)
 
-    controls = control(toy, folder, seed=1, console=Console(quiet=True), command=noted)
+    controls = control(demonstration(toy, folder, noted))
     assert list(controls.scores) == [
         *("cloned", "more cloning", "one round", "shuffled rewards", "live rejection", "learned"),
     ]
@@ -143,7 +147,7 @@ def test_the_ablation_measures_two_agents_under_two_histories(
     measured under both, and the report has the gain of alignment for both. (Nightly, in `just
     test-long`. In `just test`, the demonstration runs the same stages once.)"""
     folder = tmp_path / "out"
-    report = ablate(toy, folder, seed=1, console=Console(quiet=True), command=command)
+    report = ablate(demonstration(toy, folder, command))
     assert [(cell.trained, cell.run) for cell in report.cells] == [
         *(("last:1", "last:1"), ("last:1", "full")),
         *(("full", "last:1"), ("full", "full")),

@@ -66,7 +66,7 @@ def drawn(shape: OfficeShape, number: int) -> OfficeWorld:
 def test_structure_that_is_held_out_is_not_in_training() -> None:
     """Orders of tools and nouns of held-out worlds are in no world of training."""
     orders = {
-        split: {drawn(OfficeShape(order=split), n).tools for n in range(60)}  # type: ignore[arg-type]
+        split: {drawn(OfficeShape(order=split), n).tools for n in range(60)}
         for split in ("train", "held_out")
     }
     assert (len(orders["train"]), len(orders["held_out"])) == (4, 2)

@@ -5,17 +5,15 @@ python -m rehearsal_room.demo RECIPE -o FOLDER [--seeds 0 1 2] [--controls] [--a
 
 import sys
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import click
-from rich.console import Console
 
 from rehearsal_room.demo.ablation import ablate
 from rehearsal_room.demo.controls import control
 from rehearsal_room.demo.learn import demonstrate, draw
-from rehearsal_room.demo.recipe import Recipe, read_recipe
+from rehearsal_room.demo.recipe import read_recipe
 from rehearsal_room.demo.rehearse import rehearse
-from rehearsal_room.demo.stages import RunCommand
+from rehearsal_room.demo.stages import Demonstration
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.learner.core.errors import LearnerError
 
@@ -47,42 +45,24 @@ def main(
 ) -> None:
     """Train an agent from random weights, without a download, by a recipe (TOML)."""
     console = Terminal()
+    reports = {}
     try:
         recipe = read_recipe(recipe_file)
-        for of, is_asked in ((control, controls), (ablate, ablation)):
-            if is_asked:
-                _each(of, recipe, output, seeds, console)
-        if not controls and not ablation:
-            draw(output, _each(demonstrate, recipe, output, seeds, console))
+        for seed in seeds:
+            folder = output / f"seed-{seed}"
+            demo = Demonstration(recipe, folder, seed=seed, console=console, command=rehearse)
+            if controls:
+                console.print(control(demo).text(), highlight=False)
+            if ablation:
+                console.print(ablate(demo).text(), highlight=False)
+            if not controls and not ablation:
+                reports[folder] = demonstrate(demo)
+                console.print(reports[folder].text(), highlight=False)
+        if reports:
+            draw(output, reports)
     except (LearnerError, OSError) as exc:
         Terminal(stderr=True).print(f"error: {exc}", highlight=False, style="red")
         sys.exit(2)
-
-
-class _Report(Protocol):
-    def text(self) -> str: ...
-
-
-_R = TypeVar("_R", bound=_Report, covariant=True)
-
-
-class _Study(Protocol[_R]):
-    """What is done for each seed."""
-
-    def __call__(
-        self, recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
-    ) -> _R: ...
-
-
-def _each(
-    study: _Study[_R], recipe: Recipe, output: Path, seeds: tuple[int, ...], console: Console
-) -> dict[Path, _R]:
-    reports = {}
-    for seed in seeds:
-        folder = output / f"seed-{seed}"
-        reports[folder] = study(recipe, folder, seed=seed, console=console, command=rehearse)
-        console.print(reports[folder].text(), highlight=False)
-    return reports
 
 
 def _repeat_flag(arguments: list[str], flag: str) -> list[str]:

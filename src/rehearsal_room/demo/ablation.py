@@ -10,15 +10,11 @@ run on windows. This is not a reproduction of them: the model has a million weig
 are those of micro-worlds.
 """
 
-from pathlib import Path
-
 import msgspec
-from rich.console import Console
 
 from rehearsal_room.demo.learn import points, share, write_json
-from rehearsal_room.demo.recipe import Recipe
 from rehearsal_room.demo.results import Agreement, agreement
-from rehearsal_room.demo.stages import Demonstration, RunCommand
+from rehearsal_room.demo.stages import Demonstration
 from rehearsal_room.demo.worlds import HELD_OUT
 from rehearsal_room.harness.outcomes.intervals import Interval
 
@@ -56,34 +52,31 @@ class AblationReport(msgspec.Struct, frozen=True):
         return "\n".join([f"seed {self.seed}", *lines, *gains])
 
 
-def ablate(
-    recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
-) -> AblationReport:
-    """Run the 2 x 2 comparison of one seed; its files go below the folder."""
-    windows = recipe.run["history"]
+def ablate(demo: Demonstration) -> AblationReport:
+    """Run the 2 x 2 comparison of one seed."""
+    windows = demo.recipe.run["history"]
     cells = []
     agreements = {}
     for history, suffix in ((windows, ""), (FULL, "-full")):
-        own = msgspec.structs.replace(recipe, run={**recipe.run, "history": history})
-        demo = Demonstration(own, folder, seed=seed, console=console, command=command)
-        demo.prepare()
-        agent = demo.learn(demo.clone(f"clone{suffix}"), f"learn{suffix}")
-        agreements[history] = agreement(folder / f"learn{suffix}")
+        own = demo.with_history(history)
+        own.prepare()
+        agent = own.learn(own.clone(f"clone{suffix}"), f"learn{suffix}")
+        agreements[history] = agreement(demo.folder / f"learn{suffix}")
         for run in (windows, FULL):
             name = _name(history, run)
-            found = demo.measure(name, HELD_OUT, sampled=False, model=str(agent), history=run)
+            found = own.measure(name, HELD_OUT, sampled=False, model=str(agent), history=run)
             cells.append(AblationCell(history, run, found[HELD_OUT].greedy))
     report = AblationReport(
-        seed=seed,
+        seed=demo.seed,
         windows=windows,
         cells=tuple(cells),
         mismatch={
-            run: demo.gain(_name(other, run), _name(run, run))
+            run: own.gain(_name(other, run), _name(run, run))
             for run, other in ((windows, FULL), (FULL, windows))
         },
         agreement=agreements,
     )
-    write_json(folder / "ablation.json", report)
+    write_json(demo.folder / "ablation.json", report)
     return report
 
 

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 
 from rehearsal_room.demo.figures import draw_bars
 from rehearsal_room.demo.learn import points, score_text, write_json
-from rehearsal_room.demo.recipe import Recipe
 from rehearsal_room.demo.results import Score
-from rehearsal_room.demo.stages import CLONING, Demonstration, RunCommand
+from rehearsal_room.demo.stages import CLONING, Demonstration
 from rehearsal_room.demo.worlds import HELD_OUT
 from rehearsal_room.harness.outcomes.intervals import Interval
 
@@ -39,12 +37,9 @@ class ControlReport(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-def control(
-    recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
-) -> ControlReport:
-    """Train the controls of one seed beside its agent; their files go below the folder. If the
-    demonstration has run in the folder, its clone and agent are used."""
-    demo = Demonstration(recipe, folder, seed=seed, console=console, command=command)
+def control(demo: Demonstration) -> ControlReport:
+    """Train the controls of one seed beside its agent. If the demonstration has run in the folder,
+    its clone and agent are used."""
     demo.prepare()
     clone = demo.clone()
     models = {
@@ -62,19 +57,21 @@ def control(
         for name in models
     }
     report = ControlReport(
-        seed,
+        demo.seed,
         {
             name: demo.measure(names[name], *measured[name], model=str(model))[HELD_OUT]
             for name, model in models.items()
         },
         {name: demo.gain("cloned", names[name]) for name in models if name != "cloned"},
     )
-    write_json(folder / "controls.json", report)
+    write_json(demo.folder / "controls.json", report)
     bars = {
         name: {"greedy": one.greedy, "sampled": one.sampled or one.greedy}
         for name, one in report.scores.items()
     }
-    draw_bars(folder / "controls.png", bars, y="completed, %", title="Held-out tasks, by training")
+    draw_bars(
+        demo.folder / "controls.png", bars, y="completed, %", title="Held-out tasks, by training"
+    )
     return report
 
 

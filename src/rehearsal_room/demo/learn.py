@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from rehearsal_room.demo.figures import Curve, draw_bars, draw_curves
-from rehearsal_room.demo.recipe import DemonstratorSettings, Recipe
+from rehearsal_room.demo.recipe import DemonstratorSettings
 from rehearsal_room.demo.results import (
     Agreement,
     CloneLoss,
@@ -31,7 +30,7 @@ from rehearsal_room.demo.results import (
     mixed_groups,
     scores_of,
 )
-from rehearsal_room.demo.stages import Demonstration, RunCommand
+from rehearsal_room.demo.stages import Demonstration
 from rehearsal_room.demo.worlds import HELD_OUT
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.learner.core.training_folder import EVALUATIONS, evaluation_name
@@ -78,11 +77,9 @@ class DemonstrationReport(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-def demonstrate(
-    recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
-) -> DemonstrationReport:
-    """Run the demonstration for one seed; its files go below the folder."""
-    demo = Demonstration(recipe, folder, seed=seed, console=console, command=command)
+def demonstrate(demo: Demonstration) -> DemonstrationReport:
+    """Run the demonstration for one seed."""
+    folder = demo.folder
     clock = _Clock()
     weights = demo.prepare()
     clock.stop("preparing")
@@ -95,7 +92,7 @@ def demonstrate(
     cloned = demo.measure("cloned", *kinds, model=str(clone))
     learned = demo.measure("learned", *kinds, model=str(agent))
     report = DemonstrationReport(
-        seed=seed,
+        seed=demo.seed,
         weights=weights,
         clone_loss=clone_loss(folder / "clone-demonstrators", folder / "clone"),
         baselines=_baselines(demo),
@@ -141,12 +138,12 @@ def write_json(path: Path, report: msgspec.Struct) -> None:
 def score_text(one: Score) -> str:
     """A score in one line."""
     text = f"greedy {share(one.greedy)}"
-    if one.sampled is None or one.pass_at is None or one.habits is None:
-        return text
+    if one.sampled is not None and one.pass_at is not None:
+        text += f", sampled {share(one.sampled)}, one of several {share(one.pass_at)}"
     habits = one.habits
     return (
-        f"{text}, sampled {share(one.sampled)}, one of several {share(one.pass_at)}; looks up in"
-        f" {habits.look_ups:.1%}, repeats {habits.repeats:.1%} of {habits.misses:,} misses"
+        f"{text}; looks up in {habits.look_ups:.1%}, repeats {habits.repeats:.1%} of"
+        f" {habits.misses:,} misses"
     )
 
 
@@ -175,7 +172,8 @@ class _Clock:
 
 def draw(folder: Path, reports: Mapping[Path, DemonstrationReport]) -> None:
     """Draw the learning curves of some seeds, given by their folders, and their mean scores."""
-    habit = "looks up, share" if _looks_up(reports) else "repeats after a miss, share"
+    looks_up = any(one.cloned[HELD_OUT].habits.look_ups for one in reports.values())
+    habit = "looks up, share" if looks_up else "repeats after a miss, share"
     charts: dict[str, Callable[[Path], Curve]] = {
         "completed, in training": _metric("pass_rate"),
         "completed, held out, greedy": _metric("evaluation/pass_rate"),
@@ -197,11 +195,6 @@ def draw(folder: Path, reports: Mapping[Path, DemonstrationReport]) -> None:
             "learned, pass@k": _mean([one.pass_at or one.greedy for _, one in pairs]),
         }
     draw_bars(folder / "scores.png", bars, y="completed, %", title="Tasks of held-out worlds")
-
-
-def _looks_up(reports: Mapping[Path, DemonstrationReport]) -> bool:
-    found = [one.cloned[HELD_OUT].habits for one in reports.values()]
-    return any(one is not None and one.look_ups for one in found)
 
 
 def _metric(name: str) -> Callable[[Path], list[tuple[float, float]]]:

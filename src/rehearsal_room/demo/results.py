@@ -33,9 +33,9 @@ class Score(msgspec.Struct, frozen=True):
 
     tasks: int
     greedy: Interval[float]  # completed at temperature 0
-    sampled: Interval[float] | None = None  # pass@1 at temperature 1; None: not measured
-    pass_at: Interval[float] | None = None  # pass@k: at least one of k samples
-    habits: "Habits | None" = None  # of the samples
+    sampled: Interval[float] | None  # pass@1 at temperature 1; None: not measured
+    pass_at: Interval[float] | None  # pass@k: at least one of k samples
+    habits: "Habits"  # of the samples; where there are none, at temperature 0
 
 
 class Habits(msgspec.Struct, frozen=True):
@@ -64,19 +64,15 @@ def scores_of(
     for which, folders in worlds.items():
         names = frozenset(folder.name for folder in folders)
         tasks, first = _statistics(greedy, names)
+        number, several = (0, first) if sampled is None else _statistics(sampled, names)
         assert first.completed is not None
-        found[which] = Score(tasks, first.completed)
-        if sampled is None:
-            continue
-        number, several = _statistics(sampled, names)
-        if number:
-            most = max(several.pass_at_k, key=int)
-            found[which] = msgspec.structs.replace(
-                found[which],
-                sampled=several.completed,
-                pass_at=several.pass_at_k[most],
-                habits=habits_of(sampled),
-            )
+        found[which] = Score(
+            tasks,
+            first.completed,
+            several.completed if number else None,
+            several.pass_at_k[max(several.pass_at_k, key=int)] if number else None,
+            habits_of(sampled if sampled and number else greedy, names),
+        )
     return found
 
 
@@ -101,10 +97,12 @@ def gain(before: Path, after: Path, folders: Sequence[Path]) -> Interval[float]:
     return Interval(found.delta, *found.interval)
 
 
-def habits_of(run: Path) -> Habits:
-    """How the episodes of a run look for a record."""
+def habits_of(run: Path, names: AbstractSet[str] = frozenset()) -> Habits:
+    """How the episodes of a run look for a record, in worlds of these names (empty: in all)."""
     looked, repeated, misses, number = 0, 0, 0, 0
     for trajectory in _trajectories(run):
+        if names and trajectory.started.scenario not in names:
+            continue
         number += 1
         missed = None
         for turn, (call, failed) in enumerate(_calls(trajectory)):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from rehearsal_room.demo.demonstrators import write_script
@@ -46,6 +47,13 @@ class Demonstration:
         self._console = console
         self._command = command
         self.worlds = Worlds((), {})
+
+    def with_history(self, history: str) -> "Demonstration":
+        """The same, with another history window in all runs."""
+        recipe = msgspec.structs.replace(self.recipe, run={**self.recipe.run, "history": history})
+        return Demonstration(
+            recipe, self.folder, seed=self.seed, console=self._console, command=self._command
+        )
 
     def prepare(self) -> int:
         """Make worlds, tokenizer and random weights; returns the number of weights."""

@@ -2,6 +2,7 @@
 
 from statistics import stdev
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -196,3 +197,18 @@ def test_the_weights_of_a_batch_add_up_to_one(
         for weight, num in zip(of_episode, sizes, strict=True)
     )
     assert total == pytest.approx(1.0)
+
+
+def test_shuffled_rewards_are_those_of_the_group_in_another_order() -> None:
+    """What an episode is given does not depend on what it did: over many groups the one that was
+    completed has it as often as any other. The same group is dealt the same way."""
+    settings = LossSettings(advantage="mean", shuffle=True)
+    plain = one_each(1.0, 0.0, 0.0, 0.0)
+    groups = [msgspec.structs.replace(plain, group=f"g{number}") for number in range(400)]
+    found = [flat(advantages_of(one, settings)) for one in groups]
+    assert all(sorted(one) == [-0.25, -0.25, -0.25, 0.75] for one in found)
+    firsts = sum(one[0] > 0 for one in found)
+    assert 70 < firsts < 130
+    assert found == [flat(advantages_of(one, settings)) for one in groups]
+    with pytest.raises(ValueError, match="'step' cannot be dealt out"):
+        LossSettings(shuffle=True, rewards="step")

@@ -21,7 +21,7 @@ from tests.support.tiny_model import write_model
 from tests.support.token_logs import ended, episode, judged, reply, step
 
 _NONE_DROPPED = {"incomplete": 0, "unjudged": 0, "few": 0, "equal": 0, "stale": 0}
-_NONE_EXCLUDED = {"world": 0, "truncated": 0, "silent": 0, "too_long": 0}
+_NONE_EXCLUDED = {"world": 0, "truncated": 0, "failed": 0, "silent": 0, "too_long": 0}
 
 
 def add(grouping: Grouping, *members: list[Record], where: str = "run") -> list[Any]:
@@ -79,6 +79,31 @@ def test_groups_are_dropped_by_reason(members: list[list[Record]], reason: str) 
     assert add(grouping, *members) == [None, DroppedGroup("g0", reason)]  # type: ignore[arg-type]
     assert grouping.statistics().dropped == {**_NONE_DROPPED, reason: 1}
     assert grouping.statistics().groups == 0
+
+
+def test_only_completed_episodes_are_kept_where_asked() -> None:
+    """The others are left out of their group and counted with what was played; a group without a
+    completed episode shows nothing, as one of equal rewards, and is not a failure."""
+    grouping = Grouping(
+        DataSettings(completed_only=True, keep_equal=True),
+        loss=LossSettings(policy="likelihood", advantage="reward"),
+    )
+    results = add(
+        grouping,
+        episode(0, reward=0.0),
+        episode(1, reward=1.0),
+        episode(0, reward=0.0, group="g1"),
+        episode(1, reward=0.0, group="g1"),
+    )
+    assert list(map(summarize, results)) == [
+        None,
+        ("g0", [(1, 1.0)]),
+        None,
+        DroppedGroup("g1", "equal"),
+    ]
+    found = grouping.statistics()
+    assert (found.rollouts, found.completed, found.reward) == (4, 1, 1.0)
+    assert found.excluded == {**_NONE_EXCLUDED, "failed": 3}
 
 
 @pytest.mark.parametrize(

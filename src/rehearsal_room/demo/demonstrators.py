@@ -1,11 +1,11 @@
 """The demonstrators: attempts at tasks with the agent's own information and history window.
 
-Most guess an office, some look it up, or they search one office after the other. Which one it is,
-they draw at random: they know the task's text and what their last call returned, as the agent does
+Most guess an office, some look it up, or they search one office after the other. They draw at
+random which they do: they know the task's text and what their last call returned, as the agent does
 under `last:1`. `write_script` writes the attempts down for policy `scripted`, which plays them like
-any other policy. Whoever finds the record changes it; whoever does not says so and has failed. As
-in usual data, only the attempts that the judge found completed are cloned. Each of them is possible
-and right; that a guess was luck is in none of them.
+any other policy. A demonstrator that finds the record changes it; one that does not gives up and
+fails. As in usual data, only the attempts that the judge found completed are cloned. Each of them
+is possible and right; that a guess was luck is in none of them.
 """
 
 import math

@@ -63,7 +63,9 @@ def draw_bars(
         axes.set_ylabel(y)
         axes.set_title(title, fontsize=_TITLE, loc="left")
         axes.grid(axis="y")
-        axes.legend(fontsize=LEGEND_SIZE)
+        axes.legend(
+            fontsize=LEGEND_SIZE, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(names)
+        )
         path.write_bytes(save_png(figure))
 
 

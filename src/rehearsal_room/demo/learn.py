@@ -36,6 +36,8 @@ from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.learner.core.training_folder import EVALUATIONS, evaluation_name
 from rehearsal_room.learner.loop.metrics import read_metrics
 
+_HOW = {"greedy": "greedy", "sampled": "pass@1", "pass_at": "pass@k"}
+
 
 class DemonstrationReport(msgspec.Struct, frozen=True):
     """The results of one seed."""
@@ -188,12 +190,11 @@ def draw(folder: Path, reports: Mapping[Path, DemonstrationReport]) -> None:
     bars: dict[str, dict[str, Interval[float]]] = {}
     for which in next(iter(reports.values())).cloned:
         pairs = [(one.cloned[which], one.learned[which]) for one in reports.values()]
-        bars[which] = {
-            "cloned, greedy": _mean([one.greedy for one, _ in pairs]),
-            "learned, greedy": _mean([one.greedy for _, one in pairs]),
-            "cloned, pass@k": _mean([one.pass_at or one.greedy for one, _ in pairs]),
-            "learned, pass@k": _mean([one.pass_at or one.greedy for _, one in pairs]),
-        }
+        for how in ("greedy", "sampled", "pass_at"):
+            both = [[getattr(one, how) for one in some] for some in zip(*pairs, strict=True)]
+            if all(both[0]):
+                label = f"{which}\n{_HOW[how]}"
+                bars[label] = {"cloned": _mean(both[0]), "learned": _mean(both[1])}
     draw_bars(folder / "scores.png", bars, y="completed, %", title="Tasks of held-out worlds")
 
 

@@ -3,7 +3,9 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import tomli_w
 from rich.console import Console
@@ -11,7 +13,7 @@ from rich.console import Console
 from rehearsal_room.demo.ablation import ablate
 from rehearsal_room.demo.controls import control
 from rehearsal_room.demo.learn import demonstrate
-from rehearsal_room.demo.recipe import Recipe, read_recipe
+from rehearsal_room.demo.recipe import DemonstratorSettings, Recipe, WorldSettings, read_recipe
 from rehearsal_room.demo.rehearse import write_config
 from rehearsal_room.demo.stages import Demonstration, RunCommand
 from rehearsal_room.learner.core.errors import ConfigError, LearnerError
@@ -136,6 +138,25 @@ def test_a_stage_of_another_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LearnerError, match=r"clone\.toml: has the settings of another recipe"):
         write_config(path, {"steps": 3})
     assert tomllib.loads(path.read_text()) == {"steps": 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"demonstrators": DemonstratorSettings(look_up=0.1)},
+        {"worlds": WorldSettings(train=4, held_out=2, each=8, each_held_out=1)},
+    ],
+)
+def test_a_folder_of_another_recipe_is_refused(
+    toy: Recipe, command: RunCommand, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Also where the files of the stages would be the same: what was played with other
+    demonstrators or in other worlds is not reported as this recipe's."""
+    demonstration(toy, tmp_path, command).prepare()
+    demonstration(toy, tmp_path, command).prepare()
+    other = msgspec.structs.replace(toy, **changes)
+    with pytest.raises(LearnerError, match=r"recipe\.toml: has the settings of another recipe"):
+        demonstration(other, tmp_path, command).prepare()
 
 
 @pytest.mark.slow

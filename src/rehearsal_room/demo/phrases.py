@@ -10,6 +10,8 @@ from rehearsal_room.scenarios.microworlds.offices import MISS
 _ALWAYS = (
     *("system\n", "user\n", "assistant\n"),
     *('<tool_call>\n{"name":"', '","arguments":{"', "}}\n</tool_call>"),
+    # Between an argument and its value one token: the model's heads copy over this distance.
+    *('":"', '":', '","', ',"'),
     *("<tool_response>\n", "\n</tool_response>", "user\n<tool_response>\n", f"Error: {MISS}"),
 )
 _TOOL = re.compile(

@@ -1,6 +1,6 @@
 """What a policy reached on held-out tasks, and how it went about it.
 
-Shares, pass@k and their intervals are those of the run's own report, differences those of `rehearse
+Shares, pass@k and their intervals are computed as in a run's report, differences as by `rehearse
 compare`; the unit of both is the world.
 """
 
@@ -24,6 +24,7 @@ from rehearsal_room.learner.core.errors import LearnerError
 from rehearsal_room.learner.loop.metrics import read_metrics
 from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE
 from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.microworlds.offices import MISS
 
 _LAST = 50  # batches whose mean loss is compared with its floor
 
@@ -105,13 +106,13 @@ def habits_of(run: Path, names: AbstractSet[str] = frozenset()) -> Habits:
             continue
         number += 1
         missed = None
-        for turn, (call, failed) in enumerate(_calls(trajectory)):
+        for turn, (call, is_miss) in enumerate(_calls(trajectory)):
             office = call.arguments.get("office")
             looked += turn == 0 and call.name.startswith("where_")
             if missed is not None and office is not None:
                 misses += 1
                 repeated += office == missed
-            missed = office if failed else None
+            missed = office if is_miss else None
     return Habits(looked / max(1, number), repeated / max(1, misses), misses)
 
 
@@ -135,10 +136,10 @@ def _trajectories(run: Path) -> Iterator[Trajectory]:
 
 
 def _calls(trajectory: Trajectory) -> Iterator[tuple[AgentCall, bool]]:
-    """The calls of an episode, and whether each failed."""
+    """The calls of an episode, and whether each looked in an office without the record."""
     for step in trajectory.steps:
         for call, result in zip(step.executed_calls, step.results, strict=False):
-            yield call, result.is_error
+            yield call, result.text == MISS
 
 
 def mixed_groups(train: Path) -> list[tuple[int, float]]:

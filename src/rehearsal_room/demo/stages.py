@@ -56,9 +56,15 @@ class Demonstration:
         )
 
     def prepare(self) -> int:
-        """Make worlds, tokenizer and random weights; returns the number of weights."""
+        """Make worlds, tokenizer and random weights; returns the number of weights. Raises
+        LearnerError for a folder of another recipe."""
         self.report("worlds, tokenizer, random weights")
         self.folder.mkdir(parents=True, exist_ok=True)
+        # The settings of runs and trainings are in their own files.
+        shared = {"vocab_size", "size", "worlds", "demonstrators", "tries"}
+        table = msgspec.to_builtins(self.recipe)
+        made = {name: value for name, value in table.items() if name in shared}
+        write_config(self.folder / "recipe.toml", {"seed": self.seed, **made})
         self.worlds = make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
         start = self.folder / "start"
         if (start / "config.json").exists():

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from rehearsal_room.learner.core.errors import LearnerError
 from rehearsal_room.demo.recipe import read_recipe
+from rehearsal_room.learner.core.errors import LearnerError
 from tests.fuzz.campaign import BEFORE, Tally, Target, campaign, fault_of, play
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import finished_run, targets

@@ -125,8 +125,8 @@ def write_model_for(world: Path, folder: Path, *, num_tokens: int = 420, **sizes
     several times cheaper, since attention is quadratic, and two prompts are still long enough for
     the trainer to share their prefix (learner.packing.minibatches).
     """
-    from rehearsal_room.harness.dialects.hermes import Hermes
     from rehearsal_room.demo.worlds import prompt_texts
+    from rehearsal_room.harness.dialects.hermes import Hermes
 
     [prompt], [instructions] = prompt_texts([world], Hermes())
     return write_model(folder, texts=[prompt, *instructions], num_tokens=num_tokens, **sizes)

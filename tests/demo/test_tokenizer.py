@@ -59,6 +59,21 @@ def test_numbers_of_two_digits_and_frames_are_single_tokens(tokenizer: Tokenizer
     assert '","arguments":{"' in found
 
 
+def test_a_value_is_two_tokens_after_its_name_in_texts_and_in_calls(tokenizer: Tokenizer) -> None:
+    """So the heads with which the model starts copy it. (With one token more in calls, cloning did
+    not learn to copy values in one seed of two.)"""
+    for text in (
+        "the price 47.",
+        '{"price":47}}',
+        '{"greenhouse":47,"price":52}',
+        '{"office":"rome"}',
+    ):
+        found = pieces(tokenizer, text)
+        for value in set(found) & {"47", "52", "rome"}:
+            name = found[found.index(value) - 2]
+            assert name.isalpha(), (found, value)
+
+
 def test_system_prompts_of_new_worlds_shrink(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The sentences around the tools and the frames of the tools are one token each, also in
     held-out worlds."""

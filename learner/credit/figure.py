@@ -22,7 +22,7 @@ _MARKERS = "osD^v"
 
 def picture_of(rows: Sequence[Row]) -> bytes:
     """The picture as PNG: a line or a point for each family of estimators; variants of the discount
-    are left out."""
+    and single branches are left out."""
     with chart_style():
         figure = Figure(figsize=(WIDTH, _HEIGHT), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -36,7 +36,7 @@ def _draw(axes: Axes, rows: Sequence[Row], field: str, title: str) -> None:
     families: dict[str, list[Row]] = {}
     for row in rows:
         family, _, variant = row.name.partition(", ")
-        if "discount" not in variant:
+        if "discount" not in variant and family != "branch":
             families.setdefault(family, []).append(row)
     for number, (family, members) in enumerate(families.items()):
         axes.plot(

@@ -59,8 +59,9 @@ def by_anchor(size: int, *, discount: float) -> Estimate:
     return estimate
 
 
-def by_branches(width: int, *, is_vine: bool) -> Estimate:
-    """`vine` or `tree`, with so many branches in the state and in the one after the action."""
+def by_branches(width: int, *, is_vine: bool, looks_ahead: bool = True) -> Estimate:
+    """`vine` or `tree`, with so many branches in the state and, if it `looks_ahead`, in the one
+    after the action. Without these it is what a branch itself gets, among as many others."""
     credit = vine if is_vine else tree
 
     def estimate(
@@ -74,7 +75,7 @@ def by_branches(width: int, *, is_vine: bool) -> Estimate:
         for number, one in enumerate(chosen):
             reward = chance.choice(one.courses).reward
             paths.append(Path(f"before {number}", reward, Branching("own", turn)))
-        if not action.is_last:
+        if looks_ahead and not action.is_last:
             for number, course in enumerate(chance.choices(action.courses, k=width)):
                 paths.append(Path(f"after {number}", course.reward, Branching("own", turn + 1)))
         return at_turn(credit(paths)[0], turn)

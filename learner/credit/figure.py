@@ -1,7 +1,7 @@
-"""The microscope's picture: what each estimator explains, and how often its sign is wrong, by what
+"""The microscope's picture: what each estimator explains, and how often it misses the sign, by what
 it costs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,26 +22,26 @@ _MARKERS = "osD^v"
 
 def picture_of(rows: Sequence[Row]) -> bytes:
     """The picture as PNG: a line or a point for each family of estimators; variants of the discount
-    are left out."""
+    and single branches are left out."""
     with chart_style():
         figure = Figure(figsize=(WIDTH, _HEIGHT), layout="constrained")
         left, right = figure.subplots(1, 2)
-        _draw(left, rows, "explained", "explained of the advantages' squares")
-        _draw(right, rows, "wrong", "wrong sign, where it is clear")
+        _draw(left, rows, lambda row: row.explained, "explained of the advantages' squares")
+        _draw(right, rows, lambda row: row.wrong + row.silent / 2, "sign missed (0: half of one)")
         left.legend(fontsize=LEGEND_SIZE)
         return save_png(figure)
 
 
-def _draw(axes: Axes, rows: Sequence[Row], field: str, title: str) -> None:
+def _draw(axes: Axes, rows: Sequence[Row], value: Callable[[Row], float], title: str) -> None:
     families: dict[str, list[Row]] = {}
     for row in rows:
         family, _, variant = row.name.partition(", ")
-        if "discount" not in variant:
+        if "discount" not in variant and family != "branch":
             families.setdefault(family, []).append(row)
     for number, (family, members) in enumerate(families.items()):
         axes.plot(
             [one.cost for one in members],
-            [getattr(one, field) for one in members],
+            [value(one) for one in members],
             color=LIGHT.series[number % len(LIGHT.series)],
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=4,

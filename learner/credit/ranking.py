@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from statistics import fmean, pvariance
+from statistics import fmean, variance
 
 import msgspec
 
 from rehearsal_room.learner.credit.draws import Estimate, by_anchor, by_branches, by_group
-from rehearsal_room.learner.credit.facts import ActionFacts, Course, MeasuredTask, StateFacts
+from rehearsal_room.learner.credit.facts import ActionFacts, MeasuredTask, StateFacts
 
 _CERTAIN = 1e-9  # estimates that are nearer to 0 have no sign
 
@@ -16,7 +16,7 @@ class Row(msgspec.Struct, frozen=True):
     """One estimator. Means are over states, and in a state over its actions by their shares."""
 
     name: str
-    bias: float  # mean distance of the estimate's mean from the advantage
+    bias: float  # root of the mean squared distance of the estimate's mean from the advantage
     deviation: float  # square root of the mean variance
     error: float  # square root of the mean squared error
     wrong: float  # share of estimates with the wrong sign, where the advantage has a clear one
@@ -39,6 +39,9 @@ def estimators(
     yield f"leave-one-out, {4 * size}", by_group(4 * size, is_scaled=False), lambda turns: 4 * size
     yield f"GiGPO, {size}", by_anchor(size, discount=discount), lambda turns: size
     yield f"GiGPO, {size}, no discount", by_anchor(size, discount=1.0), lambda turns: size
+    for width in widths:
+        branch = by_branches(width, is_vine=True, looks_ahead=False)
+        yield f"branch, K = {width}", branch, branched(width)
     for width in widths:
         yield f"vine, K = {width}", by_branches(width, is_vine=True), branched(width)
     for width in widths:
@@ -82,8 +85,10 @@ def _row(
             exact = action.value - value
             found = [estimate(state, action, starts, chance) for _ in range(draws)]
             mean = fmean(found)
-            sums["bias"] += weight * abs(mean - exact)
-            sums["variance"] += weight * pvariance(found)
+            spread = variance(found)
+            # Without what the mean of so few draws adds.
+            sums["bias"] += weight * ((mean - exact) ** 2 - spread / draws)
+            sums["variance"] += weight * spread
             sums["error"] += weight * fmean([(one - exact) ** 2 for one in found])
             both += weight * mean * exact
             own += weight * fmean([one**2 for one in found])
@@ -95,7 +100,7 @@ def _row(
     clear = sums["clear"] or 1.0
     return Row(
         name=name,
-        bias=sums["bias"],
+        bias=max(0.0, sums["bias"]) ** 0.5,
         deviation=sums["variance"] ** 0.5,
         error=sums["error"] ** 0.5,
         wrong=sums["wrong"] / clear,
@@ -120,8 +125,3 @@ def markdown_of(rows: Sequence[Row]) -> str:
         cells += [f"{100 * x:.1f} %" for x in (one.wrong, one.silent, one.explained)]
         lines.append(f"| {' | '.join([*cells, f'{one.cost:.1f}'])} |")
     return "\n".join(lines) + "\n"
-
-
-def courses_of(states: Sequence[StateFacts]) -> list[Course]:
-    """All measured courses."""
-    return [course for state in states for one in state.everything for course in one.courses]

@@ -57,7 +57,8 @@ def test_actions_are_measured_by_forks(rehearse: Rehearse, tmp_path: Path) -> No
     names = [one["name"] for one in report["estimators"]]
     assert names == [
         *("GRPO, 4", "leave-one-out, 4", "leave-one-out, 16", "GiGPO, 4"),
-        *("GiGPO, 4, no discount", "vine, K = 1", "vine, K = 2", "tree, K = 1", "tree, K = 2"),
+        *("GiGPO, 4, no discount", "branch, K = 1", "branch, K = 2"),
+        *("vine, K = 1", "vine, K = 2", "tree, K = 1", "tree, K = 2"),
     ]
     states = states_in(out)
     found = [one for one in states.values() if one is not None]

@@ -4,12 +4,13 @@ twice."""
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rehearsal_room.learner.core.samples import Group, Ids, Rollout, Sample
+from rehearsal_room.learner.core.samples import Branching, Group, Ids, Rollout, Sample
 from rehearsal_room.learner.packing.batch import Batch, Suffix
 from rehearsal_room.learner.packing.prefix_groups import batch_of, shared_token_ratio
 from tests.support.budgets import examples
@@ -328,6 +329,26 @@ def test_the_order_of_episodes_changes_only_their_order(groups: list[Group], ran
 
     assert layout(packed_batch(shuffled)) == layout(packed_batch(groups))
     assert packed_batch(shuffled).num_tokens == packed_batch(groups).num_tokens
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(groups_of, st.randoms())
+def test_branches_lose_no_token_and_need_no_more(groups: list[Group], random: Any) -> None:
+    """Whichever episodes branch, and wherever: exactly the original samples can be reconstructed,
+    each once, and knowing the branches never costs tokens."""
+
+    def somewhere(one: Rollout, of: Group) -> Rollout:
+        source = random.choice(of.rollouts).episode
+        at = Branching(source, random.randint(1, 3)) if random.random() < 0.7 else None
+        return msgspec.structs.replace(one, branching=at)
+
+    branched = [
+        msgspec.structs.replace(of, rollouts=tuple(somewhere(one, of) for one in of.rollouts))
+        for of in groups
+    ]
+    batch = packed_batch(branched)
+    assert rebuilt(batch) == expected_samples(groups)
+    assert batch.num_tokens <= packed_batch(groups).num_tokens
 
 
 def test_the_reconstruction_finds_faults() -> None:

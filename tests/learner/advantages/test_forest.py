@@ -163,6 +163,60 @@ def test_an_action_that_does_not_matter_has_less_noise(
     assert found["start", "right"] == pytest.approx((0, variance))
 
 
+def whole_episodes(process: Process, size: int) -> Iterator[tuple[float, list[Path], list[Played]]]:
+    """Every group of so many episodes without branches."""
+    for episodes in product(list(played(process)), repeat=size):
+        paths = [Path(f"r{number}", one[2]) for number, one in enumerate(episodes)]
+        yield prod(one[0] for one in episodes), paths, list(episodes)
+
+
+def signal_by_turn(
+    process: Process,
+    estimator: Estimator,
+    sampled: Iterator[tuple[float, list[Path], list[Played]]],
+) -> float:
+    """|mean|^2 / variance of the policy gradient of one group, by the turns that it samples, for a
+    policy with a logit for each action of each state. All turns are credited, each once."""
+    index = {(state, action): 0 for state in process for action in process[state]}
+    index = {taken: number for number, taken in enumerate(index)}
+    mean, square, turns = np.zeros(len(index)), 0.0, 0.0
+    for probability, paths, members in sampled:
+        gradient = np.zeros(len(index))
+        for path, member, credits in zip(paths, members, estimator(paths), strict=True):
+            for turn, (state, action) in enumerate(member[1], 1 if path.branching else 0):
+                advantage = at_turn(credits, turn)
+                gradient[index[state, action]] += advantage
+                for other, (chance, _) in process[state].items():
+                    gradient[index[state, other]] -= advantage * chance
+                turns += probability
+        mean += probability * gradient
+        square += probability * float(gradient @ gradient)
+    signal = float(mean @ mean)
+    return signal / (square - signal) / turns
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "by_vine", "by_tree"),
+    [
+        ("late", 0.25, 0.5, 0.614),  # forks pay where late turns decide,
+        ("trap", 0.202, 0.196, 0.210),
+        ("repair", 0.292, 0.093, 0.099),  # and cost where the first one does
+    ],
+)
+def test_what_forks_are_worth_for_each_sampled_turn(
+    name: str, whole: float, by_vine: float, by_tree: float
+) -> None:
+    """Groups of eight turns: four episodes, or two and two branches of each after the first turn.
+    A branch samples half of an episode; whether that half decides is up to the process."""
+    process, _ = EXACT[name]
+    found = [
+        signal_by_turn(process, episodes_alone, whole_episodes(process, 4)),
+        signal_by_turn(process, vine, groups(process, 2)),
+        signal_by_turn(process, tree, groups(process, 2)),
+    ]
+    assert found == pytest.approx([whole, by_vine, by_tree], abs=6e-4)
+
+
 @pytest.mark.parametrize("estimator", [tree, vine])
 def test_without_branches_it_is_leave_one_out(estimator: Estimator) -> None:
     """A group of four episodes, three of which failed."""

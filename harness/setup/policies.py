@@ -118,13 +118,14 @@ async def _prepared_policy(
     if settings.policy.name == "agent":
         return NoModel()
     if settings.policy.name == "oracle":
-        return OraclePolicy(dialect)
+        writes_of = await writes_in(pool, tasks) if settings.forked_from else None
+        return OraclePolicy(dialect, writes_of)
     if settings.policy.name == "noop":
         return NoopPolicy(dialect)
     if settings.policy.name == "random":
         return RandomPolicy(dialect)
     if settings.policy.name == "mutant":
-        return MutantPolicy(dialect, await _writes_of(pool, tasks))
+        return MutantPolicy(dialect, await writes_in(pool, tasks))
     script = ScriptedPolicy(Path(settings.policy.script), dialect)
     script.require([(scenario.name, task.id) for scenario, task in tasks])
     return script
@@ -146,7 +147,7 @@ def unplayed_lines(settings: Settings, plans: Sequence[EpisodePlan]) -> str:
     return f"{path}: {left_out} of {lines.total()} lines are not played{hint}"
 
 
-async def _writes_of(
+async def writes_in(
     pool: RoutingPool, tasks: Sequence[tuple[Scenario, Task]]
 ) -> Callable[[Scenario, Task], list[bool]]:
     """Which calls of each oracle change rows, found by executing the oracles once."""

@@ -1,0 +1,145 @@
+"""Which calls would still lead from a state to the rows that a task's solution leaves.
+
+The rows that differ guide the search: the solution's own writes, and calls of any tool with the
+keys and the old values of those rows, so that what was done wrong is undone. Each step takes the
+call after which the fewest values differ. A search that finds nothing proves nothing: the tools may
+allow a way that takes a detour. What it finds is played and judged.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.judge.core.put_right import Logs, is_stamp, left_behind
+from rehearsal_room.judge.failures.reference import Reference
+from rehearsal_room.judge.failures.rows import row_differences
+from rehearsal_room.judge.playback.undoing import undo_calls
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.format import Call
+
+_MOST_CALLS = 24  # in a way
+_MOST_TRIED = 4_000  # calls in one search
+_PATIENCE_S = 20.0
+Changes = tuple[RowChange, ...]  # of one call
+
+
+class Way(msgspec.Struct, frozen=True):
+    """Calls from a state, and how many values differ from the solution's rows after them."""
+
+    calls: tuple[Call, ...]
+    left: int
+
+
+class _Path:
+    """A world on the way."""
+
+    def __init__(self, env: Env, changes: list[Changes], calls: tuple[Call, ...], left: int):
+        self.env, self.changes, self.calls, self.left = env, changes, calls, left
+
+
+class Search:
+    """Searches in the worlds of one task. `logs` are the tables whose rows say what was done."""
+
+    def __init__(self, reference: Reference, logs: Logs) -> None:
+        self._reference = reference
+        self._logs = logs
+        self._tried = 0
+        self._writes = [
+            call
+            for call, result in zip(reference.calls, reference.results, strict=True)
+            if result.changes
+        ]
+
+    async def way(self, env: Env, changes: Sequence[Changes]) -> Way:
+        """The best way that is found from the state of a world, whose calls changed these rows.
+        Raises WorldError."""
+        self._tried = 0
+        start = _Path(env, list(changes), (), self._distance(changes))
+        with anyio.move_on_after(_PATIENCE_S):
+            direct = await self._descend(start, undoes=False)
+            if not direct.left:
+                return Way(direct.calls, 0)
+            undone = await self._descend(start, undoes=True)
+            best = min(direct, undone, key=lambda path: (path.left, len(path.calls)))
+            return Way(best.calls, best.left)
+        return Way((), start.left)
+
+    async def _descend(self, path: _Path, *, undoes: bool) -> _Path:
+        while path.left and len(path.calls) < _MOST_CALLS and self._tried < _MOST_TRIED:
+            better: _Path | None = None
+            for calls in self._candidates(path, undoes=undoes):
+                for call in calls:
+                    tried = await self._try(path, call)
+                    if tried is not None and tried.left < (better or path).left:
+                        better = tried
+                if better is not None:
+                    break
+            if better is None:
+                return path
+            path = better
+        return path
+
+    def _candidates(self, path: _Path, *, undoes: bool) -> Iterator[Iterable[Call]]:
+        """Calls to try, those first that are better."""
+        if undoes:
+            yield self._undoing(path)
+        yield self._writes
+
+    def _undoing(self, path: _Path) -> Iterator[Call]:
+        wrong = row_differences(self._reference, self._net(path.changes)).found
+        rows = [one for one in self._net(path.changes) if (one.table, one.key) in wrong]
+        seen = set[bytes]()
+        for chosen in (*([row] for row in rows), rows):
+            for call in undo_calls(path.env.tools, chosen) if chosen else ():
+                key = msgspec.json.encode(call)
+                if key not in seen:
+                    seen.add(key)
+                    yield call
+
+    async def _try(self, path: _Path, call: Call) -> _Path | None:
+        """The world after a call; None: it changes nothing."""
+        await anyio.lowlevel.checkpoint()
+        self._tried += 1
+        env = path.env.fork()
+        made = await env.call(call.name, call.arguments, f"blame-{self._tried}")
+        if not made.changes or made.is_error:
+            return None
+        changes = [*path.changes, made.changes]
+        return _Path(env, changes, (*path.calls, call), self._distance(changes))
+
+    def _net(self, changes: Sequence[Changes]) -> Changes:
+        """The net changes, without records of acts that were put right."""
+        net = net_changes(changes)
+        left = {(one.table, one.key) for one in left_behind(changes, self._logs)}
+        return tuple([one for one in net if (one.table, one.key) not in left])
+
+    def _distance(self, changes: Sequence[Changes]) -> int:
+        """How many values differ from the rows that the solution leaves: of a row that came or
+        went, all of them count as one."""
+        net = self._net(changes)
+        wrong = row_differences(self._reference, net)
+        found = {(one.table, one.key): one for one in net}
+        wanted = {(one.table, one.key): one for one in self._reference.changes}
+        count = 0
+        for row in wrong.found | wrong.expected:
+            one, other = found.get(row), wanted.get(row)
+            is_new = any(change is not None and change.before is None for change in (one, other))
+            if is_new:
+                count += (row in wrong.found) + (row in wrong.expected)
+                continue
+            before = (one or other).before  # type: ignore[union-attr]  # one of them has the row
+            now = before if one is None else one.after
+            then = before if other is None else other.after
+            count += _num_differing(now, then)
+        return count
+
+
+def _num_differing(one: Row | None, other: Row | None) -> int:
+    if one is None or other is None:
+        return int(one is not other)
+    names = {name for name in {*one, *other} if not is_stamp(name)}
+    return sum(one.get(name) != other.get(name) for name in names)

@@ -51,8 +51,8 @@ def require_blame(where: str, trajectory: Trajectory) -> None:
     if score_of(ended.ending, label) is None:
         run = where.rpartition("/")[0]
         raise SettingsError(
-            f"{where} has no verdict (it ended as {str(ended.ending).replace('_', ' ')}): `rehearse "
-            f"judge {run}` judges what has none"
+            f"{where} has no verdict (it ended as {str(ended.ending).replace('_', ' ')}): "
+            f"`rehearse judge {run}` judges what has none"
         )
     if not started.start_digest:
         raise SettingsError(

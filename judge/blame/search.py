@@ -88,6 +88,7 @@ class Search:
         if undoes:
             yield self._undoing(path)
         yield self._writes
+        yield self._by_difference(path)
 
     def _undoing(self, path: _Path) -> Iterator[Call]:
         wrong = row_differences(self._reference, self._net(path.changes)).found
@@ -99,6 +100,23 @@ class Search:
                 if key not in seen:
                     seen.add(key)
                     yield call
+
+    def _by_difference(self, path: _Path) -> Iterator[Call]:
+        """The solution's writes with one number that is by how much a value differs still.
+
+        Example: pay(350) where 300 are paid -> pay(50)
+        """
+        missing = dict.fromkeys(
+            then - now
+            for one, other in self._differing(path.changes)
+            for now, then in _numbers(one, other)
+        )
+        for call in self._writes:
+            for name, value in call.arguments.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    for number in missing:
+                        for signed in (number, -number):
+                            yield Call(call.name, {**call.arguments, name: signed})
 
     async def _try(self, path: _Path, call: Call) -> _Path | None:
         """The world after a call; None: it changes nothing."""
@@ -122,20 +140,21 @@ class Search:
         went, all of them count as one."""
         net = self._net(changes)
         wrong = row_differences(self._reference, net)
+        new = {(one.table, one.key) for one in (*net, *self._reference.changes) if not one.before}
+        count = len(wrong.found & new) + len(wrong.expected & new)
+        return count + sum(_num_differing(*pair) for pair in self._differing(changes))
+
+    def _differing(self, changes: Sequence[Changes]) -> Iterator[tuple[Row | None, Row | None]]:
+        """The rows that are not new and differ: as they are, and as the solution leaves them."""
+        net = self._net(changes)
+        wrong = row_differences(self._reference, net)
         found = {(one.table, one.key): one for one in net}
         wanted = {(one.table, one.key): one for one in self._reference.changes}
-        count = 0
         for row in wrong.found | wrong.expected:
             one, other = found.get(row), wanted.get(row)
-            is_new = any(change is not None and change.before is None for change in (one, other))
-            if is_new:
-                count += (row in wrong.found) + (row in wrong.expected)
-                continue
-            before = (one or other).before  # type: ignore[union-attr]  # one of them has the row
-            now = before if one is None else one.after
-            then = before if other is None else other.after
-            count += _num_differing(now, then)
-        return count
+            before = next(change.before for change in (one, other) if change is not None)
+            if before is not None:
+                yield before if one is None else one.after, before if other is None else other.after
 
 
 def _num_differing(one: Row | None, other: Row | None) -> int:
@@ -143,3 +162,13 @@ def _num_differing(one: Row | None, other: Row | None) -> int:
         return int(one is not other)
     names = {name for name in {*one, *other} if not is_stamp(name)}
     return sum(one.get(name) != other.get(name) for name in names)
+
+
+def _numbers(one: Row | None, other: Row | None) -> Iterator[tuple[float, float]]:
+    """The numbers of two rows that differ, as they are and as they should be."""
+    for name, value in (one or {}).items():
+        then = (other or {}).get(name)
+        if all(isinstance(n, int | float) and not isinstance(n, bool) for n in (value, then)):
+            assert value is not None and then is not None
+            if value != then:
+                yield value, then

@@ -5,9 +5,9 @@ docs/blame.md (`just blame`).
 
 What is right does not come from what is tested. The wrong turns are those whose calls are not the
 solution's: a call that was changed into one of its other calls is none, but the next one of that
-kind is. Of a call that was left out, the last place where it can be made is found by putting it into the mutant's own
-calls, place after place, played by judge.playback and judged by the code judge: no fork and no
-search takes part.
+kind is. Of a call that was left out, the last place where it can be made is found by putting it
+into the mutant's own calls, place after place, played by judge.playback and judged by the code
+judge: no fork and no search takes part.
 """
 
 import sys
@@ -248,8 +248,8 @@ class Table:
         )
         if self.chances:
             rows.append(
-                f"chances of {self.with_chances} episodes: {self.completed / self.graded:.3f}, where"
-                f" it is {FlakyOracle.CHANCE}; the interval has it in"
+                f"chances of {self.with_chances} episodes: {self.completed / self.graded:.3f},"
+                f" where it is {FlakyOracle.CHANCE}; the interval has it in"
                 f" {self.covered / self.chances:.1%} of {self.chances:,} states"
             )
         return rows
@@ -268,9 +268,9 @@ def main() -> None:
             left = len(names) - number
             wanted = -(-(mutants - table.total.total()) // left)
             measured = min(wanted, -(-(chances - table.with_chances) // left))
-            for case in blamed(name, world, "mutant", wanted - measured, seed):
+            for case in blamed(name, world, "mutant", wanted - measured, seed + number):
                 table.add(case)
-            for case in blamed(name, world, "mutant", measured, seed + 1, tries=8):
+            for case in blamed(name, world, "mutant", measured, seed + number + 1_000, tries=8):
                 table.add(case)
             for case in blamed(name, world, "oracle", -(-(clean - table.clean) // left), seed):
                 table.add(case)

@@ -258,7 +258,7 @@ class Table:
 def main() -> None:
     """Play the campaign and print the table."""
     given = [int(word) for word in sys.argv[1:]]
-    mutants, clean, chances, seed = (*given, *(3_000, 1_000, 300, 13)[len(given) :])
+    mutants, clean, chances, seed = (*given, *(3_070, 1_000, 310, 13)[len(given) :])
     table = Table()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as there, warnings_only():

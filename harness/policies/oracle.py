@@ -21,8 +21,8 @@ class OraclePolicy:
     """Makes the task's oracle calls, one a turn, says what it says, and gives its answer.
 
     An episode that it takes over it ends with those calls that were not made yet; it puts nothing
-    right that was done wrong. In a dialogue it goes on after as many moves as there were.
-    `writes_of`: see `calls_left`; None: it is not known.
+    right that was done wrong (see `finds_its_place`). `writes_of`: see `calls_left`; None: it is
+    not known.
     """
 
     name = "oracle"
@@ -36,7 +36,7 @@ class OraclePolicy:
         """An agent that plays the task's oracle."""
         task = assignment.task
         steps = [event for event in assignment.kept if isinstance(event, StepTaken)]
-        if steps and not (task.is_dialogue or task.utterances or task.opening):
+        if steps and finds_its_place(assignment.scenario, task):
             return FixedRepliesAgent(self._rest(assignment, steps))
         key = (assignment.scenario.digest, task.id)
         replies = self._replies.get(key)
@@ -54,13 +54,19 @@ class OraclePolicy:
         return rest_replies(self._dialect, calls, task.answer, first=len(steps))
 
 
+def finds_its_place(scenario: Scenario, task: Task) -> bool:
+    """Whether the oracle goes on with the calls that were not made. In dialogues and benchmarks it
+    goes on after as many moves as there were: what it says stands between certain calls."""
+    return scenario.suite is None and not (task.is_dialogue or task.utterances)
+
+
 def made_in(steps: Sequence[StepTaken]) -> list[Made]:
     """The calls of an agent's turns, in order; one whose result is not known yet succeeds."""
     return [
         Made(call.name, call.arguments, number < len(results) and results[number].is_error)
         for step, results in ((step, step.executed_results) for step in steps)
         for number, call in enumerate(step.executed_calls)
-        if step.user is None and not (number < len(results) and results[number].injected)
+        if step.user is None
     ]
 
 

@@ -17,7 +17,7 @@ from rehearsal_room.harness.policies.latency import LatencyPolicy
 from rehearsal_room.harness.policies.mutants import MutantPolicy
 from rehearsal_room.harness.policies.noop import NoopPolicy
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
-from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.oracle import OraclePolicy, finds_its_place
 from rehearsal_room.harness.policies.random_calls import RandomPolicy
 from rehearsal_room.harness.policies.replay import ReplayPolicy
 from rehearsal_room.harness.policies.scripted import ScriptedPolicy, read_script
@@ -118,8 +118,8 @@ async def _prepared_policy(
     if settings.policy.name == "agent":
         return NoModel()
     if settings.policy.name == "oracle":
-        writes_of = await writes_in(pool, tasks) if settings.forked_from else None
-        return OraclePolicy(dialect, writes_of)
+        known = [one for one in tasks if settings.forked_from and finds_its_place(*one)]
+        return OraclePolicy(dialect, await writes_in(pool, known) if known else None)
     if settings.policy.name == "noop":
         return NoopPolicy(dialect)
     if settings.policy.name == "random":

@@ -90,6 +90,14 @@ class _Case:
         """Whether the solution, played from the start, completes the task."""
         return self.reference is not None and self.going_on.get(0, _NOTHING).succeeds
 
+    def why_unknown(self, turn: int) -> str:
+        """Why it is not known whether a state is lost: the oracle's fork has no verdict; empty: it
+        is known."""
+        found = [one[turn] for one in (self.righting, self.going_on) if turn in one]
+        return (
+            "" if any(one.succeeds for one in found) else next((o.why for o in found if o.why), "")
+        )
+
     def changes_before(self, turn: int) -> list[Changes]:
         """The rows that each call of the first turns changed."""
         steps = self.origin.trajectory.steps[:turn]
@@ -226,6 +234,9 @@ async def _put_right(cases: Sequence[_Case], player: ForkPlayer) -> None:
             if plan is not None and plan != case.plans.get(turn):
                 case.plans[turn] = plan
                 places.append((case, turn))
+        if search.broken:
+            calls = plural(search.broken, "call")
+            case.notes.append(f"the world broke in {calls} of the search for a way")
     await _play_plans(places, player, "righting")
 
 
@@ -291,6 +302,10 @@ def _verdict(case: _Case) -> _Verdict:
         return _Verdict(
             lost, lost, None, "it is the last turn before which a fork completed the task"
         )
+    if why := case.why_unknown(lost + 1):
+        return _Verdict(
+            None, lost, None, f"the oracle's fork after turn {lost} has no verdict: {why}"
+        )
     since = case.last_going_on
     assert since is not None  # the oracle completes the task from the start
     if since >= lost:
@@ -303,7 +318,12 @@ def _verdict(case: _Case) -> _Verdict:
         if lost == case.turns - 1
         else "a turn that was not wrong itself made it final"
     )
-    why = f"it stood wrong from there, and was not put right before {how} at turn {lost}"
+    results = case.origin.trajectory.steps[since].executed_results
+    if any(result.changes for result in results):
+        stood = "what it did stood wrong, and was not put right"
+    else:
+        stood = "what it tried changed nothing, and was not done rightly"
+    why = f"{stood} before {how} at turn {lost}"
     return _Verdict(since, lost, since, why)
 
 
@@ -391,6 +411,8 @@ def _state(case: _Case, turn: int) -> TurnState:
         word = "goes_on"
     elif _is_open(case, turn) or turn <= (case.last_open or 0):
         word = "puts_right"
+    elif case.why_unknown(turn):
+        word = "unknown"
     plan = case.plans.get(turn)
     return TurnState(
         turns=turn,

@@ -17,14 +17,18 @@ from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.edits import Edit
 from rehearsal_room.harness.continuation.forks import beginning_after, parse_fork, shares_tokens
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.core.events import Ending, StepTaken
+from rehearsal_room.harness.core.events import Label, StepTaken
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.outcomes.scores import score_of
 from rehearsal_room.harness.policies.base import Agent, Assignment, OpenPolicy, Policy
 from rehearsal_room.harness.policies.fixed_replies import FixedRepliesAgent
-from rehearsal_room.harness.policies.oracle import OraclePolicy, rest_replies
+from rehearsal_room.harness.policies.oracle import (
+    OraclePolicy,
+    finds_its_place,
+    rest_replies,
+)
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan, episode_seed
 from rehearsal_room.harness.rollout.session import RunParts, run_session
@@ -231,8 +235,8 @@ def _outcomes(reader: LogReader, members: Sequence[Sequence[str]]) -> list[Outco
         why = ""
         if without:
             row = without[0]
-            ending = "" if row.ending is Ending.ANSWERED else str(row.ending).replace("_", " ")
-            why = row.error or row.unjudged or ending
+            broken = "the world failed" if row.label is Label.ENVIRONMENT_ERROR else ""
+            why = row.error or row.unjudged or broken or str(row.ending).replace("_", " ")
         found.append(Outcome(int(sum(known)), len(known), len(without), why, tuple(names)))
     return found
 
@@ -272,14 +276,10 @@ async def open_player(
         await preflight(settings.model, parts.judge)
         if opened is not None:
             await stack.enter_async_context(opened)
-        writes_of = await writes_in(pool, [one for one in tasks if _has_solution(one[1])])
+        writes_of = await writes_in(pool, [one for one in tasks if finds_its_place(*one)])
         policies: dict[str, Policy] = {
             "own": parts.policy,
             "oracle": OraclePolicy(parts.dialect, writes_of),
             "solution": SolutionPolicy(parts.dialect),
         }
         yield ForkPlayer(settings, folder, parts, policies, pool)
-
-
-def _has_solution(task: Task) -> bool:
-    return bool(task.oracle) or task.kind != "open"

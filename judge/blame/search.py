@@ -3,7 +3,8 @@
 The rows that differ guide the search: the solution's own writes, and calls of any tool with the
 keys and the old values of those rows, so that what was done wrong is undone. Each step takes the
 call after which the fewest values differ. A search that finds nothing proves nothing: the tools may
-allow a way that takes a detour. What it finds is played and judged.
+allow a way that takes a detour. What it finds is played and judged. It ends after so many calls, or
+so many seconds, with the best that it has found.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env
 from rehearsal_room.envpool.store.changes import net_changes
 from rehearsal_room.judge.core.put_right import Logs, is_stamp, left_behind
 from rehearsal_room.judge.failures.reference import Reference
@@ -47,7 +48,8 @@ class Search:
     def __init__(self, reference: Reference, logs: Logs) -> None:
         self._reference = reference
         self._logs = logs
-        self._tried = 0
+        self._tried, self._ends_at = 0, 0.0
+        self.broken = 0  # calls in which the world failed
         self._writes = [
             call
             for call, result in zip(reference.calls, reference.results, strict=True)
@@ -57,22 +59,27 @@ class Search:
     async def way(self, env: Env, changes: Sequence[Changes]) -> Way:
         """The best way that is found from the state of a world, whose calls changed these rows.
         Raises WorldError."""
-        self._tried = 0
+        self._tried, self._ends_at = 0, anyio.current_time() + _PATIENCE_S
         start = _Path(env, list(changes), (), self._distance(changes))
-        with anyio.move_on_after(_PATIENCE_S):
-            direct = await self._descend(start, undoes=False)
-            if not direct.left:
-                return Way(direct.calls, 0)
-            undone = await self._descend(start, undoes=True)
-            best = min(direct, undone, key=lambda path: (path.left, len(path.calls)))
-            return Way(best.calls, best.left)
-        return Way((), start.left)
+        direct = await self._descend(start, undoes=False)
+        if not direct.left:
+            return Way(direct.calls, 0)
+        undone = await self._descend(start, undoes=True)
+        best = min(direct, undone, key=lambda path: (path.left, len(path.calls)))
+        return Way(best.calls, best.left)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether enough was tried: a call of a server takes its time."""
+        return self._tried >= _MOST_TRIED or anyio.current_time() > self._ends_at
 
     async def _descend(self, path: _Path, *, undoes: bool) -> _Path:
-        while path.left and len(path.calls) < _MOST_CALLS and self._tried < _MOST_TRIED:
+        while path.left and len(path.calls) < _MOST_CALLS:
             better: _Path | None = None
             for calls in self._candidates(path, undoes=undoes):
                 for call in calls:
+                    if self._is_over:
+                        return better or path
                     tried = await self._try(path, call)
                     if tried is not None and tried.left < (better or path).left:
                         better = tried
@@ -124,6 +131,7 @@ class Search:
         self._tried += 1
         env = path.env.fork()
         made = await env.call(call.name, call.arguments, f"blame-{self._tried}")
+        self.broken += made.error in WORLD_FAULTS
         if not made.changes or made.is_error:
             return None
         changes = [*path.changes, made.changes]

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import msgspec
 import pytest
 
+from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.messages import Reply, Window
 from rehearsal_room.harness.dialects.registry import dialect_of
@@ -38,6 +40,10 @@ FIND = {"name": "find_member", "arguments": {"name": "Anna Soll"}}
 PAY = {"name": "pay_fine", "arguments": {"member_id": 2, "amount_cents": 350, "method": "card"}}
 BLOCK = {"name": "set_status", "arguments": {"member_id": 1, "status": "blocked"}}
 UNBLOCK = {"name": "set_status", "arguments": {"member_id": 1, "status": "active"}}
+BREAKS = """\
+    if _member(db, 1)["status"] == "blocked":
+        raise RuntimeError("broken")
+"""
 PAID = "Anna Soll's fine of 3.50 is paid by card; she owes nothing now."
 Play = Callable[..., Path]
 
@@ -51,12 +57,14 @@ def pay(**changed: Any) -> dict[str, Any]:
 def play(rehearse: Rehearse, tmp_path: Path) -> Play:
     """Plays one episode with these calls and this answer; gives RUN/EPISODE."""
 
-    def played(task: str, calls: list[dict[str, Any]], answer: str, *flags: object) -> Path:
+    def played(
+        task: str, calls: list[dict[str, Any]], answer: str, *flags: object, world: Path = LIBRARY
+    ) -> Path:
         line = {"scenario": "library", "task": task, "calls": calls, "answer": answer}
         (tmp_path / "script.jsonl").write_text(json.dumps(line))
         run = tmp_path / "run"
         asked = ("-p", "scripted", "--script", tmp_path / "script.jsonl", "-o", run, *flags)
-        status, _, err = rehearse("run", f"{LIBRARY}:{task}", *asked)
+        status, _, err = rehearse("run", f"{world}:{task}", *asked)
         assert status == 0, err
         return run / "e000000"
 
@@ -139,6 +147,12 @@ def blamed_at(origin: Origin, own: FlakyOracle, folder: Path, *, tries: int = 8)
 def blamed_by(episode: Path, own: FlakyOracle, folder: Path, *, tries: int = 8) -> Blame:
     """The same of an episode that is named."""
     return blamed_at(origin_of(episode), own, folder, tries=tries)
+
+
+async def give_up(task: TaskView, env: AgentEnv) -> str:
+    """An agent that looks once and says that all is done."""
+    await env.call("find_member", FIND["arguments"])
+    return PAID
 
 
 def words(found: Any) -> list[str]:
@@ -273,6 +287,48 @@ def test_episodes_without_blame(rehearse: Rehearse, play: Play, tmp_path: Path) 
         assert (status, out) == (2, "") and said in err, err
         assert err.count("\n") == 1 and "Traceback" not in err
         assert not (tmp_path / "forks").exists()
+
+
+def test_an_oracle_without_a_verdict_does_not_blame(
+    rehearse: Rehearse, tmp_path: Path, play: Play
+) -> None:
+    """Where the world breaks under the oracle, nobody knows whether the state was lost: no turn is
+    blamed, and the sentence says why."""
+    package = copytree(LIBRARY, tmp_path / "library")
+    for file, old, new in (
+        ("tools.py", "    fine = _member(db", f"{BREAKS}    fine = _member(db"),
+        (
+            "tools.py",
+            '    _member(db, member_id)\n    db.run("UPDATE',
+            f'{BREAKS}    db.run("UPDATE',
+        ),
+        ("verify.py", 'check.untouched("members", 1)', 'check.allow("members", "status")'),
+    ):
+        text = (package / file).read_text()
+        assert old in text
+        (package / file).write_text(text.replace(old, new))
+    episode = play("pay-fine", [FIND, BLOCK], PAID, world=package)
+    found = json_of(rehearse, "failures", "blame", episode, "-n", 0)
+    assert words(found) == ["goes_on", "goes_on", "unknown"]
+    assert (found["blamed"], found["lost_at"], found["rescue"]) == (None, 1, None)
+    assert "after turn 1 has no verdict: the world failed" in found["why"]
+    assert "the world broke in" in found["notes"][0]
+
+
+def test_an_agent_of_ones_own(rehearse: Rehearse, tmp_path: Path) -> None:
+    """It cannot begin in the middle, so somebody else must play the forks, or nobody."""
+    run = tmp_path / "run"
+    asked = ("--agent", f"{__name__}:give_up", "-o", run)
+    status, _, err = rehearse("run", f"{LIBRARY}:pay-fine", *asked)
+    assert status == 0, err
+    episode = run / "e000000"
+    status, _, err = rehearse("failures", "blame", episode)
+    assert (status, "by an agent of your own" in err, err.count("\n")) == (2, True, 1), err
+    for more in (("-n", 0), ("-p", "oracle", "-n", 1)):
+        found = json_of(rehearse, "failures", "blame", episode, *more)
+        assert (found["blamed"], found["rescue"]["kind"]) == (1, "insert")
+    words_of = shlex.split(found["rescue"]["command"])[1:]
+    assert json_of(rehearse, *words_of, "-o", tmp_path / "on")["labels"] == {"completed": 1}
 
 
 def test_no_verdict(rehearse: Rehearse, play: Play) -> None:

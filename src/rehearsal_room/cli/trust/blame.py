@@ -13,6 +13,7 @@ from rehearsal_room.cli.core.options import (
     JSON,
     TRUST_RUN,
     console_of,
+    fork_of_others,
     settings_of,
     write_json,
 )
@@ -79,9 +80,11 @@ def blame_command(
     require_blame(f"{folder}/{name}", trajectory)
     if output is not None:
         require_new(output, resume=False)
-    if tries:
-        _require_policy(folder, flags)
-    settings = settings_of(None, None, False, _fork_flags(f"{folder}/{name}", flags))
+    flags |= {"forked_from": f"{folder}/{name}@0", "processes": 1}
+    if _needs_policy(folder, flags, tries):
+        settings = fork_of_others(flags)
+    else:
+        settings = settings_of(None, None, False, flags)
     ((scenario, task),) = planned(settings)[0]
     origin = Origin(str(folder), trajectory, scenario, task)
     ask = partial(blame_one, tries=tries, folder=output, local_policy=local_policy)
@@ -94,19 +97,16 @@ def blame_command(
     write_json(found, json_file)
 
 
-def _fork_flags(source: str, flags: dict[str, Any]) -> dict[str, Any]:
-    return {**flags, "forked_from": f"{source}@0", "processes": 1}
-
-
-def _require_policy(folder: Path, flags: dict[str, Any]) -> None:
-    """Check that the run's own policy can play forks, where no other is named. Raises
-    SettingsError."""
-    if flags.get("policy") or flags.get("model") or flags.get("base_url"):
-        return
+def _needs_policy(folder: Path, flags: dict[str, Any], tries: int) -> bool:
+    """Whether the run was played by an agent of the user's own, or a person, who cannot begin in
+    the middle. Raises SettingsError where nobody else is named."""
     settings = run_settings(folder)
-    if settings.agent.target or settings.policy.name in ("human", "agent"):
+    if not settings.agent.target and settings.policy.name != "human":
+        return False
+    if tries and not any(flags.get(key) for key in ("policy", "model", "base_url")):
         who = "an agent of your own" if settings.agent.target else "a person"
         raise SettingsError(
             f"{folder} was played by {who}, which cannot begin in the middle of an episode: name "
             "who plays the forks (-m MODEL, -p oracle), or leave the chances out (-n 0)"
         )
+    return True

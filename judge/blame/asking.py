@@ -123,7 +123,9 @@ async def blame_many(
 
 
 def _judged(settings: Settings) -> Settings:
-    """The settings with a judge: the worlds' code where the run had none."""
-    if settings.judge.mode not in ("none", "elsewhere"):
-        return settings
-    return msgspec.structs.replace(settings, judge=JudgeSettings(rewards=settings.judge.rewards))
+    """The settings with a judge that tells the truth as it can: the worlds' code where the run had
+    none, and no errors that an experiment planted."""
+    judge = msgspec.structs.replace(settings.judge, errors="")
+    if judge.mode in ("none", "elsewhere"):
+        judge = JudgeSettings(rewards=judge.rewards)
+    return msgspec.structs.replace(settings, judge=judge)

@@ -340,6 +340,13 @@ def test_no_verdict(rehearse: Rehearse, play: Play) -> None:
     assert json_of(rehearse, "failures", "blame", episode, "-n", 0)["blamed"] == 1
 
 
+def test_planted_errors_do_not_blame(blame: Blamed) -> None:
+    """A run whose judge lies on purpose, for an experiment: the forks are judged without lies."""
+    calls = [FIND, BLOCK, pay(method="cash")]
+    found = blame("pay-fine", calls, PAID, "--judge-errors", "0/1")
+    assert (found["blamed"], words(found)) == (2, ["goes_on", "goes_on", "puts_right", "lost"])
+
+
 def test_a_model_that_is_not_there(rehearse: Rehearse, play: Play, tmp_path: Path) -> None:
     """One sentence before anything is played."""
     episode = play("pay-fine", [FIND], PAID)

@@ -32,8 +32,8 @@ def calls_left(
     needed. A write that was refused is still to be made; with `tried_counts` it is not, and neither
     is one in whose place the same tool was called with other values.
 
-    Example: solution get(7), ship(7), note(7) after ship(7) -> [2]; after ship(9) -> [0, 1, 2], or
-    with `tried_counts` [2]
+    Example: get(7), ship(7), note(7), of which the last two write, after ship(7) -> [2]; after
+    ship(9) -> [0, 1, 2], or with `tried_counts` [2]
     """
     left = list(range(len(solution)))
     done: list[int] = []

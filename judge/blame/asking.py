@@ -75,6 +75,7 @@ async def blame_one(
     tries: int,
     folder: Path | None,
     local_policy: OpenLocalPolicy | None = None,
+    progress: bool = False,
 ) -> Blame:
     """Which turn of an episode is to blame. `settings` are those of a fork of it; `folder` gets the
     log of all forks (None: it is not kept). Raises SettingsError, and what a run raises."""
@@ -87,6 +88,7 @@ async def blame_one(
             folder or Path(there) / "forks",
             tries=tries,
             local_policy=local_policy,
+            progress=progress,
         )
     if folder is None:
         return found
@@ -100,6 +102,7 @@ async def blame_many(
     *,
     tries: int,
     local_policy: OpenLocalPolicy | None = None,
+    progress: bool = False,
 ) -> list[Blame]:
     """The same for many episodes of one run, whose forks go into one log."""
     settings = _judged(settings)
@@ -113,6 +116,7 @@ async def blame_many(
         open_judge=open_judge,
         local_policy=local_policy,
         plays_own=tries > 0,
+        progress=progress,
     )
     async with opened as player:
         found = await blame_episodes(origins, player, tries=tries)

@@ -59,6 +59,7 @@ class _Case:
         self.plans: dict[int, Plan] = {}  # by which a state was tried last
         self.tried: list[tuple[Candidate, Outcome]] = []
         self.notes: list[str] = []
+        self.faults: dict[int, str] = {}  # why no fork begins there, by the turns that are kept
 
     @property
     def writes(self) -> list[bool]:
@@ -71,6 +72,11 @@ class _Case:
         assert self.reference is not None
         made = made_in(self.origin.trajectory.steps[:turn])
         return calls_left(self.reference.calls, made, self.writes, tried_counts=tried_counts)
+
+    @property
+    def states(self) -> list[int]:
+        """The states in which forks begin, by the turns that are kept."""
+        return [turn for turn in range(self.turns) if turn not in self.faults]
 
     @property
     def last_going_on(self) -> int | None:
@@ -91,8 +97,10 @@ class _Case:
         return self.reference is not None and self.going_on.get(0, _NOTHING).succeeds
 
     def why_unknown(self, turn: int) -> str:
-        """Why it is not known whether a state is lost: the oracle's fork has no verdict; empty: it
-        is known."""
+        """Why it is not known whether a state is lost: no fork begins there, or the oracle's has no
+        verdict; empty: it is known."""
+        if turn in self.faults:
+            return self.faults[turn]
         found = [one[turn] for one in (self.righting, self.going_on) if turn in one]
         return (
             "" if any(one.succeeds for one in found) else next((o.why for o in found if o.why), "")
@@ -111,6 +119,10 @@ async def blame_episodes(
     policy `own` (0: none). Raises what ForkPlayer.play raises."""
     references = await _references(origins, player)
     cases = [_Case(one, references.get(_key(one)), player.steps_for(one.task)) for one in origins]
+    for case in cases:
+        for turn in range(case.turns):
+            if fault := player.fault_of(Fork(case.origin, turn)):
+                case.faults[turn] = fault
     await _try_own(cases, player, tries)
     await _go_on(cases, player)
     await _put_right(cases, player)
@@ -150,7 +162,7 @@ async def _reference(scenario: Scenario, task: Task, player: ForkPlayer) -> Refe
 
 
 async def _try_own(cases: Sequence[_Case], player: ForkPlayer, tries: int) -> None:
-    places = [(case, turn) for case in cases for turn in range(case.turns)] if tries else []
+    places = [(case, turn) for case in cases for turn in case.states] if tries else []
     forks = [Fork(case.origin, turn, tries=tries) for case, turn in places]
     for (case, turn), outcome in zip(places, await player.play(forks, "own"), strict=True):
         case.own[turn] = outcome
@@ -167,7 +179,7 @@ async def _go_on(cases: Sequence[_Case], player: ForkPlayer) -> None:
     """Let the oracle go on from each state as if each call that was tried were done."""
     places: list[tuple[_Case, int]] = []
     for case in cases:
-        for turn in range(case.turns if case.reference is not None else 0):
+        for turn in case.states if case.reference is not None else ():
             left = case.left_after(turn, tried_counts=True)
             plan = _fitting(case, player, turn, left)
             if plan is not None:
@@ -226,7 +238,9 @@ async def _put_right(cases: Sequence[_Case], player: ForkPlayer) -> None:
         assert case.reference is not None
         search = Search(case.reference, logs_of(case.origin.scenario))
         ways: dict[str, tuple[Call, ...]] = {}  # by the digest of the state
-        for turn in range((case.last_open or 0) + 1, case.turns):
+        for turn in case.states:
+            if turn <= (case.last_open or 0):
+                continue
             digest = _digest_after(case, turn)
             if digest not in ways:
                 ways[digest] = await _way(case, turn, search, player)
@@ -303,9 +317,7 @@ def _verdict(case: _Case) -> _Verdict:
             lost, lost, None, "it is the last turn before which a fork completed the task"
         )
     if why := case.why_unknown(lost + 1):
-        return _Verdict(
-            None, lost, None, f"the oracle's fork after turn {lost} has no verdict: {why}"
-        )
+        return _Verdict(None, lost, None, f"what is left after turn {lost} is not known: {why}")
     since = case.last_going_on
     assert since is not None  # the oracle completes the task from the start
     if since >= lost:
@@ -366,7 +378,7 @@ async def _rescue(cases: Sequence[_Case], player: ForkPlayer) -> None:
         places += [
             (case, one)
             for one in candidates_at(case.origin, blamed, left=left, way=way)
-            if player.can_play(one.fork)
+            if not player.fault_of(one.fork)
         ]
     outcomes = await player.play([one.fork for _, one in places], "oracle")
     for (case, candidate), outcome in zip(places, outcomes, strict=True):

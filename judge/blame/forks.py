@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from rich.console import Console
 
 from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.edits import Edit
 from rehearsal_room.harness.continuation.forks import beginning_after, parse_fork, shares_tokens
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Label, StepTaken
+from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.log.reader import LogReader, open_reader
@@ -122,8 +125,10 @@ class ForkPlayer:
         parts: RunParts,
         policies: Mapping[str, Policy],
         pool: RoutingPool,
+        console: Console | None,
     ) -> None:
         self.settings, self.pool = settings, pool
+        self._console = console
         self._folder, self._parts, self._policies = folder, parts, policies
         self._count = self._groups = 0
 
@@ -145,14 +150,14 @@ class ForkPlayer:
             return False
         return True
 
-    def can_play(self, fork: Fork) -> bool:
-        """Whether a fork with its edit can be played at all: it may need more turns than are left,
-        or a form that the dialect lacks."""
+    def fault_of(self, fork: Fork) -> str:
+        """Why a fork cannot be played, in a sentence: its turns end the episode, it needs more of
+        them than are left, or a form that the dialect lacks; empty: it can."""
         try:
             self._begin(fork, "oracle")
-        except SettingsError:
-            return False
-        return True
+        except SettingsError as exc:
+            return str(exc)
+        return ""
 
     def steps_for(self, task: Task) -> int:
         """The maximum number of turns of an episode."""
@@ -185,6 +190,7 @@ class ForkPlayer:
             concurrency=self.settings.number_at_once,
             meters=Meters(self.pool),
             resume=self._count > len(plans),
+            console=self._console if policy == "own" else None,
         )
         with open_reader(self._folder) as reader:
             return _outcomes(reader, members)
@@ -250,10 +256,13 @@ async def open_player(
     open_judge: OpenJudge,
     local_policy: OpenLocalPolicy | None = None,
     plays_own: bool = True,
+    progress: bool = False,
 ) -> AsyncIterator[ForkPlayer]:
     """What plays forks of episodes of these tasks into a new folder, which it makes. `plays_own`:
-    the policy of the settings is opened, too; else there are the oracle's alone. Raises what a run
-    raises that begins."""
+    the policy of the settings is opened, too; else there are the oracle's alone. `progress` of its
+    forks goes to standard error. Raises what a run raises that begins."""
+    # No broker hears of the forks, and no faults are injected into them.
+    settings = msgspec.structs.replace(settings, bus=BusSettings(), chaos="")
     if not plays_own:
         policy = msgspec.structs.replace(settings.policy, name="noop", tokens="", think="")
         settings = msgspec.structs.replace(settings, policy=policy)
@@ -282,4 +291,5 @@ async def open_player(
             "oracle": OraclePolicy(parts.dialect, writes_of),
             "solution": SolutionPolicy(parts.dialect),
         }
-        yield ForkPlayer(settings, folder, parts, policies, pool)
+        console = Terminal(stderr=True) if progress else None
+        yield ForkPlayer(settings, folder, parts, policies, pool, console)

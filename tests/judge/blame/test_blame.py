@@ -311,7 +311,7 @@ def test_an_oracle_without_a_verdict_does_not_blame(
     found = json_of(rehearse, "failures", "blame", episode, "-n", 0)
     assert words(found) == ["goes_on", "goes_on", "unknown"]
     assert (found["blamed"], found["lost_at"], found["rescue"]) == (None, 1, None)
-    assert "after turn 1 has no verdict: the world failed" in found["why"]
+    assert "what is left after turn 1 is not known: the world failed" in found["why"]
     assert "the world broke in" in found["notes"][0]
 
 

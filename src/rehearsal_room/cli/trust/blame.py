@@ -87,7 +87,7 @@ def blame_command(
         settings = settings_of(None, None, False, flags)
     ((scenario, task),) = planned(settings)[0]
     origin = Origin(str(folder), trajectory, scenario, task)
-    ask = partial(blame_one, tries=tries, folder=output, local_policy=local_policy)
+    ask = partial(blame_one, tries=tries, folder=output, local_policy=local_policy, progress=True)
     if output is None:
         found: Blame = run(ask, origin, settings)
     else:

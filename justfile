@@ -110,6 +110,10 @@ injected-bugs SEEDS="1000": sync
 failure-kinds *WORLDS="shop_support flight_desk claims_desk": sync
     {{bin}}/python -m tests.judge.failures.staged {{WORLDS}}
 
+# Blame the wrong turn of 3,000 mutants, and none of 1,000 clean episodes (ten minutes; docs/blame.md).
+blame *ARGS: sync
+    {{bin}}/python -m tests.judge.blame.campaign {{ARGS}}
+
 # Check style, spelling, types, layers and words.
 check: style types layers
 

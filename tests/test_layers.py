@@ -69,7 +69,7 @@ FOLDERS = {
     "judge": (
         *("core", "statistics", "code", "suites", "failures", "llm", "playback", "verdicts"),
         *("gate/core", "gate/checks", "gate", "testkit", "promotion", "experiments"),
-        "reliability",
+        *("reliability", "blame"),
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),

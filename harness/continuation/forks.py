@@ -89,9 +89,25 @@ def beginning_of(
     the run itself. Raises SettingsError and LogError."""
     if not settings.forked_from:
         return None
-    source, edit = parse_fork(settings.forked_from), read_edit(settings.edit)
+    source = parse_fork(settings.forked_from)
     own = _in_own_log(folder, source)
-    trajectory = own or _in_source(source)
+    has_same_tokens = own is not None or shares_tokens(settings, source)
+    return beginning_after(
+        own or _in_source(source), settings, tasks, has_same_tokens=has_same_tokens
+    )
+
+
+def beginning_after(
+    trajectory: Trajectory,
+    settings: Settings,
+    tasks: Sequence[tuple[Scenario, Task]],
+    *,
+    has_same_tokens: bool,
+) -> Beginning:
+    """The turns that an episode of these settings, which are a fork's, keeps of this one, and those
+    that were written for it. `has_same_tokens`: its policy shares the tokens of the kept replies.
+    Raises SettingsError."""
+    source, edit = parse_fork(settings.forked_from), read_edit(settings.edit)
     written = check_fork(trajectory, settings, tasks)
     kept = tuple(
         event
@@ -100,7 +116,7 @@ def beginning_of(
     )
     num_summaries = sum(isinstance(event, HistorySummarized) for event in kept)
     kept = kept[: source.turn + num_summaries]
-    if own is None and not _has_same_tokens(settings, source):
+    if not has_same_tokens:
         kept = tuple(map(without_tokens, kept))
     instruction = _instruction_of(edit, trajectory.started)
     own_instruction = tasks[0][1].instruction if instruction and tasks else None
@@ -241,7 +257,7 @@ def _ending_with(step: StepTaken, settings: Settings) -> str:
     return "" if outcome is None else outcome[0].value
 
 
-def _has_same_tokens(settings: Settings, source: ForkedFrom) -> bool:
+def shares_tokens(settings: Settings, source: ForkedFrom) -> bool:
     """Whether the replies of the source have the tokens of this run's policy."""
     began = Path(source.run) / "run.toml"
     if not began.is_file():

@@ -1,6 +1,6 @@
 """One run whose episodes this process plays."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ class RunParts(SessionParts, frozen=True, kw_only=True):
     users: UserSource = msgspec.field(default_factory=TaskUsers)  # with whom agents talk
     driver: EpisodeDriver | None = None  # takes an episode's steps; None: the policy, turn by turn
     beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
+    beginnings: Mapping[str, Beginning] = {}  # those of single episodes, by their names
     branches: Branches | None = None  # how groups branch, one of the listeners; None: they do not
     admit: Admit | None = None  # when an episode may begin; None: when a slot is free
     earlier: tuple[Message, ...] = ()  # before the task of each episode
@@ -172,7 +173,7 @@ async def play(
     plan: EpisodePlan, context: RunContext, parts: RunParts, resumed_turns: KeptTurns | None
 ) -> None:
     """Run one episode, after the turns that it keeps (`kept_turns` None: of no earlier attempt)."""
-    beginning = parts.beginning
+    beginning = parts.beginnings.get(plan.episode, parts.beginning)
     if resumed_turns is not None:
         digest = plan.scenario.digest
         kept = await resumed_turns.of(plan.episode, digest, attempt=plan.attempt)

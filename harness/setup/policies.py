@@ -17,7 +17,7 @@ from rehearsal_room.harness.policies.latency import LatencyPolicy
 from rehearsal_room.harness.policies.mutants import MutantPolicy
 from rehearsal_room.harness.policies.noop import NoopPolicy
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
-from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.oracle import OraclePolicy, finds_its_place
 from rehearsal_room.harness.policies.random_calls import RandomPolicy
 from rehearsal_room.harness.policies.replay import ReplayPolicy
 from rehearsal_room.harness.policies.scripted import ScriptedPolicy, read_script
@@ -118,13 +118,14 @@ async def _prepared_policy(
     if settings.policy.name == "agent":
         return NoModel()
     if settings.policy.name == "oracle":
-        return OraclePolicy(dialect)
+        known = [one for one in tasks if settings.forked_from and finds_its_place(*one)]
+        return OraclePolicy(dialect, await writes_in(pool, known) if known else None)
     if settings.policy.name == "noop":
         return NoopPolicy(dialect)
     if settings.policy.name == "random":
         return RandomPolicy(dialect)
     if settings.policy.name == "mutant":
-        return MutantPolicy(dialect, await _writes_of(pool, tasks))
+        return MutantPolicy(dialect, await writes_in(pool, tasks))
     script = ScriptedPolicy(Path(settings.policy.script), dialect)
     script.require([(scenario.name, task.id) for scenario, task in tasks])
     return script
@@ -146,7 +147,7 @@ def unplayed_lines(settings: Settings, plans: Sequence[EpisodePlan]) -> str:
     return f"{path}: {left_out} of {lines.total()} lines are not played{hint}"
 
 
-async def _writes_of(
+async def writes_in(
     pool: RoutingPool, tasks: Sequence[tuple[Scenario, Task]]
 ) -> Callable[[Scenario, Task], list[bool]]:
     """Which calls of each oracle change rows, found by executing the oracles once."""

@@ -70,6 +70,11 @@ def logs_of(scenario: Scenario) -> Logs:
     return Logs(listed, frozenset(never))
 
 
+def is_stamp(column: str) -> bool:
+    """Whether a column says when a row was changed, by whom, or how often."""
+    return _STAMP.fullmatch(column) is not None
+
+
 def left_behind(calls: Iterable[Sequence[RowChange]], logs: Logs) -> tuple[RowChange, ...]:
     """The net changes, by table and key, that only record acts which were put right. `calls` has
     the changes of each call, in order."""

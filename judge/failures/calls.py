@@ -11,8 +11,8 @@ import msgspec
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.policies.mutations import is_id
+from rehearsal_room.harness.policies.solution_left import is_free_text
 from rehearsal_room.judge.failures.reference import Reference
-from rehearsal_room.judge.failures.rows import is_free_text
 from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.format import Call
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.harness.policies.solution_left import is_free_text
 from rehearsal_room.judge.failures.reference import Reference, TableKeys
 from rehearsal_room.scenarios.api import Row, RowChange
 
@@ -89,8 +90,3 @@ def equal_rows(one: Row | None, other: Row | None) -> bool:
         value == other.get(column) or (is_free_text(value) and is_free_text(other.get(column)))
         for column, value in one.items()
     )
-
-
-def is_free_text(value: Any) -> bool:
-    """Whether a value is a text of several words, which can be worded otherwise."""
-    return isinstance(value, str) and len(value.split()) > 2

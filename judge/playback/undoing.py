@@ -96,13 +96,18 @@ def _undoing_call(
 ) -> Call | None:
     """A call that leads from `after` back to the rows of `before`; None: none was found. Tried are
     all tools, with the keys and the old values of the rows that changed."""
-    values = _old_values(changes)
-    for tool in world.tools:
-        for call in _calls(tool, values):
-            fork = after.fork()
-            if fork.call(call.name, call.arguments).changes and fork.digest == before.digest:
-                return call
+    for call in undo_calls(world.tools, changes):
+        fork = after.fork()
+        if fork.call(call.name, call.arguments).changes and fork.digest == before.digest:
+            return call
     return None
+
+
+def undo_calls(tools: Iterable[ToolSpec], changes: Sequence[RowChange]) -> Iterator[Call]:
+    """Calls that may undo changes: of all tools, with the keys and the old values of the rows."""
+    values = _old_values(changes)
+    for tool in tools:
+        yield from _calls(tool, values)
 
 
 def _old_values(changes: Sequence[RowChange]) -> dict[str, Any]:

@@ -222,6 +222,7 @@ def test_the_families() -> None:
         "show": {"watch", "profile"},
         "judge": {"label", "study"},
         "compare": {"size"},
+        "failures": {"blame"},
     } == FAMILIES
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import tomli_w
 
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.setup.run_trust import kept_path
 from rehearsal_room.scenarios.files import read_toml
 from tests.cli.test_remote_worlds import PLAIN, TASKS
-from tests.support.cli import Rehearse
+from tests.support.cli import Rehearse, json_of
 from tests.support.old_logs import without_diagnoses
 from tests.support.strangers import (
     KEY,
@@ -102,6 +104,26 @@ def test_packages_of_a_strangers_run_run_in_workers(
     status, _, err = rehearse(*commands[verb], "--trust-run")
     assert status in (0, 3), err
     assert ran_here(trace)
+
+
+@pytest.mark.slow  # a pool of workers
+def test_a_strangers_episode_is_blamed_in_workers(
+    rehearse: Rehearse, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forks and search run in workers, and in this process with --trust-run: the same is found."""
+    run = tmp_path / "run"
+    package = tell_tale_package(tmp_path / "ledger", trace)
+    assert rehearse("run", package, "-p", "mutant", "-n", 4, "-o", run)[0] == 0
+    begun_by_another(monkeypatch, tmp_path)
+    with open_reader(run) as reader:
+        failed = [row.episode for row in reader.episodes() if row.label != Label.COMPLETED]
+    trace.unlink(missing_ok=True)
+    asked = ("failures", "blame", f"{run}/{failed[0]}", "-p", "oracle", "-n", 2)
+    apart = json_of(rehearse, *asked)
+    assert not ran_here(trace)
+    assert json_of(rehearse, *asked, "--trust-run") == apart
+    assert ran_here(trace)
+    assert apart["blamed"] is not None and apart["rescue"] is not None
 
 
 def test_a_run_of_ones_own_stays_as_it_was(rehearse: Rehearse, tmp_path: Path, trace: Path) -> None:

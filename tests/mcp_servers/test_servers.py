@@ -4,6 +4,7 @@
 found is in build/mcp-servers/table.md afterwards.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,6 +106,27 @@ def test_a_false_pass_is_an_agent_error(server: Server, world: Path, tmp_path: P
     last = results(episode)[-1]
     assert last.error is None and last.changes, last
     assert (episode.judged[-1].label, episode.judged[-1].reward) == ("agent_error", 0.0)
+
+
+def test_the_unwanted_call_is_blamed(server: Server, world: Path, tmp_path: Path) -> None:
+    """Of an episode that makes the calls of the solution and an unwanted one, that turn is
+    blamed, and a way without it completes the task."""
+    task = read(world).tasks[0]
+    calls = [*server.oracle, server.unwanted]
+    line = {"scenario": world.name, "task": task.id, "calls": calls, "answer": task.answer}
+    (tmp_path / "script.jsonl").write_text(json.dumps(line))
+    asked = ("-p", "scripted", "--script", tmp_path / "script.jsonl", "-o", tmp_path / "run")
+    made = rehearse("run", world, *asked)
+    assert made.returncode == 0, made.stdout + made.stderr
+    found = tmp_path / "blame.json"
+    episode = tmp_path / "run" / "e000000"
+    made = rehearse("failures", "blame", episode, "-p", "oracle", "-n", 2, "--json", found)
+    assert made.returncode == 0, made.stdout + made.stderr
+    blame = json.loads(found.read_text())
+    assert blame["blamed"] == len(server.oracle), blame
+    before = blame["states"][: len(calls)]
+    assert [(one["oracle"], one["completed"]) for one in before] == [("goes_on", 2)] * len(calls)
+    assert blame["rescue"]["kind"] == "drop"
 
 
 def test_replay_and_from_are_equal(world: Path, tmp_path: Path) -> None:

@@ -134,6 +134,12 @@ SECTIONS = {
         "failures": Verb(
             "trust.failures:failures_command",
             "Sort what went wrong in runs by kinds that state and log prove.",
+            {
+                "blame": Verb(
+                    "trust.blame:blame_command",
+                    "Find the turn of a failed episode after which it could not be won any more.",
+                ),
+            },
         ),
         "promote": Verb(
             "trust.promote:promote_command",

@@ -9,6 +9,7 @@ COMMANDS = (
     "compare RUN RUN --json FILE",
     "failures RUN -o FILE",
     "failures RUN --json FILE",
+    "failures blame EPISODE -n 0 --json FILE",
     "promote GATE RUN -o FILE",
     "promote GATE RUN --junit FILE",
     "export RUN --to jsonl -o FILE",
@@ -25,7 +26,7 @@ def test_a_link_stays_a_link(rehearse: Rehearse, tmp_path: Path) -> None:
     assert rehearse("run", "shop_support", "-p", "mutant", "-n", 4, "-o", run)[0] == 0
     target, link = tmp_path / "target", tmp_path / "link"
     link.symlink_to(target)
-    named = {"RUN": run, "GATE": gate, "FILE": link}
+    named = {"RUN": run, "EPISODE": run / "e000000", "GATE": gate, "FILE": link}
     wrong = []
     for command in COMMANDS:
         target.write_text("old")

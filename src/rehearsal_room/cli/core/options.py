@@ -18,13 +18,15 @@ from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.outputs import write_output
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.harness.logged_runs.logged_run import strangers_of
+from rehearsal_room.harness.logged_runs.logged_run import playing_settings, strangers_of
 from rehearsal_room.harness.outcomes.units import Unit
+from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import (
     Settings,
     difference,
     resolve,
+    resolve_table,
     saved,
     with_defaults_of,
 )
@@ -223,11 +225,26 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
     require_format(folder)
     began = folder / RUN_FILE
     file = config or (began if began.is_file() else None)
+    is_named = flags.get("policy") and not flags.get("agent")
+    if is_named and file == began and saved(began).agent.target:
+        return fork_of_others(flags)  # the agent cannot begin in the middle, the policy can
     resolved = resolve(file, flags, own=config is None)
     settings = _trusted(resolved, file, flags)
     if config is None and not flags.get("edit"):  # the origin's own edit is in its log
         settings = msgspec.structs.replace(settings, edit="")
     return _with_its_task(settings, flags.get("episodes"))
+
+
+def fork_of_others(flags: Any) -> Settings:
+    """The settings of a fork of a run that an agent of the user's own played, or a person: played
+    by the policy of the flags, or by none. Raises SettingsError."""
+    settings = playing_settings(Path(parse_fork(flags["forked_from"]).run))
+    policy = msgspec.structs.replace(settings.policy, name="noop")
+    settings = msgspec.structs.replace(
+        settings, policy=policy, agent=AgentSettings(), forked_from="", edit=""
+    )
+    resolved = resolve_table(msgspec.to_builtins(settings), flags)
+    return _with_its_task(resolved, flags.get("episodes"))
 
 
 def write_json(result: Any, json_file: str | None) -> None:

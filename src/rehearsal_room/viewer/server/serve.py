@@ -13,6 +13,7 @@ import msgspec
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.viewer.acting.blames import AskedBlames
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.copies import copies_of
 from rehearsal_room.viewer.acting.episodes import Plays
@@ -60,6 +61,7 @@ async def open_viewer(settings: ViewerSettings) -> AsyncIterator[Viewer]:
                 scratches=Scratches(group, pools),
                 plays=Plays(group),
                 tries=PlayedTries(group),
+                blames=AskedBlames(group),
                 closing=anyio.Event(),
             )
             try:

@@ -1,4 +1,5 @@
-"""Routes of tries that go on from a scratch world's turn."""
+"""Routes of the commands that a page starts: tries that go on from a scratch world's turn, and the
+search for the turn that is to blame."""
 
 import shlex
 from typing import Any
@@ -9,6 +10,7 @@ from starlette.routing import Route
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.judge.statistics.intervals import exact_interval
+from rehearsal_room.viewer.acting.blames import Blaming
 from rehearsal_room.viewer.acting.tries import Going, Tries, fault_of, words_of
 from rehearsal_room.viewer.reading.episode_rows import episode_table, line_of
 from rehearsal_room.viewer.reading.open_runs import ShownRun
@@ -29,6 +31,12 @@ class TriesRoutes:
             Route(f"{scratch}/command", answering(self.command), methods=["POST"]),
             Route(scratch, answering(self.start), methods=["POST"]),
             Route("/api/tries/{id}", answering(self.tries)),
+            Route(
+                "/api/runs/{run}/episodes/{episode}/blame",
+                answering(self.start_blame),
+                methods=["POST"],
+            ),
+            Route("/api/blames/{id}", answering(self.blame)),
         ]
 
     async def command(self, request: Request) -> object:
@@ -65,6 +73,17 @@ class TriesRoutes:
             "after": _share([row.label for row in rows]),
             **before,
         }
+
+    async def start_blame(self, request: Request) -> object:
+        """Start to look for the turn of an episode that is to blame."""
+        blaming: Blaming = await body_of(request, Blaming)
+        run = await self._viewer.run_of(request.path_params["run"])
+        line = await in_thread(line_of, run.index(), request.path_params["episode"])
+        return {"id": self._viewer.blames.start(run.folder, line.episode, blaming).id}
+
+    async def blame(self, request: Request) -> object:
+        """What was found, once the command is over."""
+        return self._viewer.blames.get(request.path_params["id"])
 
     async def _played(self, tries: Tries, *, is_over: bool) -> tuple[list[Any], str | None]:
         if not (tries.folder / LOG_NAME).is_file():

@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from rehearsal_room.viewer.acting.blames import AskedBlames
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.episodes import Plays
 from rehearsal_room.viewer.acting.pools import OpenPools
@@ -31,6 +32,7 @@ class Viewer(msgspec.Struct, frozen=True):
     scratches: Scratches
     plays: Plays
     tries: PlayedTries
+    blames: AskedBlames
     closing: anyio.Event  # set when the server ends, so that event streams end
     gates: dict[str, Any] = {}  # what the quality gate found, by scenario digest
 

@@ -11,6 +11,7 @@ import { go, href, route, runHref, setQuery } from "../base/route.js";
 import { api, events, post } from "../base/source.js";
 import { about, canDo } from "../base/state.js";
 import { visible } from "../base/text.js";
+import { Blame } from "../parts/blame.js";
 import { Fold, Label, Loaded, Notice, Tag } from "../parts/basics.js";
 import { ChangedRows, Harm } from "../parts/episode_rows.js";
 import { Icon } from "../parts/icon.js";
@@ -95,6 +96,9 @@ function Conversation({ run, data }) {
     }
     return undefined;
   };
+  const isBlaming = route.value.query.get("blame") !== null;
+  const canBlame = canReplay && !data.is_dialogue && turns.length > 0 && ["partially_completed", "agent_error"].includes(line.label);
+  const blame = () => canBlame && setQuery({ blame: isBlaming ? null : "new" });
   const step = (by) => show(current === null ? (by > 0 ? 0 : turns.length - 1) : current + by);
   const worldTurn = current === null ? turns.length : current + 1;
   useKeys([
@@ -103,6 +107,7 @@ function Conversation({ run, data }) {
     ["e", "First error", () => marks.error && show(marks.error.turn, marks.error.call)],
     ["w", "First wrong write", () => marks.write && show(marks.write.turn, marks.write.call)],
     ["d", "Replay, and go to where it diverges", repeat],
+    ["b", "The turn to blame", blame],
     ["o", "World at this turn", () => go(href(["run", run, "episode", line.episode, "world"], { turn: worldTurn }))],
     ["g", "Group of this episode", () => go(href(["run", run, "group", line.group]))],
     ["f", "Fork before this turn", () => go(href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length }))],
@@ -123,12 +128,14 @@ function Conversation({ run, data }) {
         ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
         ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
         ${canReplay && html`<button class="button" disabled=${replay.isBusy || (replay.found && !divergence)} onClick=${repeat}>${divergence ? "Divergence" : "Replay"} <kbd>d</kbd></button>`}
+        ${canBlame && html`<button class="button" aria-expanded=${isBlaming} onClick=${blame}>Turn to blame <kbd>b</kbd></button>`}
         <span class="spring"></span>
         <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
         <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
       </div>
     </div>
     <${Replay} of=${replay} />
+    ${canBlame && isBlaming && html`<${Blame} run=${run} data=${data} onTurn=${show} />`}
     <div class="episode">
       <section class="conversation" aria-label="Conversation">
         <article class="said task-text"><h2>Task${data.user_name && html` <span class="dim">from <${Word} value=${data.user_name} /></span>`}</h2><${Prose} value=${data.instruction} most=${2400} />

@@ -63,7 +63,10 @@ class TwoPass:
             grads = [part.grad for layer in detached.values() for part in layer]
             # Nothing depends on the prefix's last hidden states. They are roots of the backward
             # with a gradient of zero, so that FSDP2, which hooks into a model's output, sees it.
-            torch.autograd.backward([*roots, hidden], [*grads, torch.zeros_like(hidden)])
+            ends = [*zip(roots, grads, strict=True), (hidden, torch.zeros_like(hidden))]
+            # Below the first adapter nothing is trained.
+            trained = [(root, grad) for root, grad in ends if root.requires_grad]
+            torch.autograd.backward(*map(list, zip(*trained, strict=True)))
 
     def _suffixes_backward(
         self,

@@ -10,7 +10,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import SettingsTable, nest
 from rehearsal_room.learner.config.profiles import with_profile
-from rehearsal_room.learner.config.settings import LossSettings, TrainSettings
+from rehearsal_room.learner.config.settings import LoraSettings, LossSettings, TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.scenarios.files import read_toml
 from rehearsal_room.scenarios.validation import explain
@@ -76,7 +76,17 @@ def check(settings: TrainSettings) -> None:
                 "leave it out"
             )
     _check_loss(settings.loss)
+    _check_lora(settings.lora)
     _check_groups(settings)
+
+
+def _check_lora(lora: LoraSettings) -> None:
+    """Whether adapters that something is said about are trained at all."""
+    if not lora.rank and lora != LoraSettings():
+        raise ConfigError(
+            "lora.rank: is 0, so no adapters are trained and the other settings of [lora] have no"
+            " effect: set it to 1 or more, for example 16, or leave out [lora]"
+        )
 
 
 def _check_loss(loss: LossSettings) -> None:

@@ -213,6 +213,26 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = 1
 
 
+class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Low-rank adapters, which are trained in place of the model's weights (arXiv:2106.09685)."""
+
+    rank: Annotated[
+        int,
+        Meta(ge=0, description="Rank of the adapters; 0: all weights are trained, without any."),
+    ] = 0
+    alpha: Annotated[
+        _Positive,
+        Meta(description="Scale of the adapters: their product is multiplied by alpha / rank."),
+    ] = 32.0
+    targets: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names of the linear layers that get adapters, as in q_proj; empty: all of"
+            " the decoder."
+        ),
+    ] = ()
+
+
 class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Device, number format and memory use of the computation."""
 
@@ -370,6 +390,10 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optimizer: Annotated[OptimizerSettings, Meta(description="AdamW and its schedule.")] = (
         OptimizerSettings()
     )
+    lora: Annotated[
+        LoraSettings,
+        Meta(description="Low-rank adapters that are trained in place of the model's weights."),
+    ] = LoraSettings()
     compute: Annotated[
         ComputeSettings,
         Meta(description="Device, number format and memory use of the computation."),

@@ -27,6 +27,12 @@ from rehearsal_room.learner.backends.forward import layer_list
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.atomic_dirs import reason, write_atomic_folder
 from rehearsal_room.learner.core.errors import ConfigError, ModelError
+from rehearsal_room.learner.model.adapters import (
+    ADAPTER,
+    has_adapters,
+    merged,
+    write_adapter,
+)
 
 # A published folder gets copies of all files of the start folder, except weights and files that
 # publishing writes itself.
@@ -130,14 +136,19 @@ def publish(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write a Hugging Face directory: the weights (full tensors) as `dtype`, the model's config,
-    the tokenizer, chat template and all other files of the start directory, and the card.
+    the tokenizer, chat template and all other files of the start directory, and the card. Adapters
+    are merged into the weights, and written by themselves, too (learner.model.adapters).
 
     The folder appears complete or not at all. Raises CheckpointError, also for a folder that exists
     already.
     """
     with write_atomic_folder(folder) as partial:
+        if has_adapters(model):
+            write_adapter(partial / ADAPTER, model, weights)
+            weights = merged(model, weights)
+        stored = _weights_to_store(model, weights, dtype)
         with quiet():
-            model.save_pretrained(partial, state_dict=_weights_to_store(model, weights, dtype))
+            model.save_pretrained(partial, state_dict=stored)
         _set_dtype(partial / "config.json", dtype)
         for path in start.iterdir():
             is_copied = path.is_file() and not path.name.endswith(_WEIGHTS)

@@ -30,7 +30,9 @@ from rehearsal_room.learner.core.errors import (
 from rehearsal_room.learner.losses.base import PolicyLoss
 from rehearsal_room.learner.losses.metrics import means_of, merge
 from rehearsal_room.learner.losses.registry import loss_of
+from rehearsal_room.learner.model.adapters import add_adapters
 from rehearsal_room.learner.model.distributed import SINGLE_PROCESS, Processes, shard
+from rehearsal_room.learner.model.memory import memory_need
 from rehearsal_room.learner.model.optimizer import adamw, learning_rate, set_learning_rate
 from rehearsal_room.learner.model.pretrained import open_model, publish
 from rehearsal_room.learner.packing.batch import Batch
@@ -238,6 +240,10 @@ def open_trainer(settings: TrainSettings, *, processes: Processes = SINGLE_PROCE
         torch.set_num_threads(compute.threads)
     torch.manual_seed(compute.seed)
     model = open_model(Path(settings.model), compute)
+    if settings.lora.rank:
+        add_adapters(model, settings.lora, base=Path(settings.model))
+    if processes.rank == 0:
+        _log.info("memory_needed", **memory_need(model, settings).sizes)
     return Trainer(
         model,
         settings,

@@ -62,8 +62,9 @@ from rehearsal_room.learner.loop.run_folder import (
 )
 from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
 from rehearsal_room.learner.model.distributed import Processes, join_processes
+from rehearsal_room.learner.model.memory import size_of
 from rehearsal_room.learner.selftest.start import check_server, check_start
-from rehearsal_room.learner.trainer.trainer import open_trainer
+from rehearsal_room.learner.trainer.trainer import Trainer, open_trainer
 from rehearsal_room.learner.trainer.weight_publisher import TakesWeights, WeightPublisher
 
 
@@ -124,6 +125,7 @@ def _train(
 ) -> TrainReport:
     check_start(settings, runs)
     trainer = open_trainer(settings, processes=processes)
+    _say_memory(trainer, runs, dependencies.console)
     try:
         is_live = not settings.data.logs
         learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
@@ -139,6 +141,16 @@ def _train(
         raise _leaves(over)[0] from None
     finally:
         trainer.close()
+
+
+def _say_memory(trainer: Trainer, runs: TrainingRunSettings, console: Console) -> None:
+    """Say what the training will need, before it starts."""
+    if (need := trainer.memory) is None:
+        return
+    policies = {one.policy.name for one in (runs.rollouts, runs.evaluation) if one is not None}
+    sampler = f"; each version in policy local {size_of(need.weights)}"
+    line = f"memory for training {need}{sampler if 'local' in policies else ''}"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _leaves(group: BaseExceptionGroup[TimeIsUpError]) -> list[TimeIsUpError]:

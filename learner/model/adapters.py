@@ -6,7 +6,8 @@ linear layer two small matrices are trained.
 The layers are peft's, put into the model in place, so every backend computes them in its ordinary
 calls of the model. There is no dropout, because log-probabilities must equal those of the sampler.
 
-A published adapter is a folder in peft's format, which peft, transformers and vLLM open:
+A published version has merged weights, and in a folder the adapter alone, which peft, transformers
+and vLLM open:
 
     adapter/
         adapter_config.json          rank, alpha, layers, folder of the base model
@@ -30,7 +31,6 @@ from rehearsal_room.learner.config.settings import LoraSettings
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.scenarios.distribution import missing_package
 
-ADAPTER = "adapter"  # the folder's name in that of a published version
 _NAME = "default"  # peft's name of the one adapter
 _BASE, _A, _B = ".base_layer.", f".lora_A.{_NAME}.", f".lora_B.{_NAME}."
 _PEFT_PREFIX = "base_model.model."  # of the names in peft's files

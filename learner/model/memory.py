@@ -8,9 +8,12 @@
     logits        of the trained tokens that are computed at once: three arrays of float32
 
 The parts of `rows` are measured, not derived: the model computes two short rows, and the bytes that
-autograd keeps are counted. Attention keeps nothing that grows with the square of a row. The real
-peak is lower where batches have fewer tokens than `compute.max_tokens`, and higher by what Python,
-torch and the run's worlds take, which is not counted.
+autograd keeps are counted. Attention keeps nothing that grows with the square of a row. With
+gradient checkpointing the layer that is computed again comes on top.
+
+The peak is lower where batches have fewer tokens than `compute.max_tokens`, and higher by what is
+not counted: temporary arrays (a sixth, measured), Python, torch, the run's worlds, a sampler in the
+same process, and on Linux the C library's heap, which keeps what it cannot give back (docs/lora.md).
 """
 
 import msgspec
@@ -48,19 +51,17 @@ class MemoryNeed(msgspec.Struct, frozen=True):
         """All of it."""
         return self.weights + self.trained + self.reference + self.rows + self.logits
 
-    @property
-    def sizes(self) -> dict[str, str]:
-        """All of it for people, by name."""
+    def __str__(self) -> str:
+        """For people: the total, and its parts."""
         parts = {
-            "total": self.total,
             "weights": self.weights,
-            "gradients_and_optimizer": self.trained,
-            "reference": self.reference,
+            "gradients and optimizer": self.trained,
+            "reference model": self.reference,
+            f"a micro-batch of {self.max_tokens:,} tokens": self.rows,
             "logits": self.logits,
-            "micro_batch": self.rows,
-            "one_token": self.row_per_token,
         }
-        return {name: size_of(count) for name, count in parts.items() if count}
+        listed = ", ".join(f"{name} {size_of(count)}" for name, count in parts.items() if count)
+        return f"{size_of(self.total)}: {listed}; {size_of(self.row_per_token)} a token"
 
 
 def memory_need(model: nn.Module, settings: TrainSettings) -> MemoryNeed:

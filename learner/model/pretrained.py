@@ -22,17 +22,12 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
-from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.harness.core.policy_card import ADAPTER, PolicyCard, write_card
 from rehearsal_room.learner.backends.forward import layer_list
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.atomic_dirs import reason, write_atomic_folder
 from rehearsal_room.learner.core.errors import ConfigError, ModelError
-from rehearsal_room.learner.model.adapters import (
-    ADAPTER,
-    has_adapters,
-    merged,
-    write_adapter,
-)
+from rehearsal_room.learner.model.adapters import has_adapters, merged, write_adapter
 
 # A published folder gets copies of all files of the start folder, except weights and files that
 # publishing writes itself.

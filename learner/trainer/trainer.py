@@ -32,7 +32,7 @@ from rehearsal_room.learner.losses.metrics import means_of, merge
 from rehearsal_room.learner.losses.registry import loss_of
 from rehearsal_room.learner.model.adapters import add_adapters
 from rehearsal_room.learner.model.distributed import SINGLE_PROCESS, Processes, shard
-from rehearsal_room.learner.model.memory import memory_need
+from rehearsal_room.learner.model.memory import MemoryNeed, memory_need
 from rehearsal_room.learner.model.optimizer import adamw, learning_rate, set_learning_rate
 from rehearsal_room.learner.model.pretrained import open_model, publish
 from rehearsal_room.learner.packing.batch import Batch
@@ -87,9 +87,11 @@ class Trainer:
         loss: PolicyLoss,
         reference: PreTrainedModel | None = None,
         processes: Processes = SINGLE_PROCESS,
+        memory: MemoryNeed | None = None,
     ) -> None:
         """`reference` is the model whose log-probabilities the loss needs; None: it needs none.
-        With several processes, both models are sharded here."""
+        With several processes, both models are sharded here. `memory` is what one process needs
+        for training; None: it was not measured."""
         self.identity = identity_of(model, Path(settings.model))
         for sharded in (model, reference):
             if sharded is not None:
@@ -97,6 +99,7 @@ class Trainer:
         self.model = model
         self.settings = settings
         self.processes = processes
+        self.memory = memory
         self.optimizer = adamw(model, settings.optimizer)
         self.num_steps = 0  # batches trained
         self._is_out_of_step = False  # process 0 failed alone: the others cannot be reached
@@ -242,8 +245,7 @@ def open_trainer(settings: TrainSettings, *, processes: Processes = SINGLE_PROCE
     model = open_model(Path(settings.model), compute)
     if settings.lora.rank:
         add_adapters(model, settings.lora, base=Path(settings.model))
-    if processes.rank == 0:
-        _log.info("memory_needed", **memory_need(model, settings).sizes)
+    memory = memory_need(model, settings)
     return Trainer(
         model,
         settings,
@@ -251,6 +253,7 @@ def open_trainer(settings: TrainSettings, *, processes: Processes = SINGLE_PROCE
         loss=loss_of(settings.loss),
         reference=_reference(model, settings) if settings.loss.kl else None,
         processes=processes,
+        memory=memory,
     )
 
 

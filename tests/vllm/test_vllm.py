@@ -43,6 +43,7 @@ from rehearsal_room.learner.advantages.registry import advantages_of
 from rehearsal_room.learner.config.settings import (
     ComputeSettings,
     DataSettings,
+    LoraSettings,
     OptimizerSettings,
     TrainSettings,
 )
@@ -114,16 +115,23 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def serve_policy(
-    model: Path, log: Path, *, dtype: str = "float32", **how: Any
+    model: Path, log: Path, *, dtype: str = "float32", lora_rank: int = 0, **how: Any
 ) -> AsyncIterator[VllmPolicy]:
     """A policy with its own vLLM server."""
     settings = VllmServerSettings(
-        str(model), python=PYTHON, dtype=dtype, cpu=True, kv_cache_gib=1, max_num_seqs=32
+        str(model),
+        python=PYTHON,
+        dtype=dtype,
+        cpu=True,
+        kv_cache_gib=1,
+        max_num_seqs=32,
+        lora_rank=lora_rank,
     )
     began = time.perf_counter()
     async with VllmServer(settings, log) as server:
         _log.info("up", seconds=round(time.perf_counter() - began, 1))
         sampling = Sampling(max_tokens=16, seed=7)
+        how |= {"adapters": lora_rank > 0}
         async with VllmPolicy(server.client(), sampling, **how) as policy:
             yield policy
 
@@ -168,11 +176,14 @@ def versions_of(groups: Sequence[Group]) -> set[str]:
     return {sample.weights for sample in samples_of(groups)}
 
 
-def train_step(model: Path, groups: Sequence[Group], folder: Path) -> float:
+def train_step(model: Path, groups: Sequence[Group], folder: Path, *, lora_rank: int = 0) -> float:
     """Train a step on the groups, with invented rewards (a random model earns none), publish the
     weights, and return the largest change of a weight."""
     settings = TrainSettings(
-        str(model), compute=COMPUTE, optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9)
+        str(model),
+        compute=COMPUTE,
+        optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9),
+        lora=LoraSettings(rank=lora_rank),
     )
     rewarded = [
         msgspec.structs.replace(
@@ -227,6 +238,33 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
     assert tested <= BOUND
     assert later <= MAX_DIFFERENCE
     assert stale > 100 * MAX_DIFFERENCE
+
+
+async def test_adapters_are_loaded_beside_the_servers_weights(model: Path, tmp_path: Path) -> None:
+    """With adapters the server keeps its weights: rolled out, trained, the adapter loaded and rolled
+    out again, twice. The log-probabilities are those of the merged weights of each version, also
+    after a return to the weights of the start; the server's files are a few kilobytes."""
+    async with serve_policy(model, tmp_path / "vllm.log", lora_rank=4) as policy:
+        await policy.take("v0", model)
+        first = await roll_out(policy, tmp_path / "first")
+        new = tmp_path / "v1"
+        train_step(model, first, new, lora_rank=4)
+        await policy.take("v1", new)
+        second = await roll_out(policy, tmp_path / "second")
+        tested = await check_server(policy, new, COMPUTE)
+        await policy.take("v0", model)
+        third = await roll_out(policy, tmp_path / "third")
+    start = open_model(model, COMPUTE)
+    later = logprob_difference(open_model(new, COMPUTE), samples_of(second))
+    again = logprob_difference(start, samples_of(third))
+    stale = logprob_difference(start, samples_of(second))
+    _log.info("agreement", after=later, start_again=again, under_the_old=stale, tested=tested)
+    assert (versions_of(second), versions_of(third)) == ({"v1"}, {"v0"})
+    assert max(later, again) <= MAX_DIFFERENCE
+    assert tested <= BOUND
+    assert stale > 100 * MAX_DIFFERENCE
+    size = sum(path.stat().st_size for path in (new / "adapter").iterdir())
+    assert size < (new / "model.safetensors").stat().st_size / 2
 
 
 async def test_a_server_in_bfloat16_passes_the_self_test(tmp_path: Path) -> None:

@@ -147,9 +147,10 @@ def _say_memory(trainer: Trainer, runs: TrainingRunSettings, console: Console) -
     """Say what the training will need, before it starts."""
     if (need := trainer.memory) is None:
         return
-    policies = {one.policy.name for one in (runs.rollouts, runs.evaluation) if one is not None}
-    sampler = f"; each version in policy local {size_of(need.weights)}"
-    line = f"memory for training {need}{sampler if 'local' in policies else ''}"
+    plays = [runs.evaluation, None if trainer.settings.data.logs else runs.rollouts]
+    line = f"memory for training {need}"
+    if any(one is not None and one.policy.name == "local" for one in plays):
+        line += f"; policy local {size_of(need.weights)} for each version"
     console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -223,6 +223,10 @@ test-vllm *ARGS: sync
 real MODEL_FOLDER *ARGS: sync
     tests/real/run.sh {{MODEL_FOLDER}} {{ARGS}}
 
+# TRL's and verl's own losses beside ours: losses and gradients (both in an environment of their own).
+peer-losses *ARGS: sync
+    tests/peer_losses/run.sh {{ARGS}}
+
 # Engine ray on local clusters of two nodes, which are killed (Ray in an environment of its own).
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}

@@ -161,7 +161,7 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
 
 
 def _lora_limit(rank: int) -> int:
-    """The smallest limit of ranks that vLLM knows and that allows this one. Raises SettingsError."""
+    """The smallest limit that vLLM knows and that allows this rank. Raises SettingsError."""
     for limit in _LORA_LIMITS:
         if rank <= limit:
             return limit

@@ -140,7 +140,7 @@ class VllmWeights:
         """Load an adapter, and unload the one before it; without a folder, the weights that the
         server was started with are used as they are."""
         before, self.adapter = self.adapter, ""
-        if folder.is_dir():
+        if await anyio.Path(folder).is_dir():
             name = f"{version}-{token_hex(4)}"
             body = {"lora_name": name, "lora_path": str(folder)}
             await self._routes.order("/v1/load_lora_adapter", body, timeout_s=_RELOAD_S)

@@ -107,6 +107,29 @@ def _check_loss(loss: LossSettings) -> None:
         )
     if loss.dual_clip and loss.dual_clip <= 1:
         raise ConfigError(f"loss.dual_clip: must be more than 1, found {loss.dual_clip:g}")
+    if loss.mismatch_above == "mask" and loss.mismatch == "off":
+        raise ConfigError(
+            "loss.mismatch_above: has an effect only with weights, but mismatch is 'off'"
+        )
+    if loss.policy == "likelihood" and (loss.reject != "off" or loss.mismatch_above == "mask"):
+        raise ConfigError(
+            "loss.reject, loss.mismatch_above: have no effect with loss 'likelihood', which copies"
+            " tokens that others sampled"
+        )
+    if loss.reject == "off" and (loss.reject_low, loss.reject_high) != (0.99, 1.01):
+        raise ConfigError("loss.reject: is 'off', so reject_low and reject_high have no effect")
+    if loss.overlong_from and loss.overlong_to <= loss.overlong_from:
+        raise ConfigError(
+            f"loss.overlong_to: must be more than overlong_from ({loss.overlong_from}), for example"
+            f" rollouts.max_tokens, found {loss.overlong_to}"
+        )
+    if loss.overlong_to and not loss.overlong_from:
+        raise ConfigError("loss.overlong_from: is 0, so overlong_to has no effect")
+    if loss.rewards == "step" and (loss.overlong_from or loss.length_penalty):
+        raise ConfigError(
+            "loss.rewards: overlong_from and length_penalty change the rewards of whole episodes:"
+            " set it to 'episode'"
+        )
     if loss.cispo_low > loss.cispo_high:
         raise ConfigError(
             f"loss.cispo_low: must be at most cispo_high ({loss.cispo_high:g}), found "

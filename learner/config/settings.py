@@ -169,6 +169,50 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "token"
     mismatch_cap: Annotated[_Positive, Meta(description="Cap of the weights of `mismatch`.")] = 2.0
+    # With 'step' or 'episode' and a cap of 3 this is TRL's `sequence_mask`.
+    mismatch_above: Annotated[
+        Literal["truncate", "mask"],
+        Meta(
+            description="Whether weights above `mismatch_cap` are set to it, or their tokens are"
+            " left out."
+        ),
+    ] = "truncate"
+    reject: Annotated[
+        Literal["off", "step", "episode"],
+        Meta(
+            description="Leave out steps or episodes whose tokens have a geometric mean of the"
+            " ratios of trainer and sampler outside of `reject_low` and `reject_high`."
+        ),
+    ] = "off"
+    reject_low: Annotated[_Share, Meta(description="Smallest mean ratio that `reject` keeps.")] = (
+        0.99
+    )
+    reject_high: Annotated[
+        Annotated[float, Meta(ge=1, le=MAX_FLOAT)],
+        Meta(description="Greatest mean ratio that `reject` keeps."),
+    ] = 1.01
+    overlong_from: Annotated[  # DAPO, arXiv:2503.14476
+        int,
+        Meta(
+            ge=0,
+            description="Tokens of an episode's longest reply from which its reward is reduced;"
+            " 0: it never is.",
+        ),
+    ] = 0
+    overlong_to: Annotated[
+        int,
+        Meta(ge=0, description="Tokens of a reply at which the whole `overlong_penalty` counts."),
+    ] = 0
+    overlong_penalty: Annotated[
+        _Positive, Meta(description="Greatest reduction of a reward for a long reply.")
+    ] = 1.0
+    length_penalty: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)],
+        Meta(
+            description="Share of its reward that the longest of a group's rewarded episodes loses;"
+            " the shortest loses nothing."
+        ),
+    ] = 0.0
     kl: Annotated[
         _NotNegative,
         Meta(description="Coefficient of the KL penalty (k3) against the reference model."),

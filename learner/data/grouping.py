@@ -46,6 +46,7 @@ from rehearsal_room.learner.data.trajectory_samples import (
     latest_verdict,
     rollout_of,
 )
+from rehearsal_room.learner.losses.penalties import penalised
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
 # Reasons that the agent does not cause: the model or the judge failed.
@@ -248,6 +249,7 @@ class Grouping:
         rollouts = tuple(
             member for _, member in sorted(members.items()) if isinstance(member, Rollout)
         )
+        rollouts = penalised(rollouts, self._loss)
         keep_equal = self._settings.keep_equal
         if len(rollouts) < (1 if keep_equal and self._loss.advantage == "reward" else 2):
             return self._drop(started.group, "few")

@@ -12,8 +12,8 @@ autograd keeps are counted. Attention keeps nothing that grows with the square o
 gradient checkpointing the layer that is computed again comes on top.
 
 The peak is lower where batches have fewer tokens than `compute.max_tokens`, and higher by what is
-not counted: temporary arrays (a sixth, measured), Python, torch, the run's worlds, a sampler in the
-same process, and on Linux the C library's heap, which keeps what it cannot give back (docs/lora.md).
+not counted: temporary arrays (a sixth, measured), Python, torch, the run's worlds, a sampler in
+this process, and on Linux the C library's heap, which keeps what it cannot give back (docs/lora.md)
 """
 
 import msgspec

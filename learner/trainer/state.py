@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 
 from rehearsal_room.learner.model.distributed import Processes
 
-_TRAINED = StateDictOptions(ignore_frozen_params=True)  # with adapters, the other weights are frozen
+_TRAINED = StateDictOptions(ignore_frozen_params=True)  # with adapters, the others are frozen
+
 
 def training_state(
     model: nn.Module, optimizer: Optimizer, processes: Processes, *, random: bool = True

@@ -203,7 +203,9 @@ def test_adapters_of_other_weights_are_refused(start: Path, tmp_path: Path) -> N
 def test_targets_without_a_linear_layer_are_refused(start: Path, target: str) -> None:
     """A target that is the head, the embeddings, a norm or nothing is named, and so are those that
     exist; also where another target exists."""
-    with pytest.raises(ConfigError, match=f"no linear layer '{target}' in its decoder; it has") as e:
+    with pytest.raises(
+        ConfigError, match=f"no linear layer '{target}' in its decoder; it has"
+    ) as e:
         open_trainer(lora_settings(start, targets=("q_proj", target)))
     assert "down_proj, gate_proj, k_proj" in str(e.value)
 

@@ -182,7 +182,7 @@ def _scores(
         ]
         means = [np.mean(np.subtract(a, old[n])) for a, n in zip(now, numbers, strict=True)]
         parts["episode_log_ratios"] = [
-            [m] * len(old[n]) for m, n in zip(means, numbers, strict=True)
+            [mean] * len(old[n]) for mean, n in zip(means, numbers, strict=True)
         ]
     if needs_episode_mismatch(settings):
         apart = [np.subtract(old[n], np.float32(rows.sampler[n]).astype(float)) for n in numbers]

@@ -241,9 +241,9 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
 
 
 async def test_adapters_are_loaded_beside_the_servers_weights(model: Path, tmp_path: Path) -> None:
-    """With adapters the server keeps its weights: rolled out, trained, the adapter loaded and rolled
-    out again, twice. The log-probabilities are those of the merged weights of each version, also
-    after a return to the weights of the start; the server's files are a few kilobytes."""
+    """With adapters the server keeps its weights: rolled out, trained, the adapter loaded, rolled
+    out again. The log-probabilities are those of the merged weights of each version, also after a
+    return to the weights of the start; the server reads a few kilobytes."""
     async with serve_policy(model, tmp_path / "vllm.log", lora_rank=4) as policy:
         await policy.take("v0", model)
         first = await roll_out(policy, tmp_path / "first")

@@ -682,7 +682,7 @@ async def test_controlling_a_remote_server_is_logged(
     assert VllmRoutes("http://gpu.example:8000/v1").base_url == "http://gpu.example:8000/v1"
 
 
-# Adapters -------------------------------------------------------------------------------------------
+# Adapters ---------------------------------------------------------------------------------------
 
 
 def with_adapter(folder: Path) -> Path:
@@ -730,7 +730,7 @@ async def test_an_adapter_that_cannot_be_loaded_leaves_the_one_before_it(
     fake.bad_folders.add(str(bad / "adapter"))
     async with open_policy(server, folder, adapters=True) as policy:
         await policy.take("v1", good)
-        with pytest.raises(PolicyError, match="has those of .*v1 again: .*no adapter there"):
+        with pytest.raises(PolicyError, match=r"has those of .*v1 again: .*no adapter there"):
             await policy.take("v2", bad)
         reply = await agent_of(policy).reply(HELLO)
     assert reply.weights == "v1"

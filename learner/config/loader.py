@@ -154,6 +154,11 @@ def _check_groups(settings: TrainSettings) -> None:
             "data.keep_equal: must be true for loss 'likelihood', which also learns from groups "
             "whose episodes are all good"
         )
+    if max(data.revisit_solved, data.revisit_never) > 1 and (data.logs or not data.fill):
+        raise ConfigError(
+            "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
+            " are skipped, so data.fill must be true, and data.logs empty"
+        )
     size = settings.rollouts.get("group_size", 1)
     if data.logs or not isinstance(size, int) or size >= 2:
         return

@@ -46,7 +46,8 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
         _check_rhythm(settings)
         _check_learnable(rollouts)
         episodes = settings.steps * settings.data.groups * rollouts.group_size
-        most = FILL_MOST if settings.data.fill else 1
+        revisit = max(settings.data.revisit_solved, settings.data.revisit_never)
+        most = max(FILL_MOST, 2 * revisit) if settings.data.fill else 1
         rollouts = msgspec.structs.replace(rollouts, episodes=episodes * most)
     if not settings.loop.evaluate_every:
         return TrainingRunSettings(rollouts)

@@ -60,6 +60,17 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "takes the usable ones among the next `groups` groups."
         ),
     ] = False
+    revisit_solved: Annotated[
+        _Count,
+        Meta(
+            description="A task whose last group was completed by all is played in every n-th of"
+            " its turns, and others in its place."
+        ),
+    ] = 1
+    revisit_never: Annotated[
+        _Count,
+        Meta(description="The same for a task whose last group was completed by none."),
+    ] = 1
     keep_equal: Annotated[
         bool, Meta(description="Whether groups whose rewards are all equal are kept.")
     ] = False

@@ -8,7 +8,9 @@ the batches. When a run is resumed, it first reads the logged groups that no bat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
+import msgspec
 
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.core.events import (
@@ -25,7 +27,7 @@ from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.running import RecordRunEvent
 from rehearsal_room.learner.core.samples import Group
-from rehearsal_room.learner.data.batch_queue import BatchQueue, TakenBatch
+from rehearsal_room.learner.data.batch_queue import BatchQueue, SkippedGroup, TakenBatch
 from rehearsal_room.learner.data.gating import Gating
 from rehearsal_room.learner.data.group_feed import (
     KINDS,
@@ -34,6 +36,7 @@ from rehearsal_room.learner.data.group_feed import (
     group_results_of_log,
 )
 from rehearsal_room.learner.data.grouping import FAILURES, DroppedGroup, Grouping
+from rehearsal_room.learner.data.task_pools import TaskPools
 from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 
@@ -58,6 +61,7 @@ class RolloutFeed:
         gating: Gating,
         publisher: WeightPublisher,
         staleness: int,
+        pools: TaskPools,
     ) -> None:
         """`folder` is the run's folder, `numbers` has its groups' numbers by name."""
         self._folder = folder
@@ -67,6 +71,8 @@ class RolloutFeed:
         self._gating = gating
         self._publisher = publisher
         self._staleness = staleness
+        self._pools = pools
+        self._skipped: set[int] = set()  # groups
         self._live = LiveFeed(
             grouping, self._put, where=str(folder), load_trajectory=self._load_trajectory
         )
@@ -89,6 +95,10 @@ class RolloutFeed:
                     others.add(row.group)
                 if number < 0 or row.ending in (None, Ending.CANCELLED):
                     continue
+                if row.label is not None and row.label is not Label.ENVIRONMENT_ERROR:
+                    self._pools.judged(number, completed=row.label is Label.COMPLETED)
+                if number < first:
+                    self._pools.finish(number)
                 if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_unjudged += 1
@@ -99,9 +109,34 @@ class RolloutFeed:
         ):
             self._put(result)
 
-    async def admit(self, plan: EpisodePlan) -> bool:
-        """Wait until the episode may start. False: the episode is not needed."""
-        return await self._gating.admit(self._numbers[plan.group])
+    async def admit(self, plan: EpisodePlan) -> bool | None:
+        """Wait until the episode may start. False: no more episodes are needed; None: this group's
+        turn is skipped."""
+        number = self._numbers[plan.group]
+        if self._pools.is_active and await self._is_skipped(number):
+            return None
+        return await self._gating.admit(number)
+
+    async def _is_skipped(self, number: int) -> bool:
+        """Whether a group's turn is skipped; it waits for the earlier ones of its task, as long as
+        episodes are needed."""
+        is_played: bool | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def give_up() -> None:
+                await self._gating.wait_closed()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(give_up)
+            is_played = await self._pools.is_played(number)
+            tasks.cancel_scope.cancel()
+        if is_played is not False:
+            return False
+        if number not in self._skipped:
+            self._skipped.add(number)
+            self._gating.drop(number)
+            self._queue.put(number, SkippedGroup())
+        return True
 
     async def serve(self, subscription: Subscription, report: RecordRunEvent) -> None:
         """Process the session's records, and report published weights to it. Raises SampleError."""
@@ -123,7 +158,10 @@ class RolloutFeed:
 
         batch = await self._queue.take(is_stale, self._gating.drop)
         self._gating.batch_taken(batch.end)
-        return batch
+        if not self._pools.is_active:
+            return batch
+        pools = {str(pool): count for pool, count in self._pools.counts(batch.end).items()}
+        return msgspec.structs.replace(batch, pools=pools)
 
     async def receive(self, subscription: Subscription) -> Sequence[Record]:
         """The next records, after this feed has processed them."""
@@ -154,6 +192,8 @@ class RolloutFeed:
             elif isinstance(event, Judged):
                 self._num_judged += 1
                 number = self._groups.pop(record.episode)
+                if event.label is not None and event.label is not Label.ENVIRONMENT_ERROR:
+                    self._pools.judged(number, completed=event.label is Label.COMPLETED)
                 if event.label is not None:
                     self._score(number, event.label, event.reward)
 
@@ -165,6 +205,7 @@ class RolloutFeed:
 
     def _put(self, result: GroupResult) -> None:
         number = self._numbers[result.group]
+        self._pools.finish(number)
         # If the model or the judge is unavailable, a replacement group would fail as quickly. It
         # starts only when a batch has skipped this one, or one update could use up the whole plan.
         if isinstance(result, DroppedGroup) and result.reason not in FAILURES:

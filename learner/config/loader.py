@@ -140,8 +140,17 @@ def _check_loss(loss: LossSettings) -> None:
 def _check_groups(settings: TrainSettings) -> None:
     """Whether there are groups, and whether anything can be learned from them."""
     loss, data = settings.loss, settings.data
-    if not settings.rollouts and not data.logs:
-        raise ConfigError("rollouts: there is nothing to learn from; add this table or data.logs")
+    if not settings.rollouts and not data.logs and not data.messages:
+        raise ConfigError(
+            "rollouts: there is nothing to learn from; add this table, data.logs or data.messages"
+        )
+    if data.messages and data.logs:
+        raise ConfigError("data.messages: leave out data.logs; a run learns from one or the other")
+    if data.messages and loss.policy != "likelihood":
+        raise ConfigError(
+            "loss.policy: conversations of others are imitated, not compared: data.messages needs"
+            f" 'likelihood', found {loss.policy!r}"
+        )
     if data.follow and not data.logs:
         raise ConfigError("data.follow: there is no run to follow; name it in data.logs")
     if loss.policy == "likelihood" and loss.advantage != "reward":
@@ -154,13 +163,13 @@ def _check_groups(settings: TrainSettings) -> None:
             "data.keep_equal: must be true for loss 'likelihood', which also learns from groups "
             "whose episodes are all good"
         )
-    if max(data.revisit_solved, data.revisit_never) > 1 and (data.logs or not data.fill):
+    if max(data.revisit_solved, data.revisit_never) > 1 and not (data.fill and data.is_live):
         raise ConfigError(
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
             " are skipped, so data.fill must be true, and data.logs empty"
         )
     size = settings.rollouts.get("group_size", 1)
-    if data.logs or not isinstance(size, int) or size >= 2:
+    if not data.is_live or not isinstance(size, int) or size >= 2:
         return
     if loss.advantage != "reward":
         raise ConfigError(

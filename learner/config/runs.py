@@ -42,7 +42,7 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
     Example: 100 steps of 8 groups of 4 episodes -> rollouts of 3,200 episodes
     """
     rollouts = _resolve("rollouts", settings.rollouts, settings)
-    if not settings.data.logs:
+    if settings.data.is_live:
         _check_rhythm(settings)
         _check_learnable(rollouts)
         episodes = settings.steps * settings.data.groups * rollouts.group_size
@@ -66,7 +66,7 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
 def rhythm_of(settings: TrainSettings) -> TrainSettings:
     """The settings with a publishing rhythm that suits their data: where no rollouts wait for
     weights, these are published when they are evaluated, and at the end."""
-    if not settings.data.logs:
+    if settings.data.is_live:
         return settings
     every = settings.loop.evaluate_every or settings.steps
     loop = msgspec.structs.replace(settings.loop, publish_every=every)

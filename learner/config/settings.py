@@ -43,6 +43,13 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "broker: the name of one run on it."
         ),
     ] = ()
+    messages: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Data sets of conversations to imitate (JSON Lines or Parquet), with"
+            " `messages` and `tools` in OpenAI's form; `groups` are conversations then."
+        ),
+    ] = ()
     follow: Annotated[
         bool,
         Meta(
@@ -98,6 +105,11 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _Share,
         Meta(description="Share of the episodes whose logged prompts are computed again."),
     ] = 1.0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether episodes are played while the model is trained."""
+        return not (self.logs or self.messages)
 
 
 class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -41,6 +41,7 @@ from rehearsal_room.learner.core.training_folder import (
     VERSIONS,
 )
 from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.conversations import ConversationSource, read_conversations
 from rehearsal_room.learner.data.followed_logs import FollowedSource
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
@@ -127,7 +128,7 @@ def _train(
     trainer = open_trainer(settings, processes=processes)
     _say_memory(trainer, runs, dependencies.console)
     try:
-        is_live = not settings.data.logs
+        is_live = settings.data.is_live
         learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
         limits = TokenLimits.of(trainer.model, ChatTokenizer.open(Path(settings.model)).control_ids)
         rhythm = rhythm_of(settings)
@@ -147,7 +148,7 @@ def _say_memory(trainer: Trainer, runs: TrainingRunSettings, console: Console) -
     """Say what the training will need, before it starts."""
     if (need := trainer.memory) is None:
         return
-    plays = [runs.evaluation, None if trainer.settings.data.logs else runs.rollouts]
+    plays = [runs.evaluation, runs.rollouts if trainer.settings.data.is_live else None]
     line = f"memory for training {need}"
     if any(one is not None and one.policy.name == "local" for one in plays):
         line += f"; policy local {size_of(need.weights)} for each version"
@@ -202,7 +203,7 @@ class _Training(msgspec.Struct, frozen=True):
                 )
                 evaluator = await stack.enter_async_context(opened)
                 callbacks = msgspec.structs.replace(callbacks, evaluate=evaluator.evaluate)
-            if self.settings.data.logs:
+            if not self.settings.data.is_live:
                 publisher = self._publisher(policies)
                 check = partial(self._check_servers, policies, publisher)
                 source = await self._log_source(stack, progress)
@@ -297,9 +298,19 @@ class _Training(msgspec.Struct, frozen=True):
                 await check_server(policy, folder, self.settings.compute)
 
     async def _log_source(self, stack: AsyncExitStack, progress: TrainProgress) -> BatchSource:
-        """The source of batches from logs; what it needs is open until the stack is closed."""
-        data, grouping = self.settings.data, self._grouping()
-        size, first = data.groups, progress.next_group
+        """The source of batches from logs or conversations; what it needs is open until the stack
+        is closed."""
+        data, first = self.settings.data, progress.next_group
+        if data.messages:
+            return ConversationSource(
+                await anyio.to_thread.run_sync(read_conversations, data.messages),
+                ChatTokenizer.open(Path(self.settings.model)),
+                data,
+                limits=self.limits,
+                seed=self.settings.compute.seed,
+                first=first,
+            )
+        grouping, size = self._grouping(), data.groups
         folders = await self._log_folders(stack)
         if not data.follow:
             groups = groups_of_logs(folders, grouping, epochs=data.epochs)

@@ -571,3 +571,45 @@ def test_tasks_that_are_never_solved_are_played_less(
     )
     one, other = (weights_in(folder / "versions" / "v4") for folder in (whole, halves))
     assert all(np.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+@pytest.mark.slow  # a training
+def test_conversations_of_an_outside_data_set_are_imitated(
+    rehearse: Rehearse, config: Made, start: Path, tmp_path: Path
+) -> None:
+    """With `data.messages` a model learns the assistant's words of a data set: their likelihood
+    rises from batch to batch. Another loss is refused, and so is a line that is no conversation."""
+    data = tmp_path / "data.jsonl"
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"What is {number}?"},
+                {"role": "assistant", "content": "A number."},
+            ]
+        }
+        for number in range(24)
+    ]
+    data.write_text("\n".join(map(json.dumps, rows)))
+    table = {
+        "model": str(start),
+        "steps": 12,
+        "data": {"messages": [str(data)], "keep_equal": True, "groups": 8, "epochs": 4},
+        "loss": {"policy": "likelihood", "advantage": "reward"},
+        "optimizer": {"lr": 0.01},
+        "metrics": {"tensorboard": False},
+    }
+    path = tmp_path / "sft.toml"
+    path.write_text(tomli_w.dumps(table))
+    report = json_of(rehearse, "train", path, "-o", tmp_path / "run")
+    assert (report["steps"], report["groups"]) == (12, 96)
+    losses = [row["loss"] for row in read_metrics(tmp_path / "run")[1:]]
+    assert losses[-1] < 0.5 * losses[0]
+    assert (tmp_path / "run" / "versions" / "v1" / "model.safetensors").exists()
+    path.write_text(tomli_w.dumps(table | {"loss": {}}))
+    code, _, error = rehearse("train", path, "-o", tmp_path / "other")
+    assert code == 2 and "data.messages needs 'likelihood'" in error
+    path.write_text(tomli_w.dumps(table))
+    data.write_text('{"messages": []}')
+    code, _, error = rehearse("train", path, "-o", tmp_path / "other")
+    assert code == 2 and "data.jsonl, line 1: messages: none is of the assistant" in error
+    assert not (tmp_path / "other").exists()

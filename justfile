@@ -320,7 +320,7 @@ lock-hashes:
             --custom-compile-command 'just lock' --output-file "locks/$1" "${@:2}"
     }
     compile core.txt pyproject.toml
-    compile extras.txt pyproject.toml --extra awm --extra mcp --extra openai --extra otlp \
+    compile extras.txt pyproject.toml --extra awm --extra lora --extra mcp --extra openai --extra otlp \
         --extra parquet --extra report --extra serve --extra train
     compile release.txt tests/release/tools.in
 

@@ -64,9 +64,8 @@ class TwoPass:
             # Nothing depends on the prefix's last hidden states. They are roots of the backward
             # with a gradient of zero, so that FSDP2, which hooks into a model's output, sees it.
             ends = [*zip(roots, grads, strict=True), (hidden, torch.zeros_like(hidden))]
-            # Below the first adapter nothing is trained.
-            trained = [(root, grad) for root, grad in ends if root.requires_grad]
-            torch.autograd.backward(*map(list, zip(*trained, strict=True)))
+            ends = [(root, grad) for root, grad in ends if root.requires_grad]  # above an adapter
+            torch.autograd.backward([root for root, _ in ends], [grad for _, grad in ends])
 
     def _suffixes_backward(
         self,

@@ -109,7 +109,8 @@ class ConversationSource:
         return await anyio.to_thread.run_sync(self._take)
 
     def _take(self) -> TakenBatch | None:
-        size, groups, num_long = len(self._conversations), [], 0
+        groups: list[Group] = []
+        size, num_long = len(self._conversations), 0
         end = size * self._settings.epochs
         while self._next < end and len(groups) < self._settings.groups:
             epoch, place = divmod(self._next, size)
@@ -138,7 +139,7 @@ def read_conversations(files: Sequence[str]) -> list[Conversation]:
 def rollout_of_conversation(conversation: Conversation, chat: ChatTokenizer) -> Rollout:
     """The conversation with a sample for each assistant message. Raises SampleError."""
     sampled: dict[str, list[int]] = {}
-    samples = []
+    samples: list[Sample] = []
     for index, message in enumerate(conversation.messages):
         if message.role != "assistant":
             continue
@@ -181,8 +182,8 @@ def _check_marks(conversation: Conversation, index: int, chat: ChatTokenizer, re
 
 def _unmarked(conversation: Conversation, index: int, why: str) -> SampleError:
     return SampleError(
-        f"{conversation.where}: message {index} cannot be told apart in what the model's chat"
-        f" template makes of the conversation: {why}. Use a model whose template fits, or change"
+        f"{conversation.where}: the model's chat template does not mark message {index} in what it"
+        f" makes of the conversation: {why}. Use a model whose template fits, or change"
         " chat_template.jinja in its folder"
     )
 
@@ -213,7 +214,7 @@ def _rows(path: Path) -> Iterator[tuple[Any, str]]:
 
 def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
     try:
-        import pyarrow
+        import pyarrow  # type: ignore[import-untyped]  # ships no type hints
         from pyarrow import parquet
     except ModuleNotFoundError as exc:
         raise ConfigError(missing_package(f"data.messages: {path}", exc, "parquet")) from exc
@@ -283,5 +284,6 @@ def _arguments(call: _Call, number: int) -> dict[str, Any]:
         return msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.DecodeError as exc:
         raise ValueError(
-            f"messages[{number}]: the arguments of {call.function.name!r} are no JSON object: {exc}"
+            f"messages[{number}]: the arguments of {call.function.name!r} must be a JSON object:"
+            f" {exc}"
         ) from exc

@@ -25,6 +25,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D  # a linear layer of GPT-2
 
 from rehearsal_room.learner.backends.forward import layer_list
 from rehearsal_room.learner.config.settings import LoraSettings
@@ -40,8 +41,8 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, *, base: Path) 
     """Put adapters beside the model's linear layers, in place. From then on they alone are
     trainable.
 
-    `base` is the folder that the model was opened from. Raises ConfigError for a target that is no
-    linear layer of the model's decoder, and where peft is not installed.
+    `base` is the folder that the model was opened from. Raises ConfigError for a target that the
+    decoder does not have as a linear layer, and where peft is not installed.
     """
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -76,7 +77,7 @@ def base_digest(model: nn.Module) -> str:
     for name, weight in sorted(model.named_parameters()):
         if not weight.requires_grad:
             data = weight.detach().cpu().contiguous().view(torch.uint8).numpy()
-            checksum = zlib.crc32(data, zlib.crc32(name.encode(), checksum))
+            checksum = zlib.crc32(memoryview(data), zlib.crc32(name.encode(), checksum))
     return f"{checksum:08x}"
 
 
@@ -141,8 +142,6 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
 def _linear_layers(model: PreTrainedModel) -> Iterator[str]:
     """The names of the linear layers in the decoder's layers. The head and the embeddings are not
     among them: where they share their weights, a merged adapter of one would change the other."""
-    from transformers.pytorch_utils import Conv1D  # a linear layer of GPT-2
-
     for name, module in layer_list(model).named_modules():
         if isinstance(module, nn.Linear | Conv1D):
             yield name

@@ -578,7 +578,7 @@ def test_conversations_of_an_outside_data_set_are_imitated(
     rehearse: Rehearse, config: Made, start: Path, tmp_path: Path
 ) -> None:
     """With `data.messages` a model learns the assistant's words of a data set: their likelihood
-    rises from batch to batch. Another loss is refused, and so is a line that is no conversation."""
+    rises from batch to batch. Another loss is refused, and so is an empty conversation."""
     data = tmp_path / "data.jsonl"
     rows = [
         {

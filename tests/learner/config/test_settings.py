@@ -215,7 +215,7 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
         ),
         (
             {"rollouts": {}},
-            "rollouts: there is nothing to learn from; add this table or data.logs",
+            "rollouts: there is nothing to learn from; add this table, data.logs or data.messages",
         ),
         (
             {"rollouts": {"scenarios": ["a"]}},

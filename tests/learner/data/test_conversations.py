@@ -188,7 +188,7 @@ REFUSED = {
                 "tool_calls": [{"function": {"name": "f", "arguments": '{"a": 1'}}],
             },
         ],
-        r"messages\[1\]: the arguments of 'f' are no JSON object",
+        r"messages\[1\]: the arguments of 'f' must be a JSON object",
     ),
     "another role": ([{"role": "bot", "content": "Hi"}], "Invalid enum value 'bot'"),
     "a user who calls": (
@@ -233,7 +233,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         (
             TEMPLATE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"),
             PLAIN,
-            "message 1 cannot be told apart",
+            "does not mark message 1 in",
         ),
         (
             TEMPLATE.replace("if message.role", "if x").replace(
@@ -241,7 +241,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
                 "{{ message.content if loop.last or message.role != 'assistant' else '' }}",
             ),
             PLAIN,
-            "cannot be told apart",
+            "does not mark message",
         ),
     ],
     ids=["ignores tools", "changes text", "opens a thought", "drops earlier replies"],

@@ -123,7 +123,7 @@ async def test_where_every_task_is_solved_the_run_ends_with_a_sentence() -> None
 
 
 async def test_skipped_groups_are_counted_by_themselves() -> None:
-    """They make no batch smaller, and are no dropped groups."""
+    """They make no batch smaller, and do not count as dropped."""
     queue = BatchQueue(size=2, fill=True)
     for number in range(5):
         one = Group(f"g{number}", "s", "t", ()) if number % 2 else SkippedGroup()

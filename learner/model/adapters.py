@@ -77,7 +77,7 @@ def base_digest(model: nn.Module) -> str:
     for name, weight in sorted(model.named_parameters()):
         if not weight.requires_grad:
             data = weight.detach().cpu().contiguous().view(torch.uint8).numpy()
-            checksum = zlib.crc32(memoryview(data), zlib.crc32(name.encode(), checksum))
+            checksum = zlib.crc32(data.data, zlib.crc32(name.encode(), checksum))
     return f"{checksum:08x}"
 
 

@@ -73,6 +73,7 @@ class RolloutFeed:
         self._staleness = staleness
         self._pools = pools
         self._skipped: set[int] = set()  # groups
+        self._first = 0  # the first group that no batch has taken
         self._live = LiveFeed(
             grouping, self._put, where=str(folder), load_trajectory=self._load_trajectory
         )
@@ -85,6 +86,7 @@ class RolloutFeed:
 
     def restore(self, first: int) -> None:
         """Read the logged groups from `first` on; to be called before the session starts."""
+        self._first = first
         if not (self._folder / LOG_NAME).exists():
             return
         others: set[str] = set()  # taken by earlier batches, or beyond the end of a shortened plan
@@ -113,7 +115,8 @@ class RolloutFeed:
         """Wait until the episode may start. False: no more episodes are needed; None: this group's
         turn is skipped."""
         number = self._numbers[plan.group]
-        if self._pools.is_active and await self._is_skipped(number):
+        # A turn that was skipped before a resumed run's first group is missing in its log, too.
+        if self._pools.is_active and (number < self._first or await self._is_skipped(number)):
             return None
         return await self._gating.admit(number)
 

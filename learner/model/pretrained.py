@@ -192,6 +192,11 @@ def _weights_to_store(
 def _check_files(folder: Path) -> None:
     if not folder.is_dir():
         raise ModelError(f"{folder}: the model folder does not exist")
+    if (folder / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{folder}: this is an adapter: name the folder that it lies in, which has the merged"
+            " weights, or merge it into its base model with peft"
+        )
     for name in ("config.json", *_TOKENIZER):
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: not a Hugging Face model directory: {name} is missing")

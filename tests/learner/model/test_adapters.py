@@ -22,7 +22,12 @@ from rehearsal_room.harness.core.policy_card import PolicyCard
 from rehearsal_room.learner.backends.registry import backend_of
 from rehearsal_room.learner.config.settings import ComputeSettings, LoraSettings, TrainSettings
 from rehearsal_room.learner.core.checksums import check_checksums
-from rehearsal_room.learner.core.errors import CheckpointError, ConfigError, DamagedError
+from rehearsal_room.learner.core.errors import (
+    CheckpointError,
+    ConfigError,
+    DamagedError,
+    ModelError,
+)
 from rehearsal_room.learner.model.adapters import add_adapters, has_adapters, merged
 from rehearsal_room.learner.model.memory import memory_need
 from rehearsal_room.learner.model.optimizer import trainable
@@ -255,3 +260,10 @@ def test_the_memory_that_is_said(start: Path) -> None:
     assert abs(sum(kept.values()) - foretold) < 0.05 * foretold + weights
     assert foretold > 10 * weights
     del done
+
+
+def test_an_adapters_folder_is_not_a_model(start: Path, tmp_path: Path) -> None:
+    """Whoever names the adapter in place of the version is told so."""
+    trained(start).publish(tmp_path / "v1", CARD)
+    with pytest.raises(ModelError, match="this is an adapter: name the folder that it lies in"):
+        open_model(tmp_path / "v1" / "adapter", settings_of(start).compute)

@@ -98,8 +98,8 @@ def run_torchrun(module: str, *arguments: object) -> None:
 def test_two_processes_train_the_same_as_one(model: Path, together: Path, name: str) -> None:
     """Losses, norms, measurements and weights after some batches equal those of one process: for
     each backend (`packed`, and a third batch, in `just test-long`), with work for only one of them,
-    in bfloat16, with adapters, and with all of several updates, a reference, ratios of episodes and checkpointing
-    (updates and reference alone: `just test-long`)."""
+    in bfloat16, with adapters, and with all of several updates, a reference, ratios of episodes and
+    checkpointing (updates and reference alone: `just test-long`)."""
     trainer = open_trainer(settings_for(name, model))
     alone = list(train(trainer, name))
     reports = msgspec.json.decode((together / f"{name}.json").read_bytes(), type=list[StepReport])

@@ -101,6 +101,11 @@ def _check_loss(loss: LossSettings) -> None:
             "loss.constant_length: has an effect only with aggregate 'constant', found "
             f"{loss.aggregate!r}"
         )
+    if loss.policy == "distill" and not loss.reference:
+        raise ConfigError(
+            "loss.reference: loss 'distill' imitates a model: name the folder of the teacher, which"
+            " has the same tokenizer"
+        )
     if loss.dual_clip and loss.policy != "clip":
         raise ConfigError(
             f"loss.dual_clip: has an effect only with loss 'clip', found {loss.policy!r}"
@@ -157,6 +162,10 @@ def _check_groups(settings: TrainSettings) -> None:
         raise ConfigError(
             "loss.advantage: loss 'likelihood' imitates good episodes and does not compare them: "
             f"it needs 'reward', found {loss.advantage!r}"
+        )
+    if loss.policy == "distill" and not data.keep_equal:
+        raise ConfigError(
+            "data.keep_equal: must be true for loss 'distill', which does not compare episodes"
         )
     if loss.policy == "likelihood" and not data.keep_equal:
         raise ConfigError(

@@ -50,7 +50,7 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
         most = max(FILL_MOST, 2 * revisit) if settings.data.fill else 1
         rollouts = msgspec.structs.replace(rollouts, episodes=episodes * most)
     if not settings.loop.evaluate_every:
-        return TrainingRunSettings(rollouts)
+        return _with_own_server(TrainingRunSettings(rollouts), settings)
     shared = {name: value for name, value in settings.rollouts.items() if name not in _OWN}
     evaluation = _resolve("evaluation", merge(shared, settings.evaluation), settings)
     if evaluation.policy.name not in TRAINABLE:
@@ -60,7 +60,22 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
         )
     if not evaluation.scenarios:
         raise ConfigError("[evaluation] scenarios: name at least one scenario")
-    return TrainingRunSettings(rollouts, evaluation)
+    return _with_own_server(TrainingRunSettings(rollouts, evaluation), settings)
+
+
+def _with_own_server(runs: TrainingRunSettings, settings: TrainSettings) -> TrainingRunSettings:
+    """The runs, if a vLLM server that is started for them has work and is not named elsewhere."""
+    if not settings.vllm.python:
+        if settings.vllm.args:
+            raise ConfigError("[vllm] args: has no effect without python, which starts a server")
+        return runs
+    played = [runs.rollouts] if settings.data.is_live else []
+    played += [] if runs.evaluation is None else [runs.evaluation]
+    if not any(one.policy.name == "vllm" for one in played):
+        raise ConfigError("[vllm] python: no run of this training has policy 'vllm'")
+    if any(one.model.base_url for one in played):
+        raise ConfigError("[vllm] python: starts a server, so leave out base_url")
+    return runs
 
 
 def rhythm_of(settings: TrainSettings) -> TrainSettings:

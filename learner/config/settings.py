@@ -116,7 +116,8 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Loss and advantages."""
 
     policy: Annotated[
-        Literal["clip", "cispo", "gspo", "tv", "likelihood"], Meta(description="Policy loss.")
+        Literal["clip", "cispo", "gspo", "tv", "likelihood", "distill"],
+        Meta(description="Policy loss; distill: imitate the reference model on own tokens."),
     ] = "clip"
     advantage: Annotated[
         Literal["mean_std", "mean", "leave_one_out", "reward"],
@@ -417,6 +418,19 @@ class MetricSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class VllmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The vLLM server that the run starts for policy `vllm`."""
+
+    python: Annotated[
+        str,
+        Meta(
+            description="Python interpreter that has vLLM, with which a server is started for the"
+            " run; empty: one runs already (`base_url`)."
+        ),
+    ] = ""
+    args: Annotated[tuple[str, ...], Meta(description="More arguments of that server.")] = ()
+
+
 class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One training run."""
 
@@ -465,6 +479,13 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ComputeSettings,
         Meta(description="Device, number format and memory use of the computation."),
     ] = ComputeSettings()
+    vllm: Annotated[
+        VllmSettings,
+        Meta(
+            description="The vLLM server that the run starts for policy `vllm`.",
+            extra={"may_change": True},
+        ),
+    ] = VllmSettings()
     loop: Annotated[LoopSettings, Meta(description="Order of rollouts and updates.")] = (
         LoopSettings()
     )

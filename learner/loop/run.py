@@ -30,6 +30,7 @@ from rehearsal_room.harness.setup.parts import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.harness.vllm.policy import VllmPolicy
+from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
 from rehearsal_room.learner.config.runs import TrainingRunSettings, rhythm_of
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import TimeIsUpError
@@ -38,6 +39,7 @@ from rehearsal_room.learner.core.training_folder import (
     COPY,
     EVALUATIONS,
     ROLLOUTS,
+    SERVER_LOG,
     VERSIONS,
 )
 from rehearsal_room.learner.data.alignment import Alignment
@@ -188,6 +190,30 @@ class _Training(msgspec.Struct, frozen=True):
     deadline: float  # on time.perf_counter
 
     async def run(self) -> TrainReport:
+        async with AsyncExitStack() as stack:
+            if not self.settings.vllm.python:
+                return await self._run()
+            server = await stack.enter_async_context(self._server())
+            runs = self.runs
+            for name in ("rollouts", "evaluation"):
+                if (one := getattr(runs, name)) is not None:
+                    model = msgspec.structs.replace(one.model, base_url=server.base_url)
+                    one = msgspec.structs.replace(one, model=model)
+                    runs = msgspec.structs.replace(runs, **{name: one})
+            return await msgspec.structs.replace(self, runs=runs)._run()
+
+    def _server(self) -> VllmServer:
+        """A vLLM server with the model that the run starts with, in the trainer's precision."""
+        settings = VllmServerSettings(
+            self.settings.model,
+            python=self.settings.vllm.python,
+            dtype=self.settings.compute.dtype,
+            lora_rank=self.settings.lora.rank,
+            arguments=self.settings.vllm.args,
+        )
+        return VllmServer(settings, self.folder / SERVER_LOG)
+
+    async def _run(self) -> TrainReport:
         progress = await anyio.to_thread.run_sync(self.learner.resume) or TrainProgress()
         await anyio.to_thread.run_sync(remove_later_evaluations, self.folder, progress.batches)
         async with AsyncExitStack() as stack:

@@ -6,6 +6,7 @@ from rehearsal_room.learner.config.settings import LossSettings
 from rehearsal_room.learner.losses.base import Measures, PolicyLoss, TokenBatch
 from rehearsal_room.learner.losses.cispo import Cispo
 from rehearsal_room.learner.losses.clip import Clip
+from rehearsal_room.learner.losses.distill import Distill
 from rehearsal_room.learner.losses.entropy import entropy_losses
 from rehearsal_room.learner.losses.gspo import Gspo
 from rehearsal_room.learner.losses.kl import k3
@@ -18,6 +19,11 @@ from rehearsal_room.learner.losses.tv import Tv
 def loss_of(settings: LossSettings) -> PolicyLoss:
     """The policy loss that the settings name, with its corrections, bonus and divergence."""
     return CompositeLoss(_policy_loss(settings), settings)
+
+
+def needs_reference(settings: LossSettings) -> bool:
+    """Whether the loss needs the log-probabilities of a reference model."""
+    return settings.kl > 0 or settings.policy == "distill"
 
 
 def needs_episode_ratios(settings: LossSettings) -> bool:
@@ -98,3 +104,5 @@ def _policy_loss(settings: LossSettings) -> PolicyLoss:
             return Tv(bound=settings.tv_bound)
         case "likelihood":
             return Likelihood()
+        case "distill":
+            return Distill()

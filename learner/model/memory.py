@@ -24,6 +24,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from rehearsal_room.learner.backends.forward import device_of
 from rehearsal_room.learner.backends.heads import MAX_LOGITS
 from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.losses.registry import needs_reference
 from rehearsal_room.learner.model.optimizer import trainable
 
 _SHORT, _LONG = 32, 96  # tokens of the rows that are measured
@@ -76,7 +77,7 @@ def memory_need(model: nn.Module, settings: TrainSettings) -> MemoryNeed:
     return MemoryNeed(
         weights=4 * weights,
         trained=12 * trained,
-        reference=4 * weights if settings.loss.kl else 0,
+        reference=4 * weights if needs_reference(settings.loss) else 0,
         row_fixed=max(0, short - per_token * _SHORT),
         row_per_token=per_token,
         max_tokens=compute.max_tokens,

@@ -17,10 +17,13 @@ import aiohttp
 import anyio
 import msgspec
 import numpy as np
+import psutil
 import pytest
 import structlog
+import tomli_w
 import torch
 
+from rehearsal_room.cli.train.train import train_from
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Message, Reply, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard
@@ -52,6 +55,7 @@ from rehearsal_room.learner.core.samples import Group, Sample
 from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.loop.metrics import read_metrics
 from rehearsal_room.learner.losses.aggregation import weights_of
 from rehearsal_room.learner.model.logprob_agreement import (
     MAX_DIFFERENCE,
@@ -63,8 +67,9 @@ from rehearsal_room.learner.packing.prefix_groups import batch_of
 from rehearsal_room.learner.selftest.family_test import BOUND
 from rehearsal_room.learner.selftest.start import check_server
 from rehearsal_room.learner.trainer.trainer import open_trainer
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 from tests.support.run_context import library
-from tests.support.tiny_model import write_model
+from tests.support.tiny_model import write_model, write_model_for
 
 PYTHON = os.environ.get("REHEARSAL_VLLM_PYTHON", ".venv-vllm/bin/python")
 HISTORY = parse_history("last:3")
@@ -358,3 +363,45 @@ def _sample(prompt: Sequence[int], answer: Any) -> Sample:
 def _differences(model: Any, sample: Sample) -> torch.Tensor:
     with torch.inference_mode():
         return (teacher_forced(model, sample) - torch.from_numpy(sample.logprobs)).abs()
+
+
+def test_a_training_run_starts_its_own_server(tmp_path: Path) -> None:
+    """`rehearse train` with `[vllm] python` starts a server, trains adapters on its replies, loads
+    each version, and ends the server; sampler and trainer agree in every batch."""
+    [world] = write_microworlds(tmp_path / "worlds", seed=3, count=1, split="train")
+    model = write_model_for(world, tmp_path / "start", hidden=64, layers=1, head_dim=32)
+    table = {
+        "model": str(model),
+        "steps": 2,
+        "rollouts": {
+            "scenarios": [str(world)],
+            "policy": "vllm",
+            "group_size": 2,
+            "history": "last:1",
+            "dialect": "hermes",
+            "max_steps": 2,
+            "max_tokens": 4,
+            "format_stop": False,
+        },
+        "data": {"groups": 2, "keep_equal": True},
+        "loss": {"entropy": 0.1},
+        "optimizer": {"lr": 0.01},
+        "lora": {"rank": 4},
+        "loop": {"staleness": 0},
+        "compute": {"device": "cpu"},
+        "save": {"every": 1},
+        "metrics": {"tensorboard": False},
+        "vllm": {"python": PYTHON},
+    }
+    config = tmp_path / "train.toml"
+    config.write_text(tomli_w.dumps(table))
+    published = train_from(config, tmp_path / "run", resume=False)
+    assert published == tmp_path / "run" / "versions" / "v2"
+    rows = read_metrics(tmp_path / "run")[1:]
+    assert len(rows) == 2
+    assert all(row["mismatch_max"] <= MAX_DIFFERENCE for row in rows)
+    log = (tmp_path / "run" / "vllm.log").read_text()
+    assert log.count("Loaded new LoRA adapter") == 2
+    assert not [
+        one for one in psutil.process_iter(["cmdline"]) if str(model) in (one.info["cmdline"] or [])
+    ]

@@ -15,6 +15,7 @@ from rehearsal_room.learner.config.settings import LossSettings
 from rehearsal_room.learner.losses.base import PolicyLoss, TokenBatch
 from rehearsal_room.learner.losses.cispo import Cispo
 from rehearsal_room.learner.losses.clip import Clip
+from rehearsal_room.learner.losses.distill import Distill
 from rehearsal_room.learner.losses.entropy import entropy_losses
 from rehearsal_room.learner.losses.gspo import Gspo, mean_log_ratios
 from rehearsal_room.learner.losses.kl import k3
@@ -398,6 +399,23 @@ def two_models() -> tuple[Tensor, Tensor]:
 def divergence(p: Tensor, q: Tensor) -> Tensor:
     """KL(p || q), from log-probabilities over a vocabulary."""
     return (p.exp() * (p - q)).sum()
+
+
+def test_distillation_descends_the_divergence_from_the_teacher() -> None:
+    """In expectation over the model's tokens the gradient is that of KL(model || teacher), and the
+    measurement is its value; where both agree, the gradient is 0."""
+    logits, teacher = two_models()
+    logprobs = logits.log_softmax(-1)
+    tokens = batch(logprobs, torch.zeros(6, dtype=torch.float64), reference=teacher)
+    losses, measures = Distill()(tokens._replace(logprobs=logprobs))
+    shares = logprobs.exp().detach()
+    found = gradient((shares * losses).sum(), logits)
+    again = logits.detach().clone().requires_grad_()
+    assert_equal(found, gradient(divergence(again.log_softmax(-1), teacher), again))
+    of_tokens = (logprobs - teacher).detach()
+    assert measures["teacher_kl"][0].item() == pytest.approx(of_tokens.sum().item())
+    same = batch(logprobs.detach().clone(), ADVANTAGES, reference=logprobs.detach())
+    assert_equal(Distill()(same)[0], torch.zeros(6, dtype=torch.float64))
 
 
 def test_k3_is_exp_d_minus_1_minus_d_with_gradient_1_minus_exp_d() -> None:

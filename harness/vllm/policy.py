@@ -68,7 +68,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
             transport=transport,
             environment=environment,
         )
-        self._gate = gate_of(self._client.routes, pause, adapters=adapters)
+        self._gate = gate_of(self._client.routes, pause, base=self.folder if adapters else None)
 
     @property
     def name(self) -> str:

@@ -51,13 +51,13 @@ class VllmWeights:
     """
 
     def __init__(
-        self, routes: VllmRoutes, *, pause: PauseMode = "wait", adapters: bool = False
+        self, routes: VllmRoutes, *, pause: PauseMode = "wait", base: Path | None = None
     ) -> None:
-        """`adapters`: the versions are adapters of the weights that the server was started with; a
-        folder without an adapter is that of these weights."""
+        """`base`: the versions are adapters of this model, with which the server was started. None:
+        they are whole models."""
         self._routes = routes
         self.pause = pause
-        self.adapters = adapters
+        self.base = base and base.absolute()
         self.adapter = ""  # the name of the adapter that requests must use; empty: none
         self._method = ""  # the workers' method that loads weights; empty: not known yet
         self._last: tuple[str, Path] | None = None  # version and folder loaded last; None: none
@@ -85,12 +85,13 @@ class VllmWeights:
         weights and their label again, ServerPausedError where it stays paused.
         """
         folder = _check_folder(folder)
-        if self.adapters:
+        if self.base is not None:
+            _check_adapter(folder, self.base)
             await self._require_adapters()
         label = await self.version()
         if self._last is not None and label != self._last[0]:  # replies since had a wrong version
             _log.warning("weights_were_others", url=self.url, found=label, expected=self._last[0])
-        if not self.adapters:
+        if self.base is None:
             self._method = self._method or await self._reload_method(folder)
         await self._pause()
         with anyio.CancelScope(shield=True):  # never stop half-loaded
@@ -128,25 +129,27 @@ class VllmWeights:
             raise
 
     async def _load(self, version: str, folder: Path) -> None:
-        if self.adapters:
-            await self._load_adapter(version, folder / ADAPTER)
+        if self.base is not None:
+            is_base = folder == self.base
+            await self._load_adapter(version, None if is_base else folder / ADAPTER)
         else:
             body = {"method": self._method, "kwargs": {"weights_path": str(folder)}}
             await self._routes.post("/collective_rpc", body, timeout_s=_RELOAD_S)
         await self._drop_prefixes()
         await self._routes.post("/update_weight_version", {"new_version": version})
 
-    async def _load_adapter(self, version: str, folder: Path) -> None:
-        """Load an adapter, and unload the one before it; without a folder, the weights that the
-        server was started with are used as they are."""
+    async def _load_adapter(self, version: str, folder: Path | None) -> None:
+        """Load an adapter, and unload the one before it. None: the weights that the server was
+        started with are used as they are."""
         before, self.adapter = self.adapter, ""
-        if await anyio.Path(folder).is_dir():
+        if folder is not None:
             name = f"{version}-{token_hex(4)}"
             body = {"lora_name": name, "lora_path": str(folder)}
             await self._routes.order("/v1/load_lora_adapter", body, timeout_s=_RELOAD_S)
             self.adapter = name
         if before:
-            await self._routes.order("/v1/unload_lora_adapter", {"lora_name": before})
+            with suppress(RequestRefusedError):  # a server that was restarted does not have it
+                await self._routes.order("/v1/unload_lora_adapter", {"lora_name": before})
 
     async def _require_adapters(self) -> None:
         """Raise SettingsError where the server cannot load adapters: without a name and a path it
@@ -210,6 +213,18 @@ def _check_folder(folder: Path) -> Path:
     if not any(folder.glob("*.safetensors")):
         raise SettingsError(f"{folder}: it contains no weights: there is no *.safetensors")
     return folder.absolute()
+
+
+def _check_adapter(folder: Path, base: Path) -> None:
+    """Raise SettingsError where a version has no adapter of this model. The model itself needs
+    none; one that it may have, because it was trained so itself, is merged into it already."""
+    if folder == base:
+        return
+    of = read_config(folder / ADAPTER / "adapter_config.json").get("base_model_name_or_path")
+    if not isinstance(of, str):
+        raise SettingsError(f"{folder}: it contains no adapter: there is no {ADAPTER} folder")
+    if Path(of).absolute() != base:
+        raise SettingsError(f"{folder}: its adapter belongs to {of}, but the server has {base}")
 
 
 def _needs_dev_mode(routes: VllmRoutes, exc: RequestRefusedError) -> str:

@@ -175,7 +175,7 @@ def _check_groups(settings: TrainSettings) -> None:
     if max(data.revisit_solved, data.revisit_never) > 1 and not (data.fill and data.is_live):
         raise ConfigError(
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
-            " are skipped, so data.fill must be true, and data.logs empty"
+            " are skipped, so data.fill must be true, and the rollouts live"
         )
     size = settings.rollouts.get("group_size", 1)
     if not data.is_live or not isinstance(size, int) or size >= 2:

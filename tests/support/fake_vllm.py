@@ -95,7 +95,8 @@ class FakeVllm:
         self.control_requests.append((path, body))
         name = body["lora_name"]
         if path == "/v1/unload_lora_adapter":
-            del self.adapters[name]
+            if self.adapters.pop(name, None) is None:
+                return 404, {"error": {"message": f"The lora adapter '{name}' cannot be found."}}
         elif self._fails(path) or body["lora_path"] in self.bad_folders:
             return 500, {"error": {"message": "no adapter there", "code": 500}}
         else:

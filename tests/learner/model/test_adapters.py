@@ -263,7 +263,7 @@ def test_the_memory_that_is_said(start: Path) -> None:
 
 
 def test_an_adapters_folder_is_not_a_model(start: Path, tmp_path: Path) -> None:
-    """Whoever names the adapter in place of the version is told so."""
+    """The message says which folder to name in its place."""
     trained(start).publish(tmp_path / "v1", CARD)
     with pytest.raises(ModelError, match="this is an adapter: name the folder that it lies in"):
         open_model(tmp_path / "v1" / "adapter", settings_of(start).compute)

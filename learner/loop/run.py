@@ -22,6 +22,7 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.following.run_copy import open_copy
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import sole_writer
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
 from rehearsal_room.harness.rollout.process import run
@@ -65,9 +66,9 @@ from rehearsal_room.learner.loop.run_folder import (
 )
 from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
 from rehearsal_room.learner.model.distributed import Processes, join_processes
-from rehearsal_room.learner.model.memory import size_of
+from rehearsal_room.learner.model.memory import MemoryNeed, size_of
 from rehearsal_room.learner.selftest.start import check_server, check_start
-from rehearsal_room.learner.trainer.trainer import Trainer, open_trainer
+from rehearsal_room.learner.trainer.trainer import open_trainer
 from rehearsal_room.learner.trainer.weight_publisher import TakesWeights, WeightPublisher
 
 
@@ -128,13 +129,14 @@ def _train(
 ) -> TrainReport:
     check_start(settings, runs)
     trainer = open_trainer(settings, processes=processes)
-    _say_memory(trainer, runs, dependencies.console)
     try:
         is_live = settings.data.is_live
         learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
         limits = TokenLimits.of(trainer.model, ChatTokenizer.open(Path(settings.model)).control_ids)
         rhythm = rhythm_of(settings)
-        training = _Training(rhythm, runs, folder, dependencies, learner, limits, deadline)
+        training = _Training(
+            rhythm, runs, folder, dependencies, learner, limits, deadline, trainer.memory
+        )
         report: TrainReport = run(training.run)
         return report
     except BaseExceptionGroup as exc:
@@ -144,17 +146,6 @@ def _train(
         raise _leaves(over)[0] from None
     finally:
         trainer.close()
-
-
-def _say_memory(trainer: Trainer, runs: TrainingRunSettings, console: Console) -> None:
-    """Say what the training will need, before it starts."""
-    if (need := trainer.memory) is None:
-        return
-    plays = [runs.evaluation, runs.rollouts if trainer.settings.data.is_live else None]
-    line = f"memory for training {need}"
-    if any(one is not None and one.policy.name == "local" for one in plays):
-        line += f"; policy local {size_of(need.weights)} for each version"
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _leaves(group: BaseExceptionGroup[TimeIsUpError]) -> list[TimeIsUpError]:
@@ -188,6 +179,7 @@ class _Training(msgspec.Struct, frozen=True):
     learner: ModelLearner
     limits: TokenLimits
     deadline: float  # on time.perf_counter
+    memory: MemoryNeed | None  # of the training; None: it was not measured
 
     async def run(self) -> TrainReport:
         async with AsyncExitStack() as stack:
@@ -339,6 +331,9 @@ class _Training(msgspec.Struct, frozen=True):
         grouping, size = self._grouping(), data.groups
         folders = await self._log_folders(stack)
         if not data.follow:
+            for folder in folders:  # one that cannot be read is named before anything is computed
+                with open_reader(folder):
+                    pass
             groups = groups_of_logs(folders, grouping, epochs=data.epochs)
             return LogSource(groups, grouping, size=size, first=first)
         source = FollowedSource(
@@ -388,6 +383,7 @@ class _Training(msgspec.Struct, frozen=True):
         callbacks: LoopCallbacks,
         progress: TrainProgress,
     ) -> Loop:
+        self._say_memory()
         return Loop(
             self.settings,
             learner=self.learner,
@@ -397,6 +393,16 @@ class _Training(msgspec.Struct, frozen=True):
             progress=progress,
             deadline=self.deadline,
         )
+
+    def _say_memory(self) -> None:
+        """Say what the training will need, before it starts and when everything else is open."""
+        if (need := self.memory) is None:
+            return
+        plays = [self.runs.evaluation, self.runs.rollouts if self.settings.data.is_live else None]
+        line = f"memory for training {need}"
+        if any(one is not None and one.policy.name == "local" for one in plays):
+            line += f"; policy local {size_of(need.weights)} for each version"
+        self.dependencies.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 async def run_with_rollouts(

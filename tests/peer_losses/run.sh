@@ -13,7 +13,9 @@ venv=.venv-peer-losses
 if [ ! -e "$venv/.done" ]; then
     "${PYTHON:-python3}" -m venv "$venv"
     pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
-    pip -c constraints.txt -e '.[train]' pytest pytest-timeout hypothesis psutil
+    # Torch first, in its build for CPUs, which PyPI does not have.
+    pip --no-deps --extra-index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0'
+    pip -c constraints.txt -e '.[train]' pytest pytest-timeout hypothesis
     pip -c constraints.txt 'trl>=1.16,<2'
     pip --no-deps 'verl>=0.9.1,<0.10'
     pip -c constraints.txt ray 'tensordict>=0.8,<=0.10' torchdata omegaconf hydra-core codetiming \

@@ -267,3 +267,18 @@ def test_an_adapters_folder_is_not_a_model(start: Path, tmp_path: Path) -> None:
     trained(start).publish(tmp_path / "v1", CARD)
     with pytest.raises(ModelError, match="this is an adapter: name the folder that it lies in"):
         open_model(tmp_path / "v1" / "adapter", settings_of(start).compute)
+
+
+def test_checkpointed_layers_give_the_same_updates(start: Path) -> None:
+    """With gradient checkpointing the updates of adapters are those without, in both precisions."""
+    batch = random_batch(0, num_groups=2, num_suffixes=2, prefix=9)
+    for dtype in ("float32", "bfloat16"):
+        reports = []
+        for checkpointed in (False, True):
+            compute = {"dtype": dtype, "gradient_checkpointing": checkpointed, "device": "cpu"}
+            settings = msgspec.structs.replace(
+                lora_settings(start),
+                compute=ComputeSettings(**compute),  # type: ignore[arg-type]
+            )
+            reports.append(open_trainer(settings).step(batch))
+        assert reports[0].grad_norm == reports[1].grad_norm > 0

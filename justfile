@@ -231,6 +231,10 @@ test-vllm *ARGS: sync
 real MODEL_FOLDER *ARGS: sync
     tests/real/run.sh {{MODEL_FOLDER}} {{ARGS}}
 
+# TRL's and verl's own losses beside ours: losses and gradients (both in an environment of their own).
+peer-losses *ARGS: sync
+    tests/peer_losses/run.sh {{ARGS}}
+
 # Engine ray on local clusters of two nodes, which are killed (Ray in an environment of its own).
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
@@ -324,7 +328,7 @@ lock-hashes:
             --custom-compile-command 'just lock' --output-file "locks/$1" "${@:2}"
     }
     compile core.txt pyproject.toml
-    compile extras.txt pyproject.toml --extra awm --extra mcp --extra openai --extra otlp \
+    compile extras.txt pyproject.toml --extra awm --extra lora --extra mcp --extra openai --extra otlp \
         --extra parquet --extra report --extra serve --extra train
     compile release.txt tests/release/tools.in
 

@@ -207,7 +207,12 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.process",
         "harness.rollout.meters",
     },
-    "pyarrow": {"rehearsal_room.interop.exports.parquet", "rehearsal_room.interop.exports.samples"},
+    "peft": {"learner.model.adapters"},
+    "pyarrow": {
+        "learner.data.conversations",
+        "rehearsal_room.interop.exports.parquet",
+        "rehearsal_room.interop.exports.samples",
+    },
     "pydantic": {
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.determinism.state_slots",
@@ -327,6 +332,8 @@ LATE = {
     ("envpool.sources.suites", "envpool.served.needs"),
     ("envpool.sources.suites", "envpool.served.pool"),
     ("harness.dialects.awm_release", "json_repair"),
+    ("learner.data.conversations", "pyarrow"),
+    ("learner.model.adapters", "peft"),
     ("harness.launch", "harness.cluster.engine"),
     ("harness.setup.policies", "harness.setup.token_policies"),
     ("envpool.hosting.app_loading", "uvicorn"),

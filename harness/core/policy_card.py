@@ -13,6 +13,7 @@ import msgspec
 from rehearsal_room.harness.core.errors import SettingsError
 
 CARD_NAME = "rehearsal.json"
+ADAPTER = "adapter"  # the folder beside the card with the adapter that was trained, if one was
 
 
 class PolicyCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -106,13 +106,13 @@ class Meters:
         return Lag() if self._lag is None else self._lag.worst
 
     def timed(
-        self, admit: Callable[[EpisodePlan], Awaitable[bool]] | None
-    ) -> Callable[[EpisodePlan], Awaitable[bool]] | None:
+        self, admit: Callable[[EpisodePlan], Awaitable[bool | None]] | None
+    ) -> Callable[[EpisodePlan], Awaitable[bool | None]] | None:
         """`admit` (see harness.rollout.scheduler), which also adds up how long episodes wait."""
         if admit is None:
             return None
 
-        async def admit_timed(plan: EpisodePlan) -> bool:
+        async def admit_timed(plan: EpisodePlan) -> bool | None:
             began = time.perf_counter()
             try:
                 return await admit(plan)

@@ -4,9 +4,9 @@ N workers take plans from one iterator, so at most N episodes run and the next b
 An episode that pauses (see harness.rollout.slots) gives its slot to one more worker. Workers start
 in batches, one turn of the event loop apart: ten thousand at once would block the loop for a
 second. Where an `admit` function is given, a worker waits with its plan until the plan is admitted,
-and ends when it is refused; paused episodes may have its slot meanwhile. An exception in one
-episode is a bug or a broken world; it cancels the other episodes, which record their endings, and
-is raised unchanged.
+goes to the next when this one is left out, and ends when it is refused; paused episodes may have
+its slot meanwhile. An exception in one episode is a bug or a broken world; it cancels the other
+episodes, which record their endings, and is raised unchanged.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,8 +18,8 @@ import anyio.lowlevel
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.slots import Slots
 
-# Waits until the episode may begin; False: neither this episode nor a later one shall begin.
-Admit = Callable[[EpisodePlan], Awaitable[bool]]
+# Waits until the episode may begin; None: it shall not; False: nor shall any later one.
+Admit = Callable[[EpisodePlan], Awaitable[bool | None]]
 _BATCH = 256  # workers started in one turn of the event loop
 
 
@@ -42,8 +42,12 @@ async def run_all(
         async def worker(first: EpisodePlan) -> None:
             plan: EpisodePlan | None = first
             try:
-                while plan is not None and (admit is None or await admitted(plan)):
-                    await work(plan)
+                while plan is not None:
+                    is_admitted = True if admit is None else await admitted(plan)
+                    if is_admitted is False:
+                        break
+                    if is_admitted:
+                        await work(plan)
                     if slots.hand_off():
                         return
                     plan = next(queue, None)
@@ -52,11 +56,11 @@ async def run_all(
                 failure.append(exc)
                 tasks.cancel_scope.cancel()
 
-        async def admitted(plan: EpisodePlan) -> bool:
+        async def admitted(plan: EpisodePlan) -> bool | None:
             assert admit is not None
             slots.lend()
             is_admitted = await admit(plan)
-            if not is_admitted:
+            if is_admitted is False:
                 refused.append(plan)
             await slots.acquire()
             return is_admitted

@@ -26,8 +26,11 @@ def sampling_of(settings: Settings) -> Sampling:
     )
 
 
-def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> VllmPolicy:
-    """Policy `vllm`; `switch` sets when agents take new weights. Raises SettingsError."""
+def vllm(
+    settings: Settings, *, switch: Literal["episode", "step"] = "step", adapters: bool = False
+) -> VllmPolicy:
+    """Policy `vllm`; `switch` sets when agents take new weights, which are `adapters` of those that
+    the server has, or whole models. Raises SettingsError."""
     server = VllmSettings(
         settings.model.name,
         settings.model.base_url or VLLM_URL,
@@ -37,7 +40,7 @@ def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> 
         max_connection_failures=settings.model.max_connection_failures,
         answers=settings.model.answers,
     )
-    policy = VllmPolicy(server, sampling_of(settings), switch=switch)
+    policy = VllmPolicy(server, sampling_of(settings), switch=switch, adapters=adapters)
     check_template(policy.chat, dialect_of(settings.dialect), model=settings.model.name)
     return policy
 

@@ -51,7 +51,8 @@ class VllmClient(anyio.AsyncContextManagerMixin):
 
     Raises SettingsError for settings, and on entry for servers, that cannot be used; PolicyError
     where the server cannot be reached. `end_ids` end a reply; `weights` is called when a request is
-    sent and returns the version of the weights that is stamped on its reply.
+    sent and returns the version of the weights that is stamped on its reply; `adapter` returns the
+    name of the server's adapter that computes it, or nothing.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         end_ids: Sequence[int],
         *,
         weights: Callable[[], str] = lambda: "",
+        adapter: Callable[[], str] = lambda: "",
         transport: ModelTransport | None = None,
         environment: Mapping[str, str] = os.environ,
         rng: Random | None = None,
@@ -71,6 +73,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         self._settings = settings
         self._end_ids = sorted(end_ids)
         self._weights = weights
+        self._adapter = adapter
         self._api_key = header_value("api_key", settings.api_key or environment.get("VLLM_API_KEY"))
         self._client = ChatClient(
             transport or transport_of("lean", _endpoint(settings, self._api_key)),
@@ -126,7 +129,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
     ) -> GeneratedTokens:
         """Sample a continuation of a prompt. Raises PolicyError and ModelOutageError."""
         request = CompletionRequest(
-            model=self._model.name,
+            model=self._adapter() or self._model.name,
             prompt=prompt_ids,
             max_tokens=max_tokens,
             temperature=temperature,

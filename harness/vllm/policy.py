@@ -41,8 +41,8 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
 
     `switch` determines when agents change to new weights. A server has only one set of weights, so
     `episode` waits until the live episodes have ended, while new ones wait to begin; `step` waits
-    only for requests in flight, or with the pause `keep` not even for those. Raises as VllmClient
-    does.
+    only for requests in flight, or with the pause `keep` not even for those. With `adapters` the
+    versions are adapters of the server's own weights. Raises as VllmClient does.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         *,
         switch: Literal["episode", "step"] = "step",
         pause: PauseMode = "wait",
+        adapters: bool = False,
         transport: ModelTransport | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -63,10 +64,11 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
             settings,
             list(self.chat.end_ids),
             weights=lambda: self.version,
+            adapter=lambda: self.weights.adapter,
             transport=transport,
             environment=environment,
         )
-        self._gate = gate_of(self._client.routes, pause)
+        self._gate = gate_of(self._client.routes, pause, base=self.folder if adapters else None)
 
     @property
     def name(self) -> str:

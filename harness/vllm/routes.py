@@ -87,12 +87,16 @@ class VllmRoutes:
     async def get(self, path: str, *, timeout_s: float = 30.0) -> Any:
         """The decoded answer to a GET request. Raises PolicyError; RequestRefusedError for
         an answer of another status than 200."""
-        return await self._request("GET", path, None, timeout_s)
+        return self._decoded(path, await self._request("GET", path, None, timeout_s))
 
     async def post(self, path: str, body: Any = None, *, timeout_s: float = 600.0) -> Any:
         """The decoded answer to a POST request. Raises PolicyError; RequestRefusedError for
         an answer of another status than 200."""
-        return await self._request("POST", path, body, timeout_s)
+        return self._decoded(path, await self._request("POST", path, body, timeout_s))
+
+    async def order(self, path: str, body: Any, *, timeout_s: float = 600.0) -> None:
+        """Send a POST request whose answer is a text for people. Raises as `post`."""
+        await self._request("POST", path, body, timeout_s)
 
     async def models(self) -> list[ServedModel]:
         """The models that are served, without adapters. Raises PolicyError."""
@@ -103,7 +107,11 @@ class VllmRoutes:
             raise PolicyError(
                 f"{self.base_url}: /models did not answer as vLLM does: {exc}"
             ) from exc
-        return [ServedModel(one.id, one.max_model_len) for one in models if one.parent is None]
+        return [
+            ServedModel(one.id, one.max_model_len)
+            for one in models
+            if one.parent is None and one.max_model_len is not None
+        ]
 
     async def workers(self) -> Workers:
         """The server's workers. Raises PolicyError; RequestRefusedError for a server without
@@ -123,8 +131,8 @@ class VllmRoutes:
 
     async def _request(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
-    ) -> Any:
-        source = f"vLLM at {root_of(self.base_url)}{path.partition('?')[0]}"
+    ) -> bytes:
+        source = self._source(path)
         try:
             response = await self._send(method, path, body, timeout_s)
         except TransportError as exc:
@@ -133,10 +141,16 @@ class VllmRoutes:
         if status != 200:
             failure = read_error(status, response.headers, response.body)
             raise RequestRefusedError(f"{source}: status {status}: {failure.message}", status)
+        return response.body
+
+    def _decoded(self, path: str, content: bytes) -> Any:
         try:
-            return msgspec.json.decode(response.body) if response.body else None
+            return msgspec.json.decode(content) if content else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise PolicyError(f"{source}: the answer is not JSON: {exc}") from exc
+            raise PolicyError(f"{self._source(path)}: the answer is not JSON: {exc}") from exc
+
+    def _source(self, path: str) -> str:
+        return f"vLLM at {root_of(self.base_url)}{path.partition('?')[0]}"
 
     async def _send(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
@@ -149,7 +163,7 @@ class VllmRoutes:
 
 class _Model(msgspec.Struct):
     id: str
-    max_model_len: int
+    max_model_len: int | None = None  # None: it is an adapter
     parent: str | None = None
 
 

@@ -33,6 +33,7 @@ from rehearsal_room.harness.vllm.weight_sync import CHILD, EXTENSION
 _POLL_S = 0.5  # interval of the checks whether the server is up
 _STOP_S = 20.0  # time for the server to end by itself, before it is killed
 _MIN_BATCH = 2048  # minimum of tokens that are computed together
+_LORA_LIMITS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _LOG_LINES = 12  # last lines of its log that are shown when it could not start
 _log = structlog.get_logger(__name__)
 
@@ -48,6 +49,7 @@ class VllmServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     max_num_seqs: int = 64  # maximum of requests computed together
     cpu: bool | None = None  # whether it is vLLM's CPU build; None: if this machine shows no GPU
     can_reload: bool = True  # VLLM_SERVER_DEV_MODE=1, which loading new weights requires
+    lora_rank: int = 0  # greatest rank of adapters that can be loaded; 0: none can
     kv_cache_gib: int = 4  # size of the cache of keys and values, on a CPU
     arguments: tuple[str, ...] = ()  # more arguments of vLLM
     start_s: float = 600.0  # time limit for the start
@@ -145,6 +147,8 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
     arguments += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
     arguments += ["--worker-extension-cls", EXTENSION]
     arguments += ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    if settings.lora_rank:
+        arguments += ["--enable-lora", "--max-lora-rank", str(_lora_limit(settings.lora_rank))]
     if settings.max_model_len is not None:
         arguments += ["--max-model-len", str(settings.max_model_len)]
     if _has_no_gpu() if settings.cpu is None else settings.cpu:
@@ -154,6 +158,14 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
         arguments += ["--enforce-eager", "--no-enable-chunked-prefill"]
         arguments += ["--max-num-batched-tokens", str(max(whole, _MIN_BATCH))]
     return [*arguments, *settings.arguments]
+
+
+def _lora_limit(rank: int) -> int:
+    """The smallest limit that vLLM knows and that allows this rank. Raises SettingsError."""
+    for limit in _LORA_LIMITS:
+        if rank <= limit:
+            return limit
+    raise SettingsError(f"lora.rank: vLLM loads adapters up to rank {_LORA_LIMITS[-1]}, not {rank}")
 
 
 def _has_no_gpu() -> bool:
@@ -177,6 +189,8 @@ def environment_of(settings: VllmServerSettings, parent: Mapping[str, str]) -> d
     }
     environment = defaults | dict(parent)
     environment["VLLM_SERVER_DEV_MODE"] = "1" if settings.can_reload else "0"
+    if settings.lora_rank:
+        environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     paths = (str(CHILD), environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return environment

@@ -120,15 +120,17 @@ class VllmGate:
 _gates: WeakValueDictionary[str, VllmGate] = WeakValueDictionary()  # by the server's root
 
 
-def gate_of(routes: VllmRoutes, pause: PauseMode) -> VllmGate:
+def gate_of(routes: VllmRoutes, pause: PauseMode, *, base: Path | None = None) -> VllmGate:
     """The gate of a server. Raises SettingsError where another policy uses another mode of
-    pausing it."""
+    pausing it, or loads adapters into it where this one does not."""
     root = root_of(routes.base_url)
     gate = _gates.get(root)
     if gate is None:
-        gate = _gates[root] = VllmGate(VllmWeights(routes, pause=pause))
+        gate = _gates[root] = VllmGate(VllmWeights(routes, pause=pause, base=base))
     if gate.weights.pause != pause:
         raise SettingsError(
             f"pause: another policy of {root} has {gate.weights.pause!r}, not {pause!r}"
         )
+    if gate.weights.base != (base and base.absolute()):
+        raise SettingsError(f"lora.rank: another policy of {root} has other weights to load")
     return gate

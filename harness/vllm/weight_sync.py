@@ -5,6 +5,11 @@ values of other weights, and the label changes together with the weights:
 
     pause, reload, drop the prefix cache, label, resume
 
+Where adapters are trained, the server keeps its weights, and each version is loaded as an adapter
+(/v1/load_lora_adapter): megabytes instead of gigabytes. Requests then name it. Each load has a name
+of its own: under one name vLLM would use cached keys and values of the version before, and with
+`load_inplace` it would read the files again at every step.
+
 It needs no NCCL and no GPU. Where the server runs on another machine, the user copies the directory
 there. Everything that depends on vLLM's version is in this class. Needs a server with
 VLLM_SERVER_DEV_MODE=1.
@@ -12,12 +17,14 @@ VLLM_SERVER_DEV_MODE=1.
 
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Literal
 
 import anyio
 import structlog
 
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.policy_card import ADAPTER
 from rehearsal_room.harness.tokenization.chat_template import read_config
 from rehearsal_room.harness.vllm.routes import RequestRefusedError, VllmRoutes
 
@@ -43,9 +50,15 @@ class VllmWeights:
     computed again.
     """
 
-    def __init__(self, routes: VllmRoutes, *, pause: PauseMode = "wait") -> None:
+    def __init__(
+        self, routes: VllmRoutes, *, pause: PauseMode = "wait", base: Path | None = None
+    ) -> None:
+        """`base`: the versions are adapters of this model, with which the server was started. None:
+        they are whole models."""
         self._routes = routes
         self.pause = pause
+        self.base = base and base.absolute()
+        self.adapter = ""  # the name of the adapter that requests must use; empty: none
         self._method = ""  # the workers' method that loads weights; empty: not known yet
         self._last: tuple[str, Path] | None = None  # version and folder loaded last; None: none
 
@@ -72,10 +85,14 @@ class VllmWeights:
         weights and their label again, ServerPausedError where it stays paused.
         """
         folder = _check_folder(folder)
+        if self.base is not None:
+            _check_adapter(folder, self.base)
+            await self._require_adapters()
         label = await self.version()
         if self._last is not None and label != self._last[0]:  # replies since had a wrong version
             _log.warning("weights_were_others", url=self.url, found=label, expected=self._last[0])
-        self._method = self._method or await self._reload_method(folder)
+        if self.base is None:
+            self._method = self._method or await self._reload_method(folder)
         await self._pause()
         with anyio.CancelScope(shield=True):  # never stop half-loaded
             try:
@@ -112,10 +129,41 @@ class VllmWeights:
             raise
 
     async def _load(self, version: str, folder: Path) -> None:
-        body = {"method": self._method, "kwargs": {"weights_path": str(folder)}}
-        await self._routes.post("/collective_rpc", body, timeout_s=_RELOAD_S)
+        if self.base is not None:
+            is_base = folder == self.base
+            await self._load_adapter(version, None if is_base else folder / ADAPTER)
+        else:
+            body = {"method": self._method, "kwargs": {"weights_path": str(folder)}}
+            await self._routes.post("/collective_rpc", body, timeout_s=_RELOAD_S)
         await self._drop_prefixes()
         await self._routes.post("/update_weight_version", {"new_version": version})
+
+    async def _load_adapter(self, version: str, folder: Path | None) -> None:
+        """Load an adapter, and unload the one before it. None: the weights that the server was
+        started with are used as they are."""
+        before, self.adapter = self.adapter, ""
+        if folder is not None:
+            name = f"{version}-{token_hex(4)}"
+            body = {"lora_name": name, "lora_path": str(folder)}
+            await self._routes.order("/v1/load_lora_adapter", body, timeout_s=_RELOAD_S)
+            self.adapter = name
+        if before:
+            with suppress(RequestRefusedError):  # a server that was restarted does not have it
+                await self._routes.order("/v1/unload_lora_adapter", {"lora_name": before})
+
+    async def _require_adapters(self) -> None:
+        """Raise SettingsError where the server cannot load adapters: without a name and a path it
+        refuses a request that it understands."""
+        try:
+            await self._routes.order("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})
+        except RequestRefusedError as exc:
+            if exc.status not in (404, 405):
+                return
+            raise SettingsError(
+                f"base_url: the vLLM server at {self.url} cannot load adapters (lora.rank): start"
+                " it with --enable-lora --max-lora-rank RANK and, in its environment,"
+                " VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+            ) from exc
 
     async def _resume(self, folder: Path) -> None:
         try:
@@ -165,6 +213,18 @@ def _check_folder(folder: Path) -> Path:
     if not any(folder.glob("*.safetensors")):
         raise SettingsError(f"{folder}: it contains no weights: there is no *.safetensors")
     return folder.absolute()
+
+
+def _check_adapter(folder: Path, base: Path) -> None:
+    """Raise SettingsError where a version has no adapter of this model. The model itself needs
+    none; one that it may have, because it was trained so itself, is merged into it already."""
+    if folder == base:
+        return
+    of = read_config(folder / ADAPTER / "adapter_config.json").get("base_model_name_or_path")
+    if not isinstance(of, str):
+        raise SettingsError(f"{folder}: it contains no adapter: there is no {ADAPTER} folder")
+    if Path(of).absolute() != base:
+        raise SettingsError(f"{folder}: its adapter belongs to {of}, but the server has {base}")
 
 
 def _needs_dev_mode(routes: VllmRoutes, exc: RequestRefusedError) -> str:

@@ -63,7 +63,9 @@ class TwoPass:
             grads = [part.grad for layer in detached.values() for part in layer]
             # Nothing depends on the prefix's last hidden states. They are roots of the backward
             # with a gradient of zero, so that FSDP2, which hooks into a model's output, sees it.
-            torch.autograd.backward([*roots, hidden], [*grads, torch.zeros_like(hidden)])
+            ends = [*zip(roots, grads, strict=True), (hidden, torch.zeros_like(hidden))]
+            ends = [(root, grad) for root, grad in ends if root.requires_grad]  # above an adapter
+            torch.autograd.backward([root for root, _ in ends], [grad for _, grad in ends])
 
     def _suffixes_backward(
         self,

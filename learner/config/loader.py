@@ -10,7 +10,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import SettingsTable, nest
 from rehearsal_room.learner.config.profiles import with_profile
-from rehearsal_room.learner.config.settings import LossSettings, TrainSettings
+from rehearsal_room.learner.config.settings import LoraSettings, LossSettings, TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.scenarios.files import read_toml
 from rehearsal_room.scenarios.validation import explain
@@ -78,7 +78,17 @@ def check(settings: TrainSettings) -> None:
                 "leave it out"
             )
     _check_loss(settings.loss)
+    _check_lora(settings.lora)
     _check_groups(settings)
+
+
+def _check_lora(lora: LoraSettings) -> None:
+    """Whether adapters that something is said about are trained at all."""
+    if not lora.rank and lora != LoraSettings():
+        raise ConfigError(
+            "lora.rank: is 0, so no adapters are trained and the other settings of [lora] have no"
+            " effect: set it to 1 or more, for example 16, or leave out [lora]"
+        )
 
 
 def _check_loss(loss: LossSettings) -> None:
@@ -92,6 +102,11 @@ def _check_loss(loss: LossSettings) -> None:
         raise ConfigError(
             "loss.constant_length: has an effect only with aggregate 'constant', found "
             f"{loss.aggregate!r}"
+        )
+    if loss.policy == "distill" and not loss.reference:
+        raise ConfigError(
+            "loss.reference: loss 'distill' imitates a model: name the folder of the teacher, which"
+            " has the same tokenizer"
         )
     if loss.dual_clip and loss.policy != "clip":
         raise ConfigError(
@@ -110,6 +125,29 @@ def _check_loss(loss: LossSettings) -> None:
             f"loss.rewards: advantage {loss.advantage!r} credits each turn by the episode's "
             f"reward: it needs 'episode', found {loss.rewards!r}"
         )
+    if loss.mismatch_above == "mask" and loss.mismatch == "off":
+        raise ConfigError(
+            "loss.mismatch_above: has an effect only with weights, but mismatch is 'off'"
+        )
+    if loss.policy == "likelihood" and (loss.reject != "off" or loss.mismatch_above == "mask"):
+        raise ConfigError(
+            "loss.reject, loss.mismatch_above: have no effect with loss 'likelihood', which copies"
+            " tokens that others sampled"
+        )
+    if loss.reject == "off" and (loss.reject_low, loss.reject_high) != (0.99, 1.01):
+        raise ConfigError("loss.reject: is 'off', so reject_low and reject_high have no effect")
+    if loss.overlong_from and loss.overlong_to <= loss.overlong_from:
+        raise ConfigError(
+            f"loss.overlong_to: must be more than overlong_from ({loss.overlong_from}), for example"
+            f" rollouts.max_tokens, found {loss.overlong_to}"
+        )
+    if loss.overlong_to and not loss.overlong_from:
+        raise ConfigError("loss.overlong_from: is 0, so overlong_to has no effect")
+    if loss.rewards == "step" and (loss.overlong_from or loss.length_penalty):
+        raise ConfigError(
+            "loss.rewards: overlong_from and length_penalty change the rewards of whole episodes:"
+            " set it to 'episode'"
+        )
     if loss.cispo_low > loss.cispo_high:
         raise ConfigError(
             f"loss.cispo_low: must be at most cispo_high ({loss.cispo_high:g}), found "
@@ -120,14 +158,27 @@ def _check_loss(loss: LossSettings) -> None:
 def _check_groups(settings: TrainSettings) -> None:
     """Whether there are groups, and whether anything can be learned from them."""
     loss, data = settings.loss, settings.data
-    if not settings.rollouts and not data.logs:
-        raise ConfigError("rollouts: there is nothing to learn from; add this table or data.logs")
+    if not settings.rollouts and not data.logs and not data.messages:
+        raise ConfigError(
+            "rollouts: there is nothing to learn from; add this table, data.logs or data.messages"
+        )
+    if data.messages and data.logs:
+        raise ConfigError("data.messages: leave out data.logs; a run learns from one or the other")
+    if data.messages and loss.policy != "likelihood":
+        raise ConfigError(
+            "loss.policy: conversations of others are imitated, not compared: data.messages needs"
+            f" 'likelihood', found {loss.policy!r}"
+        )
     if data.follow and not data.logs:
         raise ConfigError("data.follow: there is no run to follow; name it in data.logs")
     if loss.policy == "likelihood" and loss.advantage != "reward":
         raise ConfigError(
             "loss.advantage: loss 'likelihood' imitates good episodes and does not compare them: "
             f"it needs 'reward', found {loss.advantage!r}"
+        )
+    if loss.policy == "distill" and not data.keep_equal:
+        raise ConfigError(
+            "data.keep_equal: must be true for loss 'distill', which does not compare episodes"
         )
     if loss.policy == "likelihood" and not data.keep_equal:
         raise ConfigError(
@@ -136,18 +187,23 @@ def _check_groups(settings: TrainSettings) -> None:
         )
     branch = settings.rollouts.get("branch")
     branches = isinstance(branch, Mapping) and bool(branch.get("roots"))
-    if branches and not data.logs and loss.advantage not in BY_TURN:
+    if branches and data.is_live and loss.advantage not in BY_TURN:
         raise ConfigError(
             f"loss.advantage: {loss.advantage!r} compares whole episodes, and those that branch "
             "begin in other states (rollouts.branch_roots); choose 'tree', 'vine' or 'gigpo'"
         )
-    if loss.advantage in ("tree", "vine") and not branches and not data.logs:
+    if loss.advantage in ("tree", "vine") and not branches and data.is_live:
         raise ConfigError(
             f"rollouts.branch_roots: advantage {loss.advantage!r} compares episodes that branch; "
             "set how many of a group begin at the start"
         )
+    if max(data.revisit_solved, data.revisit_never) > 1 and not (data.fill and data.is_live):
+        raise ConfigError(
+            "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
+            " are skipped, so data.fill must be true, and the rollouts live"
+        )
     size = settings.rollouts.get("group_size", 1)
-    if data.logs or not isinstance(size, int) or size >= 2:
+    if not data.is_live or not isinstance(size, int) or size >= 2:
         return
     if loss.advantage != "reward":
         raise ConfigError(

@@ -43,14 +43,15 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
     Example: 100 steps of 8 groups of 4 episodes -> rollouts of 3,200 episodes
     """
     rollouts = _resolve("rollouts", settings.rollouts, settings)
-    if not settings.data.logs:
+    if settings.data.is_live:
         _check_rhythm(settings)
         _check_learnable(rollouts)
         episodes = settings.steps * settings.data.groups * rollouts.group_size
-        most = FILL_MOST if settings.data.fill else 1
+        revisit = max(settings.data.revisit_solved, settings.data.revisit_never)
+        most = max(FILL_MOST, 2 * revisit) if settings.data.fill else 1
         rollouts = msgspec.structs.replace(rollouts, episodes=episodes * most)
     if not settings.loop.evaluate_every:
-        return TrainingRunSettings(rollouts)
+        return _with_own_server(TrainingRunSettings(rollouts), settings)
     shared = {name: value for name, value in settings.rollouts.items() if name not in _OWN}
     evaluation = _resolve("evaluation", merge(shared, settings.evaluation), settings)
     if evaluation.policy.name not in TRAINABLE:
@@ -60,13 +61,28 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
         )
     if not evaluation.scenarios:
         raise ConfigError("[evaluation] scenarios: name at least one scenario")
-    return TrainingRunSettings(rollouts, evaluation)
+    return _with_own_server(TrainingRunSettings(rollouts, evaluation), settings)
+
+
+def _with_own_server(runs: TrainingRunSettings, settings: TrainSettings) -> TrainingRunSettings:
+    """The runs, if a vLLM server that is started for them has work and is not named elsewhere."""
+    if not settings.vllm.python:
+        if settings.vllm.args:
+            raise ConfigError("[vllm] args: has no effect without python, which starts a server")
+        return runs
+    played = [runs.rollouts] if settings.data.is_live else []
+    played += [] if runs.evaluation is None else [runs.evaluation]
+    if not any(one.policy.name == "vllm" for one in played):
+        raise ConfigError("[vllm] python: no run of this training has policy 'vllm'")
+    if any(one.model.base_url for one in played):
+        raise ConfigError("[vllm] python: starts a server, so leave out base_url")
+    return runs
 
 
 def rhythm_of(settings: TrainSettings) -> TrainSettings:
     """The settings with a publishing rhythm that suits their data: where no rollouts wait for
     weights, these are published when they are evaluated, and at the end."""
-    if not settings.data.logs:
+    if settings.data.is_live:
         return settings
     every = settings.loop.evaluate_every or settings.steps
     loop = msgspec.structs.replace(settings.loop, publish_every=every)

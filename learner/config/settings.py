@@ -43,6 +43,13 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "broker: the name of one run on it."
         ),
     ] = ()
+    messages: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Data sets of conversations to imitate (JSON Lines or Parquet), with"
+            " `messages` and `tools` in OpenAI's form; `groups` are conversations then."
+        ),
+    ] = ()
     follow: Annotated[
         bool,
         Meta(
@@ -60,6 +67,17 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "takes the usable ones among the next `groups` groups."
         ),
     ] = False
+    revisit_solved: Annotated[
+        _Count,
+        Meta(
+            description="A task whose last group was completed by all is played in every n-th of"
+            " its turns, and others in its place."
+        ),
+    ] = 1
+    revisit_never: Annotated[
+        _Count,
+        Meta(description="The same for a task whose last group was completed by none."),
+    ] = 1
     keep_equal: Annotated[
         bool, Meta(description="Whether groups whose rewards are all equal are kept.")
     ] = False
@@ -96,12 +114,18 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Share of the episodes whose logged prompts are computed again."),
     ] = 1.0
 
+    @property
+    def is_live(self) -> bool:
+        """Whether episodes are played while the model is trained."""
+        return not (self.logs or self.messages)
+
 
 class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Loss and advantages."""
 
     policy: Annotated[
-        Literal["clip", "cispo", "gspo", "tv", "likelihood"], Meta(description="Policy loss.")
+        Literal["clip", "cispo", "gspo", "tv", "likelihood", "distill"],
+        Meta(description="Policy loss; distill: imitate the reference model on own tokens."),
     ] = "clip"
     advantage: Annotated[
         Literal["mean_std", "mean", "leave_one_out", "reward", "tree", "vine", "gigpo"],
@@ -192,6 +216,50 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "token"
     mismatch_cap: Annotated[_Positive, Meta(description="Cap of the weights of `mismatch`.")] = 2.0
+    # With 'step' or 'episode' and a cap of 3 this is TRL's `sequence_mask`.
+    mismatch_above: Annotated[
+        Literal["truncate", "mask"],
+        Meta(
+            description="Whether weights above `mismatch_cap` are set to it, or their tokens are"
+            " left out."
+        ),
+    ] = "truncate"
+    reject: Annotated[
+        Literal["off", "step", "episode"],
+        Meta(
+            description="Leave out steps or episodes whose tokens have a geometric mean of the"
+            " ratios of trainer and sampler outside of `reject_low` and `reject_high`."
+        ),
+    ] = "off"
+    reject_low: Annotated[_Share, Meta(description="Smallest mean ratio that `reject` keeps.")] = (
+        0.99
+    )
+    reject_high: Annotated[
+        Annotated[float, Meta(ge=1, le=MAX_FLOAT)],
+        Meta(description="Greatest mean ratio that `reject` keeps."),
+    ] = 1.01
+    overlong_from: Annotated[  # DAPO, arXiv:2503.14476
+        int,
+        Meta(
+            ge=0,
+            description="Tokens of an episode's longest reply from which its reward is reduced;"
+            " 0: it never is.",
+        ),
+    ] = 0
+    overlong_to: Annotated[
+        int,
+        Meta(ge=0, description="Tokens of a reply at which the whole `overlong_penalty` counts."),
+    ] = 0
+    overlong_penalty: Annotated[
+        _Positive, Meta(description="Greatest reduction of a reward for a long reply.")
+    ] = 1.0
+    length_penalty: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)],
+        Meta(
+            description="Share of its reward that the longest of a group's rewarded episodes loses;"
+            " the shortest loses nothing."
+        ),
+    ] = 0.0
     kl: Annotated[
         _NotNegative,
         Meta(description="Coefficient of the KL penalty (k3) against the reference model."),
@@ -236,6 +304,26 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     minibatches: Annotated[
         _Count, Meta(description="Optimiser updates that one batch is split into, by groups.")
     ] = 1
+
+
+class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Low-rank adapters, which are trained in place of the model's weights (arXiv:2106.09685)."""
+
+    rank: Annotated[
+        int,
+        Meta(ge=0, description="Rank of the adapters; 0: all weights are trained, without any."),
+    ] = 0
+    alpha: Annotated[
+        _Positive,
+        Meta(description="Scale of the adapters: their product is multiplied by alpha / rank."),
+    ] = 32.0
+    targets: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names of the linear layers that get adapters, as in q_proj; empty: all of"
+            " the decoder."
+        ),
+    ] = ()
 
 
 class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -355,6 +443,19 @@ class MetricSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class VllmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The vLLM server that the run starts for policy `vllm`."""
+
+    python: Annotated[
+        str,
+        Meta(
+            description="Python interpreter that has vLLM, with which a server is started for the"
+            " run; empty: one runs already (`base_url`)."
+        ),
+    ] = ""
+    args: Annotated[tuple[str, ...], Meta(description="More arguments of that server.")] = ()
+
+
 class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One training run."""
 
@@ -395,10 +496,21 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optimizer: Annotated[OptimizerSettings, Meta(description="AdamW and its schedule.")] = (
         OptimizerSettings()
     )
+    lora: Annotated[
+        LoraSettings,
+        Meta(description="Low-rank adapters that are trained in place of the model's weights."),
+    ] = LoraSettings()
     compute: Annotated[
         ComputeSettings,
         Meta(description="Device, number format and memory use of the computation."),
     ] = ComputeSettings()
+    vllm: Annotated[
+        VllmSettings,
+        Meta(
+            description="The vLLM server that the run starts for policy `vllm`.",
+            extra={"may_change": True},
+        ),
+    ] = VllmSettings()
     loop: Annotated[LoopSettings, Meta(description="Order of rollouts and updates.")] = (
         LoopSettings()
     )

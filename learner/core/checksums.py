@@ -1,7 +1,8 @@
 """The checksums of a folder's files, stored beside them, so that damage is found before a file is
 used: a flipped byte in a weight loads, trains, and is noticed only when the loss is not a number.
 
-    checksums.json   {"weights.distcp": [4096, 2774217316], …}: bytes and CRC-32 of each file
+    checksums.json   {"weights.distcp": [4096, 2774217316], …}: bytes and CRC-32 of each file,
+                     those in folders too: "adapter/adapter_config.json"
 
 A CRC finds what disks and interrupted copies do, and costs a fifth of a second per gigabyte.
 Somebody who changes a file on purpose can change its checksum, too.
@@ -22,8 +23,8 @@ _Checksums = dict[str, tuple[int, int]]  # by file name: bytes and CRC-32
 def write_checksums(folder: Path) -> None:
     """Store the checksums of all files of a folder in it. Raises OSError."""
     found = {
-        path.name: _checksum(path)
-        for path in sorted(folder.iterdir())
+        path.relative_to(folder).as_posix(): _checksum(path)
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != CHECKSUMS_NAME
     }
     (folder / CHECKSUMS_NAME).write_bytes(msgspec.json.encode(found))
@@ -45,7 +46,7 @@ def check_checksums(folder: Path) -> None:
     except (OSError, ValueError) as exc:
         raise DamagedError(f"{path}: the file is damaged: {exc}") from exc
     for name, (size, checksum) in expected.items():
-        file = folder / Path(name).name
+        file = folder.joinpath(*(part for part in Path(name).parts if part not in ("/", "..")))
         try:
             found_size, found = _checksum(file)
         except (OSError, ValueError) as exc:  # the name has a NUL

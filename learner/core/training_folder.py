@@ -9,6 +9,7 @@ evaluations/      runs that are only measured: b000010 after ten batches
 versions/         published weights
 checkpoints/      for --resume
 report.json       the result
+vllm.log          what the vLLM server said that the run started ([vllm] python)
 """
 
 SETTINGS_NAME = "train.toml"
@@ -18,6 +19,7 @@ COPY = "copy"
 EVALUATIONS = "evaluations"
 VERSIONS = "versions"
 CHECKPOINTS = "checkpoints"
+SERVER_LOG = "vllm.log"
 
 
 def evaluation_name(batches: int) -> str:

@@ -29,6 +29,12 @@ class TakenBatch(msgspec.Struct, frozen=True):
     num_completed: int = 0
     reward: float = 0.0  # of the task, summed
     equal_size: GroupSize = GroupSize()  # of dropped groups that count in the loss's denominators
+    num_skipped: int = 0  # groups that were not played
+    pools: dict[str, int] = {}  # tasks by their past groups; empty: no task is ever skipped
+
+
+class SkippedGroup(msgspec.Struct, frozen=True):
+    """A group that is not played, see learner.data.task_pools."""
 
 
 class _Scores(msgspec.Struct):
@@ -47,7 +53,7 @@ class BatchQueue:
         self._size = size
         self._fill = fill
         self._next = first
-        self._ready: dict[int, Group | DroppedGroup] = {}
+        self._ready: dict[int, Group | DroppedGroup | SkippedGroup] = {}
         self._scores: defaultdict[int, _Scores] = defaultdict(_Scores)
         self._is_open = True
         self._arrived = anyio.Event()
@@ -62,8 +68,8 @@ class BatchQueue:
         scores.num_completed += completed
         scores.reward += reward
 
-    def put(self, number: int, group: Group | DroppedGroup) -> None:
-        """Add a complete group, or one that was dropped."""
+    def put(self, number: int, group: Group | DroppedGroup | SkippedGroup) -> None:
+        """Add a complete group, or one that was dropped or skipped."""
         self._ready[number] = group
         self._wake()
 
@@ -86,10 +92,13 @@ class BatchQueue:
         dropped: Counter[str] = Counter()
         first = self._next
         equal_size = GroupSize()
-        failed = 0  # groups in a row
+        failed = skipped = 0  # groups, the failed ones in a row
         while self._needs_more(first, len(groups), failed):
-            group = await self._arrival(first, dropped)
-            if not isinstance(group, DroppedGroup) and not is_stale(group):
+            group = await self._arrival(first, dropped, skipped)
+            if isinstance(group, SkippedGroup):
+                skipped += 1
+                on_dropped(self._next)
+            elif not isinstance(group, DroppedGroup) and not is_stale(group):
                 groups.append(group)
                 failed = 0
             else:
@@ -108,6 +117,7 @@ class BatchQueue:
             sum(one.num_completed for one in scores),
             sum(one.reward for one in scores),
             equal_size,
+            skipped,
         )
 
     def _needs_more(self, first: int, num_groups: int, failed: int) -> bool:
@@ -116,16 +126,19 @@ class BatchQueue:
             return num_groups < self._size and failed < self._size
         return self._next < first + self._size
 
-    async def _arrival(self, first: int, dropped: Mapping[str, int]) -> Group | DroppedGroup:
+    async def _arrival(
+        self, first: int, dropped: Mapping[str, int], skipped: int
+    ) -> Group | DroppedGroup | SkippedGroup:
         while self._next not in self._ready:
             if not self._is_open:
                 reasons = ", ".join(f"{name} {count}" for name, count in dropped.items())
                 seen = self._next - first
-                usable = seen - sum(dropped.values())
+                usable = seen - skipped - sum(dropped.values())
                 raise LearnerError(
                     "the rollouts have ended, and the batch that starts with group"
                     f" {first} needs {self._size} usable groups: {usable} of {seen} are usable"
                     + (f" (dropped: {reasons})" if reasons else "")
+                    + (f" ({skipped} skipped: solved always or never)" if skipped else "")
                 )
             await self._arrived.wait()
         return self._ready.pop(self._next)

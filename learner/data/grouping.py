@@ -50,6 +50,7 @@ from rehearsal_room.learner.data.trajectory_samples import (
     latest_verdict,
     rollout_of,
 )
+from rehearsal_room.learner.losses.penalties import penalised
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
 WHOLE = ("mean_std", "mean", "leave_one_out")  # advantages that compare episodes from one state
@@ -267,6 +268,7 @@ class Grouping:
         rollouts = tuple(
             member for _, member in sorted(members.items()) if isinstance(member, Rollout)
         )
+        rollouts = penalised(rollouts, self._loss)
         keep_equal = self._settings.keep_equal
         if not rollouts and "failed" in members.values():
             return self._drop(started.group, "equal")

@@ -8,7 +8,9 @@ the batches. When a run is resumed, it first reads the logged groups that no bat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
+import msgspec
 
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.continuation.branches import REFUSED
@@ -26,7 +28,7 @@ from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.running import RecordRunEvent
 from rehearsal_room.learner.core.samples import Group
-from rehearsal_room.learner.data.batch_queue import BatchQueue, TakenBatch
+from rehearsal_room.learner.data.batch_queue import BatchQueue, SkippedGroup, TakenBatch
 from rehearsal_room.learner.data.gating import Gating
 from rehearsal_room.learner.data.group_feed import (
     KINDS,
@@ -35,6 +37,7 @@ from rehearsal_room.learner.data.group_feed import (
     group_results_of_log,
 )
 from rehearsal_room.learner.data.grouping import FAILURES, DroppedGroup, Grouping
+from rehearsal_room.learner.data.task_pools import TaskPools
 from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
 
@@ -59,6 +62,7 @@ class RolloutFeed:
         gating: Gating,
         publisher: WeightPublisher,
         staleness: int,
+        pools: TaskPools,
     ) -> None:
         """`folder` is the run's folder, `numbers` has its groups' numbers by name."""
         self._folder = folder
@@ -68,6 +72,9 @@ class RolloutFeed:
         self._gating = gating
         self._publisher = publisher
         self._staleness = staleness
+        self._pools = pools
+        self._skipped: set[int] = set()  # groups
+        self._first = 0  # the first group that no batch has taken
         self._live = LiveFeed(
             grouping, self._put, where=str(folder), load_trajectory=self._load_trajectory
         )
@@ -81,6 +88,7 @@ class RolloutFeed:
 
     def restore(self, first: int) -> None:
         """Read the logged groups from `first` on; to be called before the session starts."""
+        self._first = first
         if not (self._folder / LOG_NAME).exists():
             return
         others: set[str] = set()  # taken by earlier batches, or beyond the end of a shortened plan
@@ -91,6 +99,10 @@ class RolloutFeed:
                     others.add(row.group)
                 if number < 0 or row.ending in (None, Ending.CANCELLED):
                     continue
+                if row.label is not None and row.label is not Label.ENVIRONMENT_ERROR:
+                    self._pools.judged(number, completed=row.label is Label.COMPLETED)
+                if number < first:
+                    self._pools.finish(number)
                 if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_unjudged += 1
@@ -101,9 +113,35 @@ class RolloutFeed:
         ):
             self._put(result)
 
-    async def admit(self, plan: EpisodePlan) -> bool:
-        """Wait until the episode may start. False: the episode is not needed."""
-        return await self._gating.admit(self._numbers[plan.group])
+    async def admit(self, plan: EpisodePlan) -> bool | None:
+        """Wait until the episode may start. False: no more episodes are needed; None: this group's
+        turn is skipped."""
+        number = self._numbers[plan.group]
+        # A turn that was skipped before a resumed run's first group is missing in its log, too.
+        if self._pools.is_active and (number < self._first or await self._is_skipped(number)):
+            return None
+        return await self._gating.admit(number)
+
+    async def _is_skipped(self, number: int) -> bool:
+        """Whether a group's turn is skipped; it waits for the earlier ones of its task, as long as
+        episodes are needed."""
+        is_played: bool | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def give_up() -> None:
+                await self._gating.wait_closed()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(give_up)
+            is_played = await self._pools.is_played(number)
+            tasks.cancel_scope.cancel()
+        if is_played is not False:
+            return False
+        if number not in self._skipped:
+            self._skipped.add(number)
+            self._gating.drop(number)
+            self._queue.put(number, SkippedGroup())
+        return True
 
     async def serve(self, subscription: Subscription, report: RecordRunEvent) -> None:
         """Process the session's records, and report published weights to it. Raises SampleError."""
@@ -125,7 +163,10 @@ class RolloutFeed:
 
         batch = await self._queue.take(is_stale, self._gating.drop)
         self._gating.batch_taken(batch.end)
-        return batch
+        if not self._pools.is_active:
+            return batch
+        pools = {str(pool): count for pool, count in self._pools.counts(batch.end).items()}
+        return msgspec.structs.replace(batch, pools=pools)
 
     async def receive(self, subscription: Subscription) -> Sequence[Record]:
         """The next records, after this feed has processed them."""
@@ -161,6 +202,8 @@ class RolloutFeed:
                 is_refused = record.episode in self._refused
                 self._refused.discard(record.episode)
                 if event.label is not None and not is_refused:
+                    if event.label is not Label.ENVIRONMENT_ERROR:
+                        self._pools.judged(number, completed=event.label is Label.COMPLETED)
                     self._score(number, event.label, event.reward)
 
     def _score(self, number: int, label: Label, reward: float | None) -> None:
@@ -171,6 +214,7 @@ class RolloutFeed:
 
     def _put(self, result: GroupResult) -> None:
         number = self._numbers[result.group]
+        self._pools.finish(number)
         # If the model or the judge is unavailable, a replacement group would fail as quickly. It
         # starts only when a batch has skipped this one, or one update could use up the whole plan.
         if isinstance(result, DroppedGroup) and result.reason not in FAILURES:

@@ -68,6 +68,14 @@ class ModelLearner:
         report = self._trainer.step(batch_of(groups, advantages, weights, share=share, merge=share))
         if report.step == 1:
             self._check_agreement(report)
+        if report.measures.get("mismatch_masked") == 1:
+            _log.warning(
+                "batch_masked",
+                batch=report.step,
+                why="loss.mismatch_above or loss.reject leaves out every token, so the loss is 0:"
+                " sampler and trainer are too far apart",
+                greatest_difference=report.measures.get("mismatch_max"),
+            )
         return report
 
     def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:

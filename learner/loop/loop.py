@@ -336,5 +336,7 @@ def _composition_of(batch: TakenBatch, version: int) -> dict[str, MetricValue]:
         **_episodes_of(batch),
         "staleness_max": version - min(numbers, default=version),
         "groups_dropped": sum(batch.dropped.values()),
+        **({"groups_skipped": batch.num_skipped} if batch.pools else {}),
+        **{f"tasks/{pool}": count for pool, count in batch.pools.items()},
         **{f"dropped/{reason}": count for reason, count in batch.dropped.items()},
     }

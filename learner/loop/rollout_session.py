@@ -1,6 +1,6 @@
 """The rollouts of a training run, which run while the model is trained."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from rehearsal_room.learner.data.batch_queue import BatchQueue
 from rehearsal_room.learner.data.gating import Gating
 from rehearsal_room.learner.data.grouping import Grouping
 from rehearsal_room.learner.data.rollout_feed import RolloutFeed, group_numbers
+from rehearsal_room.learner.data.task_pools import TaskPools
 from rehearsal_room.learner.loop.progress_state import TrainProgress
 from rehearsal_room.learner.trainer.weight_publisher import WeightPublisher
 
@@ -92,6 +93,7 @@ async def open_rollouts(
         gating=gating,
         publisher=publisher,
         staleness=loop.staleness,
+        pools=TaskPools(_tasks_of(plans), solved=data.revisit_solved, never=data.revisit_never),
     )
     raise_file_limit(settings.number_at_once + 256)
     tune_garbage_collector()
@@ -111,3 +113,8 @@ async def open_rollouts(
         async with opened as parts:
             await anyio.to_thread.run_sync(feed.restore, progress.next_group)
             yield Rollouts(settings, folder, plans, pool, parts, feed, gating)
+
+
+def _tasks_of(plans: Sequence[EpisodePlan]) -> list[str]:
+    """The task of each group of a plan, in order."""
+    return list({plan.group: f"{plan.scenario.digest}:{plan.task.id}" for plan in plans}.values())

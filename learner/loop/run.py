@@ -22,6 +22,7 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.following.run_copy import open_copy
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import sole_writer
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
 from rehearsal_room.harness.rollout.process import run
@@ -30,6 +31,7 @@ from rehearsal_room.harness.setup.parts import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.harness.vllm.policy import VllmPolicy
+from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
 from rehearsal_room.learner.config.runs import TrainingRunSettings, rhythm_of
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import TimeIsUpError
@@ -38,9 +40,11 @@ from rehearsal_room.learner.core.training_folder import (
     COPY,
     EVALUATIONS,
     ROLLOUTS,
+    SERVER_LOG,
     VERSIONS,
 )
 from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.conversations import ConversationSource, read_conversations
 from rehearsal_room.learner.data.followed_logs import FollowedSource
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
@@ -62,6 +66,7 @@ from rehearsal_room.learner.loop.run_folder import (
 )
 from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
 from rehearsal_room.learner.model.distributed import Processes, join_processes
+from rehearsal_room.learner.model.memory import MemoryNeed, size_of
 from rehearsal_room.learner.selftest.start import check_server, check_start
 from rehearsal_room.learner.trainer.trainer import open_trainer
 from rehearsal_room.learner.trainer.weight_publisher import TakesWeights, WeightPublisher
@@ -125,11 +130,13 @@ def _train(
     check_start(settings, runs)
     trainer = open_trainer(settings, processes=processes)
     try:
-        is_live = not settings.data.logs
+        is_live = settings.data.is_live
         learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
         limits = TokenLimits.of(trainer.model, ChatTokenizer.open(Path(settings.model)).control_ids)
         rhythm = rhythm_of(settings)
-        training = _Training(rhythm, runs, folder, dependencies, learner, limits, deadline)
+        training = _Training(
+            rhythm, runs, folder, dependencies, learner, limits, deadline, trainer.memory
+        )
         report: TrainReport = run(training.run)
         return report
     except BaseExceptionGroup as exc:
@@ -172,8 +179,33 @@ class _Training(msgspec.Struct, frozen=True):
     learner: ModelLearner
     limits: TokenLimits
     deadline: float  # on time.perf_counter
+    memory: MemoryNeed | None  # of the training; None: it was not measured
 
     async def run(self) -> TrainReport:
+        async with AsyncExitStack() as stack:
+            if not self.settings.vllm.python:
+                return await self._run()
+            server = await stack.enter_async_context(self._server())
+            runs = self.runs
+            for name in ("rollouts", "evaluation"):
+                if (one := getattr(runs, name)) is not None:
+                    model = msgspec.structs.replace(one.model, base_url=server.base_url)
+                    one = msgspec.structs.replace(one, model=model)
+                    runs = msgspec.structs.replace(runs, **{name: one})
+            return await msgspec.structs.replace(self, runs=runs)._run()
+
+    def _server(self) -> VllmServer:
+        """A vLLM server with the model that the run starts with, in the trainer's precision."""
+        settings = VllmServerSettings(
+            self.settings.model,
+            python=self.settings.vllm.python,
+            dtype=self.settings.compute.dtype,
+            lora_rank=self.settings.lora.rank,
+            arguments=self.settings.vllm.args,
+        )
+        return VllmServer(settings, self.folder / SERVER_LOG)
+
+    async def _run(self) -> TrainReport:
         progress = await anyio.to_thread.run_sync(self.learner.resume) or TrainProgress()
         await anyio.to_thread.run_sync(remove_later_evaluations, self.folder, progress.batches)
         async with AsyncExitStack() as stack:
@@ -189,7 +221,7 @@ class _Training(msgspec.Struct, frozen=True):
                 )
                 evaluator = await stack.enter_async_context(opened)
                 callbacks = msgspec.structs.replace(callbacks, evaluate=evaluator.evaluate)
-            if self.settings.data.logs:
+            if not self.settings.data.is_live:
                 publisher = self._publisher(policies)
                 check = partial(self._check_servers, policies, publisher)
                 source = await self._log_source(stack, progress)
@@ -284,11 +316,24 @@ class _Training(msgspec.Struct, frozen=True):
                 await check_server(policy, folder, self.settings.compute)
 
     async def _log_source(self, stack: AsyncExitStack, progress: TrainProgress) -> BatchSource:
-        """The source of batches from logs; what it needs is open until the stack is closed."""
-        data, grouping = self.settings.data, self._grouping()
-        size, first = data.groups, progress.next_group
+        """The source of batches from logs or conversations; what it needs is open until the stack
+        is closed."""
+        data, first = self.settings.data, progress.next_group
+        if data.messages:
+            return ConversationSource(
+                await anyio.to_thread.run_sync(read_conversations, data.messages),
+                ChatTokenizer.open(Path(self.settings.model)),
+                data,
+                limits=self.limits,
+                seed=self.settings.compute.seed,
+                first=first,
+            )
+        grouping, size = self._grouping(), data.groups
         folders = await self._log_folders(stack)
         if not data.follow:
+            for folder in folders:  # one that cannot be read is named before anything is computed
+                with open_reader(folder):
+                    pass
             groups = groups_of_logs(folders, grouping, epochs=data.epochs)
             return LogSource(groups, grouping, size=size, first=first)
         source = FollowedSource(
@@ -338,6 +383,7 @@ class _Training(msgspec.Struct, frozen=True):
         callbacks: LoopCallbacks,
         progress: TrainProgress,
     ) -> Loop:
+        self._say_memory()
         return Loop(
             self.settings,
             learner=self.learner,
@@ -347,6 +393,16 @@ class _Training(msgspec.Struct, frozen=True):
             progress=progress,
             deadline=self.deadline,
         )
+
+    def _say_memory(self) -> None:
+        """Say what the training will need, before it starts and when everything else is open."""
+        if (need := self.memory) is None:
+            return
+        plays = [self.runs.evaluation, self.runs.rollouts if self.settings.data.is_live else None]
+        line = f"memory for training {need}"
+        if any(one is not None and one.policy.name == "local" for one in plays):
+            line += f"; policy local {size_of(need.weights)} for each version"
+        self.dependencies.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 async def run_with_rollouts(

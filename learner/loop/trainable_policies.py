@@ -22,7 +22,7 @@ def policy_of(train: TrainSettings) -> Callable[[Settings], TrainablePolicy]:
     def make(settings: Settings) -> TrainablePolicy:
         switch = train.loop.switch
         if settings.policy.name == "vllm":
-            return vllm(settings, switch=switch)
+            return vllm(settings, switch=switch, adapters=train.lora.rank > 0)
         return local_policy(settings, switch=switch, compute=train.compute)
 
     return make

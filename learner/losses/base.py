@@ -26,6 +26,7 @@ class TokenBatch(NamedTuple):
     # mean of logprobs - old over the episode's tokens at the start of the update; None: unused
     episode_mismatch: Tensor | None = None  # [N], without gradient, for mismatch "episode": the sum
     # of old - sampler over the episode's tokens; None: unused
+    episode_mismatch_mean: Tensor | None = None  # [N], the same for `reject` "episode": the mean
 
 
 # Measurements: name -> (sum, count). They are added up over micro-batches and processes, and

@@ -6,17 +6,13 @@ from rehearsal_room.learner.config.settings import LossSettings
 from rehearsal_room.learner.losses.base import Measures, PolicyLoss, TokenBatch
 from rehearsal_room.learner.losses.cispo import Cispo
 from rehearsal_room.learner.losses.clip import Clip
+from rehearsal_room.learner.losses.distill import Distill
 from rehearsal_room.learner.losses.entropy import entropy_losses
 from rehearsal_room.learner.losses.gspo import Gspo
 from rehearsal_room.learner.losses.kl import k3
 from rehearsal_room.learner.losses.likelihood import Likelihood
 from rehearsal_room.learner.losses.metrics import sum_and_count
-from rehearsal_room.learner.losses.mismatch import (
-    episode_weights,
-    mismatch_measures,
-    step_weights,
-    token_weights,
-)
+from rehearsal_room.learner.losses.mismatch import is_kept, mismatch_measures, mismatch_weights
 from rehearsal_room.learner.losses.tv import Tv
 
 
@@ -25,24 +21,26 @@ def loss_of(settings: LossSettings) -> PolicyLoss:
     return CompositeLoss(_policy_loss(settings), settings)
 
 
+def needs_reference(settings: LossSettings) -> bool:
+    """Whether the loss needs the log-probabilities of a reference model."""
+    return settings.kl > 0 or settings.policy == "distill"
+
+
 def needs_episode_ratios(settings: LossSettings) -> bool:
     """Whether the loss needs TokenBatch.episode_log_ratios (see learner.losses.gspo)."""
     return settings.policy == "gspo" and settings.scope == "episode"
 
 
 def needs_episode_mismatch(settings: LossSettings) -> bool:
-    """Whether the loss needs TokenBatch.episode_mismatch (see learner.losses.mismatch)."""
-    return settings.mismatch == "episode" and settings.policy != "likelihood"
-
-
-_MISMATCH_WEIGHTS = {"step": step_weights, "episode": episode_weights}
+    """Whether the loss needs TokenBatch.episode_mismatch and its mean (learner.losses.mismatch)."""
+    return "episode" in (settings.mismatch, settings.reject) and settings.policy != "likelihood"
 
 
 class CompositeLoss:
     """A policy loss, corrected for the mismatch between sampler and trainer, with an entropy bonus
     and the divergence from a reference model:
 
-        losses = w (policy + entropy * bonus) + kl * k3
+        losses = w (policy + entropy * bonus) + kl * k3        w: learner.losses.mismatch
 
     Cloned tokens were not sampled by the trained model, so `likelihood` is not corrected and its
     mismatch is not measured.
@@ -70,11 +68,12 @@ class CompositeLoss:
         return losses, measures
 
     def _correct_mismatch(self, losses: Tensor, tokens: TokenBatch) -> tuple[Tensor, Measures]:
-        cap = self._settings.mismatch_cap
-        weigh = _MISMATCH_WEIGHTS.get(self._settings.mismatch, token_weights)
-        weights = weigh(tokens, cap=cap)
-        measures = mismatch_measures(tokens, weights, cap=cap)
-        return losses if self._settings.mismatch == "off" else losses * weights, measures
+        settings = self._settings
+        weights, kept = mismatch_weights(tokens, settings), is_kept(tokens, settings)
+        measures = mismatch_measures(tokens, weights, kept, cap=settings.mismatch_cap)
+        if settings.mismatch != "off":
+            losses = losses * weights
+        return (losses if settings.reject == "off" else losses * kept), measures
 
 
 def _common_measures(tokens: TokenBatch) -> Measures:
@@ -105,3 +104,5 @@ def _policy_loss(settings: LossSettings) -> PolicyLoss:
             return Tv(bound=settings.tv_bound)
         case "likelihood":
             return Likelihood()
+        case "distill":
+            return Distill()

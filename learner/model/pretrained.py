@@ -22,11 +22,12 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
-from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.harness.core.policy_card import ADAPTER, PolicyCard, write_card
 from rehearsal_room.learner.backends.forward import layer_list
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.atomic_dirs import reason, write_atomic_folder
 from rehearsal_room.learner.core.errors import ConfigError, ModelError
+from rehearsal_room.learner.model.adapters import has_adapters, merged, write_adapter
 
 # A published folder gets copies of all files of the start folder, except weights and files that
 # publishing writes itself.
@@ -130,14 +131,19 @@ def publish(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write a Hugging Face directory: the weights (full tensors) as `dtype`, the model's config,
-    the tokenizer, chat template and all other files of the start directory, and the card.
+    the tokenizer, chat template and all other files of the start directory, and the card. Adapters
+    are merged into the weights, and written by themselves, too (learner.model.adapters).
 
     The folder appears complete or not at all. Raises CheckpointError, also for a folder that exists
     already.
     """
     with write_atomic_folder(folder) as partial:
+        if has_adapters(model):
+            write_adapter(partial / ADAPTER, model, weights)
+            weights = merged(model, weights)
+        stored = _weights_to_store(model, weights, dtype)
         with quiet():
-            model.save_pretrained(partial, state_dict=_weights_to_store(model, weights, dtype))
+            model.save_pretrained(partial, state_dict=stored)
         _set_dtype(partial / "config.json", dtype)
         for path in start.iterdir():
             is_copied = path.is_file() and not path.name.endswith(_WEIGHTS)
@@ -186,6 +192,11 @@ def _weights_to_store(
 def _check_files(folder: Path) -> None:
     if not folder.is_dir():
         raise ModelError(f"{folder}: the model folder does not exist")
+    if (folder / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{folder}: this is an adapter: name the folder that it lies in, which has the merged"
+            " weights, or merge it into its base model with peft"
+        )
     for name in ("config.json", *_TOKENIZER):
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: not a Hugging Face model directory: {name} is missing")

@@ -20,6 +20,7 @@ class Scores(NamedTuple):
     reference: Tensor | None = None  # log-probabilities of the reference model
     episode_log_ratios: Tensor | None = None  # see TokenBatch
     episode_mismatch: Tensor | None = None  # see TokenBatch
+    episode_mismatch_mean: Tensor | None = None  # see TokenBatch
 
 
 def token_batch(
@@ -55,6 +56,7 @@ def token_batch(
         reference=select(scores.reference),
         episode_log_ratios=select(scores.episode_log_ratios),
         episode_mismatch=select(scores.episode_mismatch),
+        episode_mismatch_mean=select(scores.episode_mismatch_mean),
     )
 
 

@@ -43,7 +43,7 @@ def check_start(settings: TrainSettings, runs: TrainingRunSettings) -> FamilyRep
     """Test the family of the run's model with the run's back end, and with the sampling engine if a
     policy of the run is `local`. Raises ModelError, and ConfigError for a missing device."""
     policies = {runs.evaluation.policy.name} if runs.evaluation is not None else set()
-    if not settings.data.logs:
+    if settings.data.is_live:
         policies.add(runs.rollouts.policy.name)
     config = open_config(Path(settings.model))
     report = check_family(config, settings.compute, sampler="local" in policies)

@@ -47,6 +47,7 @@ from rehearsal_room.learner.core.checksums import (
     has_checksums,
 )
 from rehearsal_room.learner.core.errors import CheckpointError, DamagedError
+from rehearsal_room.learner.model.adapters import base_digest
 from rehearsal_room.learner.model.distributed import Processes
 
 _MANIFEST = "checkpoint.json"
@@ -82,6 +83,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     architecture: str
     num_parameters: int
     digest: str  # of the weights' names and shapes, the configuration, and the tokenizer
+    base: str = ""  # checksum of the weights that are not trained; empty: all are trained
 
     def __str__(self) -> str:
         size = f"{self.num_parameters:,} parameters, digest {self.digest[:8]}"
@@ -107,7 +109,8 @@ def identity_of(model: nn.Module, folder: Path) -> Identity:
     if tokenizer.is_file():
         digest.update(tokenizer.read_bytes())
     size = sum(weight.numel() for weight in model.parameters())
-    return Identity(str(folder), type(model).__name__, size, digest.hexdigest())
+    name = type(model).__name__
+    return Identity(str(folder), name, size, digest.hexdigest(), base_digest(model))
 
 
 def save(
@@ -198,6 +201,11 @@ def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:
     if (manifest.model.architecture, manifest.model.digest) != (model.architecture, model.digest):
         raise CheckpointError(
             f"{folder}: this is a checkpoint of the model {manifest.model}, not of {model}"
+        )
+    if manifest.model.base != model.base:
+        raise CheckpointError(
+            f"{folder}: its adapters belong to other weights (checksum {manifest.model.base}) than"
+            f" those of {model.folder} ({model.base}): put back the model that the run started with"
         )
     return manifest
 

@@ -15,16 +15,19 @@ from torch.optim import Optimizer
 
 from rehearsal_room.learner.model.distributed import Processes
 
+_TRAINED = StateDictOptions(ignore_frozen_params=True)  # with adapters, the others are frozen
+
 
 def training_state(
     model: nn.Module, optimizer: Optimizer, processes: Processes, *, random: bool = True
 ) -> dict[str, Any]:
     """The state as tensors by name, which torch.distributed.checkpoint writes and reads in place.
+    Weights that are not trained are left out.
 
     `random`: include the random state of this process. All processes must call it. An optimiser
     that has not made an update yet gets its initial state.
     """
-    of_model, of_optimizer = get_state_dict(model, optimizer)
+    of_model, of_optimizer = get_state_dict(model, optimizer, options=_TRAINED)
     state: dict[str, Any] = {"model": of_model, "optimizer": of_optimizer}
     if random:
         state[f"random-{processes.rank}"] = _random_state()
@@ -40,6 +43,7 @@ def restore(
         optimizer,
         model_state_dict=state["model"],
         optim_state_dict=state["optimizer"],
+        options=StateDictOptions(strict=False),  # of the weights that are not trained
     )
     for device, numbers in state.get(f"random-{processes.rank}", {}).items():
         if device == "cuda":

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -29,8 +29,10 @@ from rehearsal_room.learner.core.errors import (
 )
 from rehearsal_room.learner.losses.base import PolicyLoss
 from rehearsal_room.learner.losses.metrics import means_of, merge
-from rehearsal_room.learner.losses.registry import loss_of
+from rehearsal_room.learner.losses.registry import loss_of, needs_reference
+from rehearsal_room.learner.model.adapters import add_adapters
 from rehearsal_room.learner.model.distributed import SINGLE_PROCESS, Processes, shard
+from rehearsal_room.learner.model.memory import MemoryNeed, memory_need
 from rehearsal_room.learner.model.optimizer import adamw, learning_rate, set_learning_rate
 from rehearsal_room.learner.model.pretrained import open_model, publish
 from rehearsal_room.learner.packing.batch import Batch
@@ -85,9 +87,11 @@ class Trainer:
         loss: PolicyLoss,
         reference: PreTrainedModel | None = None,
         processes: Processes = SINGLE_PROCESS,
+        memory: MemoryNeed | None = None,
     ) -> None:
         """`reference` is the model whose log-probabilities the loss needs; None: it needs none.
-        With several processes, both models are sharded here."""
+        With several processes, both models are sharded here. `memory` is what one process needs
+        for training; None: it was not measured."""
         self.identity = identity_of(model, Path(settings.model))
         for sharded in (model, reference):
             if sharded is not None:
@@ -95,6 +99,7 @@ class Trainer:
         self.model = model
         self.settings = settings
         self.processes = processes
+        self.memory = memory
         self.optimizer = adamw(model, settings.optimizer)
         self.num_steps = 0  # batches trained
         self._is_out_of_step = False  # process 0 failed alone: the others cannot be reached
@@ -238,18 +243,22 @@ def open_trainer(settings: TrainSettings, *, processes: Processes = SINGLE_PROCE
         torch.set_num_threads(compute.threads)
     torch.manual_seed(compute.seed)
     model = open_model(Path(settings.model), compute)
+    if settings.lora.rank:
+        add_adapters(model, settings.lora, base=Path(settings.model))
+    memory = memory_need(model, settings)
     return Trainer(
         model,
         settings,
         backend=backend_of(compute),
         loss=loss_of(settings.loss),
-        reference=_reference(model, settings) if settings.loss.kl else None,
+        reference=_reference(model, settings) if needs_reference(settings.loss) else None,
         processes=processes,
+        memory=memory,
     )
 
 
 def _reference(model: PreTrainedModel, settings: TrainSettings) -> PreTrainedModel:
-    """The reference model of the divergence. Raises ModelError."""
+    """The reference model of the divergence, or the teacher. Raises ModelError."""
     folder = Path(settings.loss.reference or settings.model)
     reference = open_model(folder, settings.compute)
     found, expected = reference.config.vocab_size, model.config.vocab_size
@@ -257,5 +266,28 @@ def _reference(model: PreTrainedModel, settings: TrainSettings) -> PreTrainedMod
         raise ModelError(
             f"loss.reference: {folder} has {found} tokens, but the trained model has {expected}"
         )
+    if _vocabulary(folder) != _vocabulary(Path(settings.model)):
+        raise ModelError(
+            f"loss.reference: the tokenizer of {folder} is not that of {settings.model}: the same"
+            " ids would be other words"
+        )
     reference.requires_grad_(False)
     return reference
+
+
+def _vocabulary(folder: Path) -> object:
+    """The tokens of a model's tokenizer.json, with their ids. Raises ModelError."""
+    path = folder / "tokenizer.json"
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Tokenizer)
+    except (OSError, msgspec.DecodeError) as exc:
+        raise ModelError(f"{path}: the tokenizer cannot be read: {exc}") from exc
+    added = {(token.get("id"), token.get("content")) for token in found.added_tokens}
+    return found.model.get("vocab"), added
+
+
+class _Tokenizer(msgspec.Struct):
+    """The parts of a tokenizer.json that give ids to tokens."""
+
+    model: dict[str, Any]
+    added_tokens: list[dict[str, Any]] = []

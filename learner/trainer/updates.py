@@ -181,9 +181,12 @@ class Updater:
             ]
         if mismatch:
             sums = self._episode_sums(prefix_groups, mismatches)
-            totals = {episode: total for episode, (total, _) in sums.items()}
+            totals, means = {one: total for one, (total, _) in sums.items()}, means_of(sums)
             scores = [
-                before._replace(episode_mismatch=spread_over_tokens(one, totals).to(values))
+                before._replace(
+                    episode_mismatch=spread_over_tokens(one, totals).to(values),
+                    episode_mismatch_mean=spread_over_tokens(one, means).to(values),
+                )
                 for one, before, values in zip(prefix_groups, scores, mismatches, strict=True)
             ]
         return scores

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/../.."
 root=$PWD
 
 light=(awm mcp openai otlp parquet postgres report tokens)
-heavy=(bridges inspect ray skyrl tinker train trackio trl verifiers verl wandb)
+heavy=(bridges inspect lora ray skyrl tinker train trackio trl verifiers verl wandb)
 case "${1:-}" in
     --all) parts=(core sdist beside docker "${light[@]}" "${heavy[@]}") ;;
     --install | "") parts=(core sdist beside "${light[@]}") ;;
@@ -362,6 +362,11 @@ from pathlib import Path
 from tests.support.tiny_model import write_model
 write_model(Path('model'), context=131072)"
     run run shop_support -p local -m model -n 2 --max-steps 1 --max-tokens 8 -o runs/local
+}
+
+part_lora() {
+    install lora "${wheel}[lora]"
+    python -c "import peft, rehearsal_room.learner.model.adapters"
 }
 
 part_bridges() {

@@ -23,6 +23,8 @@ class FakeVllm:
         self.num_probes = 0
         self.models = [{"id": "served", "max_model_len": 4096, "parent": None}]
         self.has_dev_mode = True
+        self.has_adapters = False  # --enable-lora, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
+        self.adapters: dict[str, str] = {}  # name: folder
         self.reports_raw = False
         self.label = "default"
         self.device, self.extension, self.in_chunks = "cuda", "", True
@@ -67,7 +69,9 @@ class FakeVllm:
             return 200, {"object": "list", "data": self.models}
         if path == "/v1/completions":
             return await self._completion(body)
-        if not self.has_dev_mode:
+        if path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter") and self.has_adapters:
+            return self._change_adapters(path, body)
+        if not self.has_dev_mode or path.startswith("/v1/"):
             return 404, {"detail": "Not Found"}
         if path == "/is_paused":
             return 200, {"is_paused": self.paused}
@@ -84,6 +88,21 @@ class FakeVllm:
             return 200, {"vllm_config": config}
         self.control_requests.append((path, body))
         return await self._control(path.partition("?")[0], body)
+
+    def _change_adapters(self, path: str, body: Any) -> tuple[int, Any]:
+        if not body["lora_name"]:
+            return 400, {"error": {"message": "Both 'lora_name' and …", "code": 400}}
+        self.control_requests.append((path, body))
+        name = body["lora_name"]
+        if path == "/v1/unload_lora_adapter":
+            if self.adapters.pop(name, None) is None:
+                return 404, {"error": {"message": f"The lora adapter '{name}' cannot be found."}}
+        elif self._fails(path) or body["lora_path"] in self.bad_folders:
+            return 500, {"error": {"message": "no adapter there", "code": 500}}
+        else:
+            self.adapters[name] = body["lora_path"]
+            self.models.append({"id": name, "max_model_len": None, "parent": "served"})
+        return 200, b"Success: LoRA adapter changed."
 
     def _fails(self, path: str) -> bool:
         self.failing[path] -= 1

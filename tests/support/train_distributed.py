@@ -6,6 +6,7 @@ the weights into FOLDER/NAME and writes the reports into FOLDER/NAME.json.
 
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     ),
     "bfloat16": ({"compute": {"dtype": "bfloat16"}}, EVEN),
 }
+if find_spec("peft"):
+    CASES["lora"] = ({"compute": {"max_tokens": 20}, "lora": {"rank": 3}}, UNEVEN)
 if IS_LONG:
     CASES["updates"] = ({"optimizer": {"minibatches": 2}, "loss": {"kl": 0.1}}, 4)
     CASES["packed"] = ({"compute": {"backend": "packed", "max_tokens": 40}}, UNEVEN)

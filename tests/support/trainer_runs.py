@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rehearsal_room.learner.config.settings import (
     ComputeSettings,
+    LoraSettings,
     LossSettings,
     OptimizerSettings,
     TrainSettings,
@@ -28,6 +29,7 @@ def settings_of(
     loss: dict[str, Any] | None = None,
     optimizer: dict[str, Any] | None = None,
     compute: dict[str, Any] | None = None,
+    lora: dict[str, Any] | None = None,
 ) -> TrainSettings:
     """Settings with updates that are large enough to be measured."""
     return TrainSettings(
@@ -36,6 +38,7 @@ def settings_of(
         loss=LossSettings(**{"mismatch": "off", **(loss or {})}),
         optimizer=OptimizerSettings(**{"lr": 1e-3, **(optimizer or {})}),
         compute=ComputeSettings(**{"device": "cpu", **(compute or {})}),
+        lora=LoraSettings(**(lora or {})),
     )
 
 

@@ -17,10 +17,13 @@ import aiohttp
 import anyio
 import msgspec
 import numpy as np
+import psutil
 import pytest
 import structlog
+import tomli_w
 import torch
 
+from rehearsal_room.cli.train.train import train_from
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Message, Reply, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard
@@ -43,6 +46,7 @@ from rehearsal_room.learner.advantages.registry import advantages_of
 from rehearsal_room.learner.config.settings import (
     ComputeSettings,
     DataSettings,
+    LoraSettings,
     OptimizerSettings,
     TrainSettings,
 )
@@ -51,6 +55,7 @@ from rehearsal_room.learner.core.samples import Group, Sample
 from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.loop.metrics import read_metrics
 from rehearsal_room.learner.losses.aggregation import weights_of
 from rehearsal_room.learner.model.logprob_agreement import (
     MAX_DIFFERENCE,
@@ -62,8 +67,9 @@ from rehearsal_room.learner.packing.prefix_groups import batch_of
 from rehearsal_room.learner.selftest.family_test import BOUND
 from rehearsal_room.learner.selftest.start import check_server
 from rehearsal_room.learner.trainer.trainer import open_trainer
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 from tests.support.run_context import library
-from tests.support.tiny_model import write_model
+from tests.support.tiny_model import write_model, write_model_for
 
 PYTHON = os.environ.get("REHEARSAL_VLLM_PYTHON", ".venv-vllm/bin/python")
 HISTORY = parse_history("last:3")
@@ -114,16 +120,23 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def serve_policy(
-    model: Path, log: Path, *, dtype: str = "float32", **how: Any
+    model: Path, log: Path, *, dtype: str = "float32", lora_rank: int = 0, **how: Any
 ) -> AsyncIterator[VllmPolicy]:
     """A policy with its own vLLM server."""
     settings = VllmServerSettings(
-        str(model), python=PYTHON, dtype=dtype, cpu=True, kv_cache_gib=1, max_num_seqs=32
+        str(model),
+        python=PYTHON,
+        dtype=dtype,
+        cpu=True,
+        kv_cache_gib=1,
+        max_num_seqs=32,
+        lora_rank=lora_rank,
     )
     began = time.perf_counter()
     async with VllmServer(settings, log) as server:
         _log.info("up", seconds=round(time.perf_counter() - began, 1))
         sampling = Sampling(max_tokens=16, seed=7)
+        how |= {"adapters": lora_rank > 0}
         async with VllmPolicy(server.client(), sampling, **how) as policy:
             yield policy
 
@@ -168,11 +181,14 @@ def versions_of(groups: Sequence[Group]) -> set[str]:
     return {sample.weights for sample in samples_of(groups)}
 
 
-def train_step(model: Path, groups: Sequence[Group], folder: Path) -> float:
+def train_step(model: Path, groups: Sequence[Group], folder: Path, *, lora_rank: int = 0) -> float:
     """Train a step on the groups, with invented rewards (a random model earns none), publish the
     weights, and return the largest change of a weight."""
     settings = TrainSettings(
-        str(model), compute=COMPUTE, optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9)
+        str(model),
+        compute=COMPUTE,
+        optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9),
+        lora=LoraSettings(rank=lora_rank),
     )
     rewarded = [
         msgspec.structs.replace(
@@ -227,6 +243,33 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
     assert tested <= BOUND
     assert later <= MAX_DIFFERENCE
     assert stale > 100 * MAX_DIFFERENCE
+
+
+async def test_adapters_are_loaded_beside_the_servers_weights(model: Path, tmp_path: Path) -> None:
+    """With adapters the server keeps its weights: rolled out, trained, the adapter loaded, rolled
+    out again. The log-probabilities are those of the merged weights of each version, also after a
+    return to the weights of the start; the server reads a few kilobytes."""
+    async with serve_policy(model, tmp_path / "vllm.log", lora_rank=4) as policy:
+        await policy.take("v0", model)
+        first = await roll_out(policy, tmp_path / "first")
+        new = tmp_path / "v1"
+        train_step(model, first, new, lora_rank=4)
+        await policy.take("v1", new)
+        second = await roll_out(policy, tmp_path / "second")
+        tested = await check_server(policy, new, COMPUTE)
+        await policy.take("v0", model)
+        third = await roll_out(policy, tmp_path / "third")
+    start = open_model(model, COMPUTE)
+    later = logprob_difference(open_model(new, COMPUTE), samples_of(second))
+    again = logprob_difference(start, samples_of(third))
+    stale = logprob_difference(start, samples_of(second))
+    _log.info("agreement", after=later, start_again=again, under_the_old=stale, tested=tested)
+    assert (versions_of(second), versions_of(third)) == ({"v1"}, {"v0"})
+    assert max(later, again) <= MAX_DIFFERENCE
+    assert tested <= BOUND
+    assert stale > 100 * MAX_DIFFERENCE
+    size = sum(path.stat().st_size for path in (new / "adapter").iterdir())
+    assert size < (new / "model.safetensors").stat().st_size / 2
 
 
 async def test_a_server_in_bfloat16_passes_the_self_test(tmp_path: Path) -> None:
@@ -320,3 +363,44 @@ def _sample(prompt: Sequence[int], answer: Any) -> Sample:
 def _differences(model: Any, sample: Sample) -> torch.Tensor:
     with torch.inference_mode():
         return (teacher_forced(model, sample) - torch.from_numpy(sample.logprobs)).abs()
+
+
+def test_a_training_run_starts_its_own_server(tmp_path: Path) -> None:
+    """`rehearse train` with `[vllm] python` starts a server, trains adapters on its replies, loads
+    each version, and ends the server; sampler and trainer agree in every batch."""
+    [world] = write_microworlds(tmp_path / "worlds", seed=3, count=1, split="train")
+    model = write_model_for(world, tmp_path / "start", hidden=64, layers=1, head_dim=32)
+    table = {
+        "model": str(model),
+        "steps": 2,
+        "rollouts": {
+            "scenarios": [str(world)],
+            "policy": "vllm",
+            "group_size": 2,
+            "history": "last:1",
+            "dialect": "hermes",
+            "max_steps": 2,
+            "max_tokens": 4,
+            "format_stop": False,
+        },
+        "data": {"groups": 2, "keep_equal": True},
+        "loss": {"entropy": 0.1},
+        "optimizer": {"lr": 0.01},
+        "lora": {"rank": 4},
+        "loop": {"staleness": 0},
+        "compute": {"device": "cpu"},
+        "save": {"every": 1},
+        "metrics": {"tensorboard": False},
+        "vllm": {"python": PYTHON},
+    }
+    config = tmp_path / "train.toml"
+    config.write_text(tomli_w.dumps(table))
+    published = train_from(config, tmp_path / "run", resume=False)
+    assert published == tmp_path / "run" / "versions" / "v2"
+    rows = read_metrics(tmp_path / "run")[1:]
+    assert len(rows) == 2
+    assert all(row["mismatch_max"] <= MAX_DIFFERENCE for row in rows)
+    log = (tmp_path / "run" / "vllm.log").read_text()
+    assert log.count("Loaded new LoRA adapter") == 2
+    commands = [one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])]
+    assert not [command for command in commands if str(model) in command]  # the server has ended

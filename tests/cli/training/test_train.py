@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -508,3 +509,107 @@ def test_another_model_than_is_trained_plays(
     assert status == 2
     assert "the log-probabilities of sampler and trainer differ" in err
     assert not (out / "versions").exists() and not (out / "checkpoints").exists()
+
+
+@pytest.mark.slow  # two trainings
+def test_a_training_run_with_adapters(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+    """The command trains adapters: it says what memory that takes, sampler and trainer agree, a
+    published version has merged weights and the adapter, and a run that is resumed ends with the
+    weights of an undisturbed one. Another rank and a rank without adapters are refused."""
+    pytest.importorskip("peft", reason="the extra lora")
+    made = partial(config, loop={"staleness": 0})
+    lora = {"rank": 2, "targets": ["q_proj", "down_proj"]}
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    code, _, log = rehearse("train", made(lora=lora), "-o", whole)
+    assert code == 0
+    assert "memory for training" in log and "gradients and optimizer" in log
+    assert all(row["mismatch_max"] < 1e-4 for row in read_metrics(whole)[1:])
+    assert (whole / "versions" / "v2" / "adapter" / "adapter_model.safetensors").exists()
+    assert rehearse("train", made(lora=lora, steps=1), "-o", halves)[0] == 0
+    code, _, error = rehearse("train", made(lora=lora | {"rank": 3}), "-o", halves, "--resume")
+    assert code == 2
+    assert "lora.rank: the run was started with 2, not 3" in error
+    code, _, error = rehearse("train", made(lora=lora | {"rank": 0}), "-o", halves, "--resume")
+    assert code == 2
+    assert "lora.rank: is 0, so no adapters are trained" in error
+    assert rehearse("train", made(lora=lora), "-o", halves, "--resume")[0] == 0
+    one, other = (weights_in(folder / "versions" / "v2") for folder in (whole, halves))
+    assert one.keys() == other.keys()
+    assert all(np.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+@pytest.mark.slow  # three trainings
+def test_tasks_that_are_never_solved_are_played_less(
+    rehearse: Rehearse, config: Made, tmp_path: Path
+) -> None:
+    """With `revisit_never` a random model's tasks, none of which it solves, are played at every
+    second turn. The pools are counted in the metrics; a run that is cut and resumed plays the same
+    groups and ends with the same weights."""
+    data = {"fill": True, "revisit_never": 2, "groups": 3}
+    made = partial(config, data=data, loop={"staleness": 0})
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    code, _, error = rehearse("train", made(steps=6), "-o", whole)
+    assert code == 0, error
+    assert rehearse("train", made(steps=4), "-o", halves)[0] == 0  # skips turns in the last batch
+    assert rehearse("train", made(steps=6), "-o", halves, "--resume")[0] == 0
+
+    def groups_of(folder: Path) -> list[tuple[str, str]]:
+        with open_reader(folder / "rollouts") as reader:
+            return sorted({(row.group, row.task) for row in reader.episodes()})
+
+    played = groups_of(whole)
+    assert played == groups_of(halves)
+    names = [name for name, _ in played]
+    assert len(names) == 18 and names != [f"g{number:06d}" for number in range(18)]
+    rows = read_metrics(whole)[1:]
+    assert rows[3]["groups_skipped"] > 0
+    assert rows[0]["tasks/never"] == 3
+    assert all(
+        sum(row[f"tasks/{pool}"] for pool in ("solved", "mixed", "never", "unseen"))
+        == rows[0]["tasks/never"] + rows[0]["tasks/unseen"]
+        for row in rows
+    )
+    one, other = (weights_in(folder / "versions" / "v6") for folder in (whole, halves))
+    assert all(np.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+@pytest.mark.slow  # a training
+def test_conversations_of_an_outside_data_set_are_imitated(
+    rehearse: Rehearse, config: Made, start: Path, tmp_path: Path
+) -> None:
+    """With `data.messages` a model learns the assistant's words of a data set: their likelihood
+    rises from batch to batch. Another loss is refused, and so is an empty conversation."""
+    data = tmp_path / "data.jsonl"
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"What is {number}?"},
+                {"role": "assistant", "content": "A number."},
+            ]
+        }
+        for number in range(24)
+    ]
+    data.write_text("\n".join(map(json.dumps, rows)))
+    table = {
+        "model": str(start),
+        "steps": 12,
+        "data": {"messages": [str(data)], "keep_equal": True, "groups": 8, "epochs": 4},
+        "loss": {"policy": "likelihood", "advantage": "reward"},
+        "optimizer": {"lr": 0.01},
+        "metrics": {"tensorboard": False},
+    }
+    path = tmp_path / "sft.toml"
+    path.write_text(tomli_w.dumps(table))
+    report = json_of(rehearse, "train", path, "-o", tmp_path / "run")
+    assert (report["steps"], report["groups"]) == (12, 96)
+    losses = [row["loss"] for row in read_metrics(tmp_path / "run")[1:]]
+    assert losses[-1] < 0.5 * losses[0]
+    assert (tmp_path / "run" / "versions" / "v1" / "model.safetensors").exists()
+    path.write_text(tomli_w.dumps(table | {"loss": {}}))
+    code, _, error = rehearse("train", path, "-o", tmp_path / "other")
+    assert code == 2 and "data.messages needs 'likelihood'" in error
+    path.write_text(tomli_w.dumps(table))
+    data.write_text('{"messages": []}')
+    code, _, error = rehearse("train", path, "-o", tmp_path / "other")
+    assert code == 2 and "data.jsonl, line 1: messages: none is of the assistant" in error
+    assert not (tmp_path / "other").exists()

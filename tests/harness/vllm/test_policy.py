@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -680,3 +681,107 @@ async def test_controlling_a_remote_server_is_logged(
         await VllmWeights(VllmRoutes(server[1])).take("v1", folder)
     assert [log["event"] for log in logs] == ["weights_steered_off_loopback", "weights_taken"]
     assert VllmRoutes("http://gpu.example:8000/v1").base_url == "http://gpu.example:8000/v1"
+
+
+# Adapters ---------------------------------------------------------------------------------------
+
+
+def with_adapter(folder: Path, base: Path) -> Path:
+    """A published version: merged weights, and an adapter beside them."""
+    if not folder.exists():
+        directory(folder)
+    (folder / "adapter").mkdir()
+    config = msgspec.json.encode({"base_model_name_or_path": str(base)})
+    (folder / "adapter" / "adapter_config.json").write_bytes(config)
+    return folder
+
+
+async def test_adapters_are_loaded_in_place_of_weights(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
+) -> None:
+    """With adapters the server's weights stay. Each version is loaded as an adapter under a name of
+    its own, requests name it, and the one before it is unloaded; the weights of the start are used
+    without any, also if they were trained with an adapter themselves, which is merged already.
+    Another policy that opens then still finds the server's model."""
+    fake = server[0]
+    fake.has_adapters = True
+    with_adapter(folder, tmp_path / "before")
+    one, two = (with_adapter(tmp_path / name, folder) for name in ("v1", "v2"))
+    async with open_policy(server, folder, adapters=True) as policy:
+        names = []
+        for version, path in (("v0", folder), ("v1", one), ("v2", two), ("v0", folder)):
+            await policy.take(version, path)
+            reply = await agent_of(policy).reply(HELLO)
+            assert reply.weights == version
+            names.append(fake.completions[-1]["model"])
+            async with open_policy(server, folder, adapters=True) as other:
+                assert other.version == version
+    assert names[0] == names[3] == "served"
+    assert names[1].startswith("v1-") and names[2].startswith("v2-")
+    assert fake.adapters == {}
+    assert loaded(fake) == []
+    bodies = [body for path, body in fake.control_requests if path == "/v1/load_lora_adapter"]
+    assert [body["lora_path"] for body in bodies] == [str(one / "adapter"), str(two / "adapter")]
+    assert fake.control_paths.count("/reset_prefix_cache?reset_running_requests=false") == 4
+
+
+async def test_an_adapter_that_cannot_be_loaded_leaves_the_one_before_it(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
+) -> None:
+    """A server that refuses an adapter goes on with the version before it."""
+    fake = server[0]
+    fake.has_adapters = True
+    good, bad = (with_adapter(tmp_path / name, folder) for name in ("v1", "v2"))
+    fake.bad_folders.add(str(bad / "adapter"))
+    async with open_policy(server, folder, adapters=True) as policy:
+        await policy.take("v1", good)
+        with pytest.raises(PolicyError, match=r"has those of .*v1 again: .*no adapter there"):
+            await policy.take("v2", bad)
+        reply = await agent_of(policy).reply(HELLO)
+    assert reply.weights == "v1"
+    assert fake.adapters[fake.completions[-1]["model"]] == str(good / "adapter")
+    assert not fake.paused
+
+
+async def test_a_server_that_loads_no_adapters_is_refused(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """A server without --enable-lora is refused before anything changes, in a sentence that says
+    how to start it."""
+    async with open_policy(server, folder, adapters=True) as policy:
+        with pytest.raises(SettingsError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
+            await policy.take("v0", folder)
+    assert server[0].control_requests == []
+
+
+async def test_an_adapter_of_another_model_is_refused(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
+) -> None:
+    """An adapter of other weights, and a version without any, are refused before anything changes:
+    the server would compute something without any error."""
+    server[0].has_adapters = True
+    other = with_adapter(tmp_path / "v1", tmp_path / "other")
+    async with open_policy(server, folder, adapters=True) as policy:
+        with pytest.raises(SettingsError, match=r"its adapter belongs to .*other, but the server"):
+            await policy.take("v1", other)
+        with pytest.raises(SettingsError, match="it contains no adapter"):
+            await policy.take("v2", directory(tmp_path / "v2"))
+    assert server[0].control_requests == []
+
+
+async def test_a_server_that_was_restarted_gets_its_adapter_again(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
+) -> None:
+    """A restarted server has no adapter and another label: the next version is loaded all the
+    same."""
+    fake = server[0]
+    fake.has_adapters = True
+    one, two = (with_adapter(tmp_path / name, folder) for name in ("v1", "v2"))
+    async with open_policy(server, folder, adapters=True) as policy:
+        await policy.take("v1", one)
+        fake.adapters.clear()
+        fake.label = "default"
+        await policy.take("v2", two)
+        reply = await agent_of(policy).reply(HELLO)
+    assert reply.weights == "v2"
+    assert list(fake.adapters.values()) == [str(two / "adapter")]

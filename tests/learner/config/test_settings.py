@@ -8,6 +8,7 @@ import pytest
 
 from rehearsal_room.learner.config.loader import read_settings, settings_of
 from rehearsal_room.learner.config.profiles import with_profile
+from rehearsal_room.learner.config.runs import runs_of
 from rehearsal_room.learner.config.settings import (
     DataSettings,
     LossSettings,
@@ -215,7 +216,7 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
         ),
         (
             {"rollouts": {}},
-            "rollouts: there is nothing to learn from; add this table or data.logs",
+            "rollouts: there is nothing to learn from; add this table, data.logs or data.messages",
         ),
         (
             {"rollouts": {"scenarios": ["a"]}},
@@ -231,6 +232,44 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             {"loss": {"policy": "likelihood", "advantage": "reward"}},
             "data.keep_equal: must be true for loss 'likelihood', which also learns from groups "
             "whose episodes are all good",
+        ),
+        (
+            {"lora": {"targets": ["q_proj"]}},
+            "lora.rank: is 0, so no adapters are trained and the other settings of [lora] have no"
+            " effect: set it to 1 or more, for example 16, or leave out [lora]",
+        ),
+        ({"lora": {"rank": -1}}, "lora.rank: must be at least 0, found -1"),
+        (
+            {"loss": {"mismatch": "off", "mismatch_above": "mask"}},
+            "loss.mismatch_above: has an effect only with weights, but mismatch is 'off'",
+        ),
+        (
+            {"loss": {"reject_low": 0.5}},
+            "loss.reject: is 'off', so reject_low and reject_high have no effect",
+        ),
+        (
+            {"loss": {"overlong_from": 100}},
+            "loss.overlong_to: must be more than overlong_from (100), for example"
+            " rollouts.max_tokens, found 0",
+        ),
+        (
+            {"loss": {"rewards": "step", "length_penalty": 0.1}},
+            "loss.rewards: overlong_from and length_penalty change the rewards of whole episodes:"
+            " set it to 'episode'",
+        ),
+        (
+            {"data": {"revisit_solved": 2}},
+            "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
+            " are skipped, so data.fill must be true, and the rollouts live",
+        ),
+        (
+            {"data": {"messages": ["a.jsonl"], "logs": ["a"]}},
+            "data.messages: leave out data.logs; a run learns from one or the other",
+        ),
+        (
+            {"loss": {"policy": "distill"}},
+            "loss.reference: loss 'distill' imitates a model: name the folder of the teacher, which"
+            " has the same tokenizer",
         ),
     ],
 )
@@ -276,3 +315,24 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(path)
     assert str(caught.value).startswith(f"{path}: the file is missing")
+
+
+@pytest.mark.parametrize(
+    ("vllm", "rollouts", "sentence"),
+    [
+        ({"python": "p"}, {"policy": "local"}, "python: no run of this training has policy 'vllm'"),
+        (
+            {"python": "p"},
+            {"policy": "vllm", "base_url": "http://127.0.0.1:8000/v1"},
+            "python: starts a server, so leave out base_url",
+        ),
+        ({"args": ["-v"]}, {"policy": "vllm"}, "args: has no effect without python"),
+    ],
+)
+def test_a_server_of_the_runs_own_needs_work(
+    vllm: dict[str, Any], rollouts: dict[str, Any], sentence: str
+) -> None:
+    """A server that nobody would use, and one that is named elsewhere, are refused."""
+    table = {"scenarios": ["a"], "group_size": 2, **rollouts}
+    with pytest.raises(ConfigError, match=sentence):
+        runs_of(settings_of({"model": "m", "vllm": vllm, "rollouts": table}))

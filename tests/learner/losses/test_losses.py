@@ -15,12 +15,17 @@ from rehearsal_room.learner.config.settings import LossSettings
 from rehearsal_room.learner.losses.base import PolicyLoss, TokenBatch
 from rehearsal_room.learner.losses.cispo import Cispo
 from rehearsal_room.learner.losses.clip import Clip
+from rehearsal_room.learner.losses.distill import Distill
 from rehearsal_room.learner.losses.entropy import entropy_losses
 from rehearsal_room.learner.losses.gspo import Gspo, mean_log_ratios
 from rehearsal_room.learner.losses.kl import k3
 from rehearsal_room.learner.losses.likelihood import Likelihood
 from rehearsal_room.learner.losses.metrics import means_of, merge, to_numbers
-from rehearsal_room.learner.losses.mismatch import mismatch_measures, step_weights, token_weights
+from rehearsal_room.learner.losses.mismatch import (
+    is_kept,
+    mismatch_measures,
+    mismatch_weights,
+)
 from rehearsal_room.learner.losses.registry import loss_of, needs_episode_ratios
 from rehearsal_room.learner.losses.tv import Tv
 
@@ -45,6 +50,7 @@ def batch(
     reference: Tensor | None = None,
     episode_log_ratios: Tensor | None = None,
     episode_mismatch: Tensor | None = None,
+    episode_mismatch_mean: Tensor | None = None,
 ) -> TokenBatch:
     """Tokens of one step by default, with the model's log-probabilities as old and sampler."""
     current = logprobs.detach()
@@ -61,12 +67,22 @@ def batch(
         reference=reference,
         episode_log_ratios=episode_log_ratios,
         episode_mismatch=episode_mismatch,
+        episode_mismatch_mean=episode_mismatch_mean,
     )
 
 
 def gradient(loss: Tensor, of: Tensor) -> Tensor:
     (found,) = torch.autograd.grad(loss, of)
     return found
+
+
+def capped(cap: float, unit: str = "token", **more: object) -> LossSettings:
+    return LossSettings(mismatch=unit, mismatch_cap=cap, **more)  # type: ignore[arg-type]
+
+
+def measures_of(tokens: TokenBatch, settings: LossSettings) -> dict[str, float]:
+    weights, kept = mismatch_weights(tokens, settings), is_kept(tokens, settings)
+    return means_of(to_numbers(mismatch_measures(tokens, weights, kept, cap=settings.mismatch_cap)))
 
 
 def measured(loss: PolicyLoss, tokens: TokenBatch) -> dict[str, float]:
@@ -278,8 +294,8 @@ def test_importance_is_truncated_by_token_or_by_step() -> None:
     tokens = batch(
         OLD[:5].clone(), ADVANTAGES[:5], sampler=OLD[:5] - ratios.log(), steps=[3, 3, 8, 8, 5]
     )
-    assert_equal(token_weights(tokens, cap=2.0), vector(1.5, 0.5, 2.0, 1.2, 1.0))
-    assert_equal(step_weights(tokens, cap=2.0), vector(0.75, 0.75, 2.0, 2.0, 1.0))
+    assert_equal(mismatch_weights(tokens, capped(2.0)), vector(1.5, 0.5, 2.0, 1.2, 1.0))
+    assert_equal(mismatch_weights(tokens, capped(2.0, "step")), vector(0.75, 0.75, 2.0, 2.0, 1.0))
 
 
 def test_the_measurements_of_the_mismatch() -> None:
@@ -287,13 +303,13 @@ def test_the_measurements_of_the_mismatch() -> None:
     size, as computed by hand."""
     ratios = [2.0, 0.5, 4.0]
     tokens = batch(OLD[:3].clone(), ADVANTAGES[:3], sampler=OLD[:3] - vector(*ratios).log())
-    weights = token_weights(tokens, cap=3.0)
-    found = means_of(to_numbers(mismatch_measures(tokens, weights, cap=3.0)))
+    found = measures_of(tokens, capped(3.0))
     assert found == pytest.approx(
         {
             "mismatch_k3": sum(ratio - 1 - log(ratio) for ratio in ratios) / 3,
             "mismatch_max": log(4),
             "mismatch_truncated": 1 / 3,
+            "mismatch_masked": 0.0,
             "mismatch_weight": 5.5 / 3,
             "mismatch_ess": 5.5**2 / (3 * (4 + 0.25 + 9)),
         }
@@ -303,14 +319,73 @@ def test_the_measurements_of_the_mismatch() -> None:
 def test_equal_samplers_and_trainers_show_no_mismatch() -> None:
     """All differences are 0; the weights and the effective sample size are 1."""
     tokens = batch(moved(), ADVANTAGES)
-    found = means_of(to_numbers(mismatch_measures(tokens, token_weights(tokens, cap=2.0), cap=2.0)))
+    found = measures_of(tokens, capped(2.0))
     assert found == {
         "mismatch_k3": 0.0,
         "mismatch_max": 0.0,
         "mismatch_truncated": 0.0,
+        "mismatch_masked": 0.0,
         "mismatch_weight": 1.0,
         "mismatch_ess": 1.0,
     }
+
+
+def test_a_mask_leaves_out_what_truncation_would_cap() -> None:
+    """Tokens, steps or episodes whose weight is above the cap have the weight 0; the others keep
+    theirs. A product that overflows is left out as well."""
+    ratios = vector(1.5, 0.5, 3.0, 1.2, 1.0)
+    tokens = batch(
+        OLD[:5].clone(),
+        ADVANTAGES[:5],
+        sampler=OLD[:5] - ratios.log(),
+        steps=[3, 3, 8, 8, 5],
+        episode_mismatch=vector(800.0, 800.0, 0.1, 0.1, 0.1),
+    )
+    masked = {"mismatch_above": "mask"}
+    assert_equal(mismatch_weights(tokens, capped(2.0, **masked)), vector(1.5, 0.5, 0.0, 1.2, 1.0))
+    by_step = mismatch_weights(tokens, capped(3.0, "step", **masked))
+    assert_equal(by_step, vector(0.75, 0.75, 0.0, 0.0, 1.0))
+    by_episode = mismatch_weights(tokens, capped(3.0, "episode", **masked))
+    assert_equal(by_episode, vector(0.0, 0.0, exp(0.1), exp(0.1), exp(0.1)))
+    assert measures_of(tokens, capped(3.0, "step", **masked))["mismatch_masked"] == 2 / 5
+
+
+def test_rejection_is_by_the_geometric_mean() -> None:
+    """A step of two tokens with ratios 1.5 and 0.5 has the mean 0.87, whatever its length; one with
+    3 and 1.2 has 1.9; bounds are inclusive, and episodes have means that are given."""
+    ratios = vector(1.5, 0.5, 3.0, 1.2, 1.0)
+    tokens = batch(
+        OLD[:5].clone(),
+        ADVANTAGES[:5],
+        sampler=OLD[:5] - ratios.log(),
+        steps=[3, 3, 8, 8, 5],
+        episode_mismatch_mean=vector(0.0, 0.0, 0.0, 0.0, -0.5),
+    )
+    wide = LossSettings(reject="step", reject_low=0.8, reject_high=1.5)
+    narrow = LossSettings(reject="step", reject_low=1.0, reject_high=1.0)
+    episodes = LossSettings(reject="episode")
+    assert is_kept(tokens, wide).tolist() == [True, True, False, False, True]
+    assert is_kept(tokens, narrow).tolist() == [False, False, False, False, True]
+    assert is_kept(tokens, episodes).tolist() == [True, True, True, True, False]
+    assert is_kept(tokens, LossSettings()).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LossSettings(mismatch="step", mismatch_above="mask", mismatch_cap=0.5),
+        LossSettings(reject="step", reject_low=1.0, reject_high=1.0),
+    ],
+)
+def test_where_everything_is_left_out_the_loss_is_zero(settings: LossSettings) -> None:
+    """A mask or a rejection of every token gives losses and gradients of 0, never NaN, and says so
+    in the measurements; also where a ratio overflows."""
+    logprobs = moved()
+    tokens = batch(logprobs, ADVANTAGES, old=OLD, sampler=OLD - 500.0)
+    losses, measures = loss_of(settings)(tokens)
+    assert_equal(losses, torch.zeros(6, dtype=torch.float64))
+    assert_equal(gradient(losses.sum(), tokens.logprobs), torch.zeros(6, dtype=torch.float64))
+    assert means_of(to_numbers(measures))["mismatch_masked"] == 1.0
 
 
 def two_models() -> tuple[Tensor, Tensor]:
@@ -324,6 +399,23 @@ def two_models() -> tuple[Tensor, Tensor]:
 def divergence(p: Tensor, q: Tensor) -> Tensor:
     """KL(p || q), from log-probabilities over a vocabulary."""
     return (p.exp() * (p - q)).sum()
+
+
+def test_distillation_descends_the_divergence_from_the_teacher() -> None:
+    """In expectation over the model's tokens the gradient is that of KL(model || teacher), and the
+    measurement is its value; where both agree, the gradient is 0."""
+    logits, teacher = two_models()
+    logprobs = logits.log_softmax(-1)
+    tokens = batch(logprobs, torch.zeros(6, dtype=torch.float64), reference=teacher)
+    losses, measures = Distill()(tokens._replace(logprobs=logprobs))
+    shares = logprobs.exp().detach()
+    found = gradient((shares * losses).sum(), logits)
+    again = logits.detach().clone().requires_grad_()
+    assert_equal(found, gradient(divergence(again.log_softmax(-1), teacher), again))
+    of_tokens = (logprobs - teacher).detach()
+    assert measures["teacher_kl"][0].item() == pytest.approx(of_tokens.sum().item())
+    same = batch(logprobs.detach().clone(), ADVANTAGES, reference=logprobs.detach())
+    assert_equal(Distill()(same)[0], torch.zeros(6, dtype=torch.float64))
 
 
 def test_k3_is_exp_d_minus_1_minus_d_with_gradient_1_minus_exp_d() -> None:
@@ -384,7 +476,8 @@ def test_the_composite_loss_is_the_sum_of_its_parts() -> None:
     found = means_of(to_numbers(measures))
     assert set(found) == {
         *("clipped_low", "clipped_high", "entropy", "logprob", "ratio", "drift_k3", "kl"),
-        *("mismatch_k3", "mismatch_max", "mismatch_truncated", "mismatch_weight", "mismatch_ess"),
+        *("mismatch_k3", "mismatch_masked", "mismatch_max", "mismatch_truncated"),
+        *("mismatch_weight", "mismatch_ess"),
     }
     assert found["entropy"] == pytest.approx(0.35)
     assert found["logprob"] == pytest.approx(moved().mean().item())
@@ -420,7 +513,7 @@ def test_the_mismatch_can_be_corrected_by_episode() -> None:
     tokens = batch(moved(), ADVANTAGES, old=OLD, episode_mismatch=sums)
     weights = vector(*[exp(0.3)] * 3, *[exp(-0.2)] * 2, 2.0)
     assert_equal(loss_of(settings)(tokens)[0], plain * weights)
-    with pytest.raises(ValueError, match="mismatch 'episode' needs the episodes' sums"):
+    with pytest.raises(ValueError, match="need values of whole episodes"):
         loss_of(settings)(batch(moved(), ADVANTAGES, old=OLD))
 
 

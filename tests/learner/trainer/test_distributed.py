@@ -15,6 +15,7 @@ import torch
 from rehearsal_room.learner.config.settings import ComputeSettings
 from rehearsal_room.learner.core.errors import TrainingError
 from rehearsal_room.learner.loop.metrics import read_metrics
+from rehearsal_room.learner.model.adapters import merged
 from rehearsal_room.learner.model.distributed import SINGLE_PROCESS, Processes, join_processes
 from rehearsal_room.learner.model.pretrained import open_model
 from rehearsal_room.learner.trainer.trainer import StepReport, open_trainer
@@ -97,8 +98,8 @@ def run_torchrun(module: str, *arguments: object) -> None:
 def test_two_processes_train_the_same_as_one(model: Path, together: Path, name: str) -> None:
     """Losses, norms, measurements and weights after some batches equal those of one process: for
     each backend (`packed`, and a third batch, in `just test-long`), with work for only one of them,
-    in bfloat16, and with all of several updates, a reference, ratios of episodes and checkpointing
-    (updates and reference alone: `just test-long`)."""
+    in bfloat16, with adapters, and with all of several updates, a reference, ratios of episodes and
+    checkpointing (updates and reference alone: `just test-long`)."""
     trainer = open_trainer(settings_for(name, model))
     alone = list(train(trainer, name))
     reports = msgspec.json.decode((together / f"{name}.json").read_bytes(), type=list[StepReport])
@@ -106,6 +107,8 @@ def test_two_processes_train_the_same_as_one(model: Path, together: Path, name: 
     for report, expected in zip(reports, alone, strict=True):
         assert numbers(report) == pytest.approx(numbers(expected), rel=tolerance, abs=tolerance)
     weights = weights_after(trainer.model)
+    if name == "lora":
+        weights = merged(trainer.model, weights)
     if name == "bfloat16":
         weights = {key: weight.to(torch.bfloat16) for key, weight in weights.items()}
     published = weights_after(open_model(together / name, ComputeSettings(device="cpu")))

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import AdamW
 
 from rehearsal_room.learner.config.settings import OptimizerSettings
-from rehearsal_room.learner.core.errors import TrainingError
+from rehearsal_room.learner.core.errors import ModelError, TrainingError
 from rehearsal_room.learner.model.optimizer import adamw, learning_rate
 from rehearsal_room.learner.model.pretrained import open_model
 from rehearsal_room.learner.packing.batch import Batch
@@ -447,3 +447,37 @@ def test_small_prefix_groups_are_merged() -> None:
         for suffix in prefix_group.suffixes
     ]
     assert [suffix.trained.tolist() for suffix in rows.suffixes] == trained
+
+
+def test_a_student_comes_nearer_to_its_teacher(folder: Path, tmp_path: Path) -> None:
+    """With loss `distill` the model's divergence from the teacher falls, batch by batch, on tokens
+    of equal rewards; a teacher with another tokenizer is refused, and so is none."""
+    teacher = write_model(tmp_path / "teacher", hidden=16, head_dim=8, seed=7)
+    loss = {"policy": "distill", "reference": str(teacher), "mismatch": "off"}
+    trainer = open_trainer(settings_of(folder, loss=loss, optimizer={"lr": 3e-3}))
+    batch = sampled_from(trainer.model, random_batch(0, num_groups=6, num_suffixes=6, prefix=9))
+    apart = [trainer.step(batch).measures["teacher_kl"] for _ in range(6)]
+    assert apart == sorted(apart, reverse=True)
+    assert apart[-1] < apart[0] - 0.05
+    table = (teacher / "tokenizer.json").read_text().replace('"void"', '"Void"')
+    (teacher / "tokenizer.json").write_text(table.replace('"a":', '"€":', 1))
+    with pytest.raises(ModelError, match=r"the tokenizer of .*teacher is not that of"):
+        open_trainer(settings_of(folder, loss=loss))
+
+
+def sampled_from(model: Any, batch: Batch) -> Batch:
+    """The batch with trained tokens that the model itself finds most likely, and no advantages."""
+    groups = []
+    for group in batch.prefix_groups:
+        suffixes = []
+        for suffix in group.suffixes:
+            row = np.concatenate([group.prefix, suffix.tokens])
+            for place in suffix.trained + len(group.prefix):
+                with torch.no_grad():
+                    logits = model(input_ids=torch.tensor(row[None, :place]).long()).logits[0, -1]
+                row[place] = int(logits.argmax())
+            zeros = np.zeros_like(suffix.advantages)
+            tokens = row[len(group.prefix) :].astype(np.int32)
+            suffixes.append(msgspec.structs.replace(suffix, tokens=tokens, advantages=zeros))
+        groups.append(msgspec.structs.replace(group, suffixes=tuple(suffixes)))
+    return msgspec.structs.replace(batch, prefix_groups=tuple(groups))

@@ -168,7 +168,7 @@ def _describe(settings: TrainSettings, runs: TrainingRunSettings) -> None:
     from rehearsal_room.learner.loop.run_folder import as_toml
 
     click.echo(as_toml(settings).decode(), nl=False)
-    if not settings.data.logs:
+    if settings.data.is_live:
         tasks, plans = planned(runs.rollouts)
         most = "at most " if settings.data.fill else ""
         click.echo(f"# {most}{len(plans)} episodes of {len(tasks)} tasks")

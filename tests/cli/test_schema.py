@@ -111,3 +111,13 @@ def test_the_bundled_packages_are_as_their_schemas_say(rehearse: Rehearse, name:
     for path in (ROOT / "scenarios" / "bundled").glob(f"*/{name}.toml"):
         assert faults_of(schema, path.read_text()) == [], path
     assert faults_of(schema, "colour = 1") != []
+
+
+@pytest.mark.parametrize("name", ["credit", "miniature/judges", "miniature/worlds"])
+def test_experiments_without_arms_match_their_schema(rehearse: Rehearse, name: str) -> None:
+    """An unknown word in their own table is a fault."""
+    text = (ROOT / "configs" / "experiments" / f"{name}.toml").read_text()
+    kind = name.partition("/")[0]
+    schema = schema_of(rehearse, kind)
+    assert faults_of(schema, text) == []
+    assert faults_of(schema, text.replace(f"[{kind}]", f"[{kind}]\nweather = 1")) == [f"$.{kind}"]

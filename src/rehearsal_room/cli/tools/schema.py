@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import click
 import msgspec
 
+from rehearsal_room.cli.trust.miniature import MiniatureFile
 from rehearsal_room.harness.chat.prices import PriceFile
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.judge import JudgeSettings
@@ -36,6 +37,7 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "gate": lambda: schema_of(CriteriaFile, title="A gate file (rehearse promote)"),
     "experiment": lambda: schema_of(ExperimentFile, title="An experiment (rehearse experiment)"),
     "credit": lambda: schema_of(CreditFile, title="An experiment that measures credit"),
+    "miniature": lambda: schema_of(MiniatureFile, title="A question on small worlds"),
     "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
     "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),
     "tasks": lambda: schema_of(PackageTasks, title="A package's tasks.toml"),

@@ -211,7 +211,7 @@ docs *ARGS: sync-docs
 learn *ARGS: sync
     {{bin}}/python -m rehearsal_room.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
 
-# The second demonstration: no demonstrator searches as well as the agent learns to.
+# The second demonstration: no tool tells the office (it does not learn yet: docs/experiments/learning.md).
 learn-search *ARGS: sync
     {{bin}}/python -m rehearsal_room.demo configs/learn-search.toml -o runs/learn-search {{ARGS}}
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rehearsal_room.harness.core.events import (
+    WITH_ERRORS,
     Ending,
     EpisodeEnded,
     HistorySummarized,
@@ -224,8 +225,10 @@ def _states(trajectory: Trajectory) -> list[str]:
 
 
 def episode_reward(ending: Ending, judged: Judged) -> float:
-    """The reward of a whole episode, by which the members of a group are compared."""
-    if ending is Ending.ANSWERED:
+    """The reward of a whole episode, by which the members of a group are compared. Errors that are
+    planted into verdicts count for every ending: what ended an episode would else put them right.
+    """
+    if ending is Ending.ANSWERED or WITH_ERRORS in judged.judge:
         return judged.reward or 0.0
     if ending is Ending.FORMAT_ERROR and judged.step_rewards:
         return judged.step_rewards[-1]

@@ -13,8 +13,9 @@ from rehearsal_room.demo.questions import ARMS, answer, draw
 from rehearsal_room.demo.recipe import Recipe, read_recipe
 from rehearsal_room.demo.stages import Demonstration, RunCommand
 from rehearsal_room.demo.worlds import HELD_OUT
-from rehearsal_room.harness.core.events import Judged
+from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.learner.data.trajectory_samples import episode_reward
 from tests.demo.test_demo import TOY
 from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
@@ -122,3 +123,14 @@ def test_the_files_name_what_there_is(rehearse: Rehearse, name: str, tmp_path: P
     status, _, err = rehearse("experiment", other)
     assert status == 2
     assert "weather" in err
+
+
+def test_planted_errors_reach_what_training_compares() -> None:
+    """An episode that a limit or a format error ended has no reward whatever a judge says, but for
+    errors that are planted: they would else be put right by what ended the episode."""
+    for ending in (Ending.STEP_LIMIT, Ending.FORMAT_ERROR, Ending.ANSWERED):
+        accepted = Judged("code with errors 1/0", Label.COMPLETED, 1.0, (0.0, 0.0))
+        assert episode_reward(ending, accepted) == 1.0
+        missed = Judged("code with errors 0/1", Label.AGENT_ERROR, 0.0, (0.0, 0.0))
+        assert episode_reward(ending, missed) == 0.0
+    assert episode_reward(Ending.STEP_LIMIT, Judged("code", Label.COMPLETED, 1.0)) == 0.0

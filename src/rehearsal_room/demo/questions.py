@@ -101,7 +101,10 @@ def _judges(demo: Demonstration) -> list[Arm]:
 
 
 def _wrong(name: str, positives: float, negatives: float) -> Arm:
-    return Arm(name, {"rollouts": {"judge_errors": f"{positives:g}/{negatives:g}"}})
+    changes: dict[str, Any] = {"rollouts": {"judge_errors": f"{positives:g}/{negatives:g}"}}
+    if positives == 1:  # all rewards are equal, and a batch without a group would end the run
+        changes["data"] = {"keep_equal": True}
+    return Arm(name, changes)
 
 
 def _strata(demo: Demonstration) -> list[Arm]:

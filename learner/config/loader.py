@@ -227,12 +227,12 @@ def _check_groups(settings: TrainSettings) -> None:
             f"rollouts.branch_roots: advantage {loss.advantage!r} compares episodes that branch; "
             "set how many of a group begin at the start"
         )
-    if (branches and data.is_live) or loss.advantage in ("tree", "vine"):
-        if loss.overlong_from or loss.length_penalty:
-            raise ConfigError(
-                "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes,"
-                " and those that branch have a part only (rollouts.branch_roots): leave them out"
-            )
+    has_branches = (branches and data.is_live) or loss.advantage in ("tree", "vine")
+    if has_branches and (loss.overlong_from or loss.length_penalty):
+        raise ConfigError(
+            "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes, and"
+            " those that branch have a part only (rollouts.branch_roots): leave them out"
+        )
     if max(data.revisit_solved, data.revisit_never) > 1 and not (data.fill and data.is_live):
         raise ConfigError(
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"

@@ -258,6 +258,10 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             " set it to 'episode'",
         ),
         (
+            {"data": {"fill": True, "revisit_solved": 1_000_000}},  # a plan of so many episodes
+            "data.revisit_solved: must be at least 1 and at most 100, found 1000000",
+        ),
+        (
             {"data": {"revisit_solved": 2}},
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
             " are skipped, so data.fill must be true, and the rollouts live",

@@ -16,7 +16,7 @@ from rehearsal_room.harness.rollout.session import unwrapped
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.policies import OpenLocalPolicy
-from rehearsal_room.judge.blame.blame import blame_episodes
+from rehearsal_room.judge.blame.blame import blame_episodes, label_of
 from rehearsal_room.judge.blame.forks import Origin, open_player
 from rehearsal_room.judge.blame.report import Blame
 from rehearsal_room.judge.verdicts.opener import judge_opener
@@ -42,8 +42,7 @@ def require_blame(where: str, trajectory: Trajectory) -> None:
     started, ended = trajectory.started, trajectory.ended
     if ended is None:
         raise SettingsError(f"{where} has not ended: a turn is to blame when the episode is over")
-    verdict = trajectory.judged[-1] if trajectory.judged else None
-    label = None if verdict is None else verdict.label
+    label = label_of(trajectory)
     if label is Label.COMPLETED:
         raise SettingsError(f"{where} completed its task: no turn is to blame")
     if label is Label.ENVIRONMENT_ERROR or ended.ending is Ending.WORLD_ERROR:

@@ -19,9 +19,10 @@ from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.harness.continuation.beginning import Beginning, KeptTurnsDiffer, rebuild
 from rehearsal_room.harness.core.briefings import logged_briefing
 from rehearsal_room.harness.core.errors import LogError
-from rehearsal_room.harness.core.events import HistorySummarized, Label, StepTaken
+from rehearsal_room.harness.core.events import WITH_ERRORS, HistorySummarized, Label, StepTaken
 from rehearsal_room.harness.core.messages import Act, Answer
 from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.policies.oracle import made_in
 from rehearsal_room.harness.policies.solution_left import calls_left
 from rehearsal_room.harness.rollout.episode import user_of
@@ -110,6 +111,14 @@ class _Case:
         """The rows that each call of the first turns changed."""
         steps = self.origin.trajectory.steps[:turn]
         return [result.changes for step in steps for result in step.executed_results]
+
+
+def label_of(trajectory: Trajectory) -> Label | None:
+    """The label of the last verdict, without an error that was planted in it; None: it has none."""
+    if not trajectory.judged:
+        return None
+    judged = trajectory.judged[-1]
+    return judged.code if WITH_ERRORS in judged.judge else judged.label
 
 
 async def blame_episodes(
@@ -306,8 +315,7 @@ class _Verdict(NamedTuple):
 
 def _verdict(case: _Case) -> _Verdict:
     """The turn that is to blame."""
-    trajectory = case.origin.trajectory
-    if trajectory.judged and trajectory.judged[-1].label is Label.COMPLETED:
+    if label_of(case.origin.trajectory) is Label.COMPLETED:
         return _Verdict(None, None, None, "the episode completed its task")
     lost = case.last_open
     if lost is None:
@@ -392,7 +400,7 @@ def _is_open(case: _Case, turn: int) -> bool:
 def _blame_of(case: _Case, policy: str) -> Blame:
     trajectory = case.origin.trajectory
     verdict = _verdict(case)
-    label = trajectory.judged[-1].label if trajectory.judged else None
+    label = label_of(trajectory)
     assert trajectory.ended is not None
     return Blame(
         run=case.origin.run,

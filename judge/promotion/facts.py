@@ -38,8 +38,8 @@ class EpisodeFacts(msgspec.Struct, frozen=True):
 
 
 def read_facts(folder: Path, *, count_calls: bool = False) -> list[EpisodeFacts]:
-    """The facts of a run's episodes that are over. Raises LogError, and
-    JudgeError for verdicts with planted errors."""
+    """The facts of a run's episodes that are over. Raises LogError, and JudgeError for groups that
+    branch and for verdicts with planted errors."""
     diagnoses = diagnoses_of(folder)
     with open_reader(folder) as reader:
         calls = _calls_of(reader) if count_calls else {}
@@ -53,6 +53,11 @@ def _facts_of(
     verdicts: dict[str, Judged] = {}
     for record in reader.milestones():
         if isinstance(record.event, EpisodeStarted):
+            if record.event.is_branch:  # from a state that another episode led to
+                raise JudgeError(
+                    f"{reader.path}: its groups branch, as episode {record.episode} does, so its "
+                    "rate is not that of its tasks; play them without --branch-roots"
+                )
             seeds[record.episode] = record.event.seed
             verdicts.pop(record.episode, None)  # an earlier attempt's
         elif isinstance(record.event, Judged):

@@ -148,11 +148,21 @@ def _check_loss(loss: LossSettings) -> None:
             "loss.rewards: overlong_from and length_penalty change the rewards of whole episodes:"
             " set it to 'episode'"
         )
+    if loss.policy == "distill" and (name := _reward_setting(loss)):
+        raise ConfigError(
+            f"loss.{name}: changes rewards, which play no part in loss 'distill': leave it out"
+        )
     if loss.cispo_low > loss.cispo_high:
         raise ConfigError(
             f"loss.cispo_low: must be at most cispo_high ({loss.cispo_high:g}), found "
             f"{loss.cispo_low:g}"
         )
+
+
+def _reward_setting(loss: LossSettings) -> str:
+    """The name of a setting that changes the rewards of a group; empty: none is set."""
+    names = ("shuffle", "overlong_from", "length_penalty")
+    return next((name for name in names if getattr(loss, name)), "")
 
 
 def _check_groups(settings: TrainSettings) -> None:
@@ -168,6 +178,26 @@ def _check_groups(settings: TrainSettings) -> None:
         raise ConfigError(
             "loss.policy: conversations of others are imitated, not compared: data.messages needs"
             f" 'likelihood', found {loss.policy!r}"
+        )
+    if data.messages and (data.completed_only or _reward_setting(loss)):
+        name = "data.completed_only" if data.completed_only else f"loss.{_reward_setting(loss)}"
+        raise ConfigError(
+            f"{name}: has no effect on conversations of others, which have no verdicts and no"
+            " rewards: leave it or data.messages out"
+        )
+    if data.completed_only and loss.policy != "distill" and loss.advantage != "reward":
+        raise ConfigError(
+            "loss.advantage: with data.completed_only no failure is left to compare with: it needs"
+            f" 'reward', found {loss.advantage!r}"
+        )
+    if data.completed_only and not data.keep_equal:
+        raise ConfigError(
+            "data.keep_equal: must be true for data.completed_only, which leaves episodes of equal"
+            " rewards"
+        )
+    if data.completed_only and loss.shuffle:
+        raise ConfigError(
+            "loss.shuffle: has no effect on equal rewards, which data.completed_only leaves"
         )
     if data.follow and not data.logs:
         raise ConfigError("data.follow: there is no run to follow; name it in data.logs")
@@ -197,6 +227,12 @@ def _check_groups(settings: TrainSettings) -> None:
             f"rollouts.branch_roots: advantage {loss.advantage!r} compares episodes that branch; "
             "set how many of a group begin at the start"
         )
+    has_branches = (branches and data.is_live) or loss.advantage in ("tree", "vine")
+    if has_branches and (loss.overlong_from or loss.length_penalty):
+        raise ConfigError(
+            "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes, and"
+            " those that branch have a part only (rollouts.branch_roots): leave them out"
+        )
     if max(data.revisit_solved, data.revisit_never) > 1 and not (data.fill and data.is_live):
         raise ConfigError(
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
@@ -209,6 +245,11 @@ def _check_groups(settings: TrainSettings) -> None:
         raise ConfigError(
             f"rollouts.group_size: advantage {loss.advantage!r} compares episodes of one task, "
             f"so it must be at least 2, found {size}"
+        )
+    if loss.shuffle:
+        raise ConfigError(
+            "loss.shuffle: has no effect in groups of one episode (rollouts.group_size): leave it"
+            " out"
         )
     if not data.keep_equal:
         raise ConfigError(

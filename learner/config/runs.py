@@ -2,7 +2,8 @@
 
 What they leave open follows from the training file: the model, and how many episodes there are.
 [evaluation] has the settings of [rollouts] except for those that it states itself; unless it states
-them, its groups have one episode, there is one of each task, and it begins at the task's start.
+them, its groups have one episode, there is one of each task, it begins at the task's start, and no
+errors are planted in its verdicts.
 """
 
 from collections.abc import Mapping
@@ -53,6 +54,8 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
     if not settings.loop.evaluate_every:
         return _with_own_server(TrainingRunSettings(rollouts), settings)
     shared = {name: value for name, value in settings.rollouts.items() if name not in _OWN}
+    if isinstance(judge := shared.get("judge"), Mapping):  # what is measured must be true
+        shared["judge"] = {name: value for name, value in judge.items() if name != "errors"}
     evaluation = _resolve("evaluation", merge(shared, settings.evaluation), settings)
     if evaluation.policy.name not in TRAINABLE:
         raise ConfigError(

@@ -27,6 +27,7 @@ from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 _TIME = re.compile(r"(?:\d+:)?\d{1,2}:[0-5]\d:[0-5]\d", re.ASCII)
 _Count = Annotated[int, Meta(ge=1)]
+_Turns = Annotated[int, Meta(ge=1, le=100)]  # a plan has twice as many groups for each one played
 _NotNegative = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]
 _Positive = Annotated[float, Meta(gt=0, le=MAX_FLOAT)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
@@ -68,14 +69,14 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = False
     revisit_solved: Annotated[
-        _Count,
+        _Turns,
         Meta(
             description="A task whose last group was completed by all is played in every n-th of"
             " its turns, and others in its place."
         ),
     ] = 1
     revisit_never: Annotated[
-        _Count,
+        _Turns,
         Meta(description="The same for a task whose last group was completed by none."),
     ] = 1
     keep_equal: Annotated[

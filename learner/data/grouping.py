@@ -205,6 +205,14 @@ class Grouping:
                 f" {rollout.branching.episode!r}, and advantage {self._loss.advantage!r} compares"
                 " whole episodes; choose 'tree', 'vine' or 'gigpo'"
             )
+        if rollout.branching is not None and (
+            self._loss.overlong_from or self._loss.length_penalty
+        ):
+            raise SampleError(
+                f"{where}: episode {trajectory.episode!r} branches from"
+                f" {rollout.branching.episode!r}, so its length is that of a part only; leave out"
+                " loss.overlong_from and loss.length_penalty"
+            )
         if self._loss.advantage == "gigpo" and not trajectory.started.start_digest:
             raise SampleError(
                 f"{where}: episode {trajectory.episode!r}: its world does not reveal its state, by"

@@ -99,14 +99,18 @@ class RolloutFeed:
                     others.add(row.group)
                 if number < 0 or row.ending in (None, Ending.CANCELLED):
                     continue
-                if row.label is not None and row.label is not Label.ENVIRONMENT_ERROR:
+                is_refused = row.error == REFUSED
+                is_about_agent = row.label is not Label.ENVIRONMENT_ERROR and not is_refused
+                if row.label is not None and is_about_agent:
                     self._pools.judged(number, completed=row.label is Label.COMPLETED)
                 if number < first:
                     self._pools.finish(number)
                 if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_unjudged += 1
-                elif row.label is not None and number >= first and row.error != REFUSED:
+                    if is_refused:
+                        self._refused.add(row.episode)
+                elif row.label is not None and number >= first and not is_refused:
                     self._score(number, row.label, row.reward)
         for result in group_results_of_log(
             self._folder, self._grouping, pending=True, without=others

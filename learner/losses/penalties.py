@@ -2,13 +2,15 @@
 
     overlong   DAPO's soft punishment (arXiv:2503.14476): with L the tokens of an episode's longest
                reply, its reward loses nothing up to `overlong_from`, a share that grows linearly
-               from there, and all of `overlong_penalty` from `overlong_to` on
+               from there, and all of `overlong_penalty` from `overlong_to` on; a reward above 0
+               falls to 0 at most
     length     of the episodes with a reward above 0, the longest loses `length_penalty` of it, the
                shortest nothing, the others in between, by sampled tokens; failures lose nothing
 
 An agent that says nothing is the shortest of all, and must not be paid for it. So a group in which
 no episode has a reward above 0 gets no penalty: the only thing to learn from it would be to be
-brief. And a rewarded episode never falls to what a failure has by `length`, however long it is.
+brief. And a rewarded episode never falls to what a failure has by `length`, however long it is, nor
+by `overlong` below what silence has.
 """
 
 from collections.abc import Sequence
@@ -32,11 +34,11 @@ def penalised(rollouts: Sequence[Rollout], settings: LossSettings) -> tuple[Roll
     shortest, longest = min(rewarded), max(rewarded)
 
     def reward_of(rollout: Rollout) -> float:
-        reward = rollout.reward
-        if reward > 0 and longest > shortest:
-            place = (rollout.num_tokens - shortest) / (longest - shortest)
-            reward *= 1 - settings.length_penalty * place
-        return reward - _overlong(rollout, settings)
+        overlong = _overlong(rollout, settings)
+        if rollout.reward <= 0:
+            return rollout.reward - overlong
+        place = (rollout.num_tokens - shortest) / max(1, longest - shortest)
+        return max(0.0, rollout.reward * (1 - settings.length_penalty * place) - overlong)
 
     return tuple(
         msgspec.structs.replace(rollout, reward=reward_of(rollout)) for rollout in rollouts

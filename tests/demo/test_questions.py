@@ -123,6 +123,9 @@ def test_the_files_name_what_there_is(rehearse: Rehearse, name: str, tmp_path: P
     status, _, err = rehearse("experiment", other)
     assert status == 2
     assert "weather" in err
+    other.write_text(file.read_text().replace("[0, 1, 2]", "[0, 1, 0]"))
+    status, _, err = rehearse("experiment", other, "--dry-run")
+    assert (status, "miniature.seeds: a seed counts once" in err) == (2, True)
 
 
 def test_planted_errors_reach_what_training_compares() -> None:

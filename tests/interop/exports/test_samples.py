@@ -84,6 +84,11 @@ def test_samples_are_what_training_took(rehearse: Rehearse, trained: Trained, fo
         np.testing.assert_allclose(shares, [1 / len(rows)] * len(rows))
         assert all(len(row["token_ids"]) == len(row["logprobs"]) for row in rows)
     found = list(read_samples(folder / "x"))
+    older = pq.read_table(folder / "x").drop_columns(["branch_of", "branch_turn"])
+    pq.write_table(older, folder / "older")  # as it was written before groups branched
+    for again, one in zip(read_samples(folder / "older"), found, strict=True):
+        assert [group.group for group in again.groups] == [group.group for group in one.groups]
+        assert again.advantages == one.advantages
     expected = [sorted(groups, key=lambda one: one.group) for groups in given]
     for one, groups in zip(found, expected, strict=True):
         assert sorted(group.group for group in one.groups) == [group.group for group in groups]

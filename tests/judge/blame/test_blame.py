@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import msgspec
@@ -345,6 +345,19 @@ def test_planted_errors_do_not_blame(blame: Blamed) -> None:
     calls = [FIND, BLOCK, pay(method="cash")]
     found = blame("pay-fine", calls, PAID, "--judge-errors", "0/1")
     assert (found["blamed"], words(found)) == (2, ["goes_on", "goes_on", "puts_right", "lost"])
+
+
+def test_a_planted_verdict_neither_blames_nor_clears(
+    rehearse: Rehearse, play: Play, blame: Blamed
+) -> None:
+    """What code said counts: right work that is called wrong has no turn to blame, and wrong work
+    that is called completed has one."""
+    episode = play("pay-fine", [FIND, PAY], PAID, "--judge-errors", "0/1")
+    status, _, err = rehearse("failures", "blame", episode, "-n", 0)
+    assert status == 2 and "completed its task: no turn is to blame" in err
+    rmtree(episode.parent)
+    found = blame("pay-fine", [FIND, pay(method="cash")], PAID, "--judge-errors", "1/0")
+    assert (found["blamed"], found["label"]) == (1, "agent_error")
 
 
 def test_a_model_that_is_not_there(rehearse: Rehearse, play: Play, tmp_path: Path) -> None:

@@ -86,6 +86,17 @@ def test_such_verdicts_are_no_score(rehearse: Rehearse, tmp_path: Path) -> None:
     assert "planted errors are for experiments; judge the run again" in err
 
 
+def test_groups_that_branch_pass_no_gate(rehearse: Rehearse, tmp_path: Path) -> None:
+    """What goes on from the states that others led to is no rate of the tasks."""
+    run, gate = tmp_path / "run", tmp_path / "gate.toml"
+    flags = ("-p", "oracle", "-n", 2, "-g", 2, "--branch-roots", 1, "-o", run)
+    assert rehearse("run", "shop_support", *flags)[0] == 0
+    gate.write_text('[[stage]]\nname = "one"\ncriteria = ["completed.lower >= 0.1"]\n')
+    status, _, err = rehearse("promote", gate, run)
+    assert status == 2
+    assert "its groups branch, as episode e000001 does" in err and "--branch-roots" in err
+
+
 @pytest.mark.parametrize("errors", ["0.2", "1.5/0", "-0.1/0", "nan/0", "a/b", "0/0/0"])
 def test_what_is_not_two_shares_is_refused(rehearse: Rehearse, tmp_path: Path, errors: str) -> None:
     """One sentence, and no run."""

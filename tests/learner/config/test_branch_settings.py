@@ -36,6 +36,14 @@ PLAIN = {"scenarios": ["shop_support"], "group_size": 8}
         (PLAIN, {"advantage": "vine"}, "rollouts.branch_roots: advantage 'vine' compares episodes"),
         (BRANCHED, {"advantage": "tree", "rewards": "step"}, "loss.rewards: advantage 'tree'"),
         (PLAIN, {"advantage": "gigpo", "rewards": "step"}, "loss.rewards: advantage 'gigpo'"),
+        (
+            *(BRANCHED, {"advantage": "tree", "length_penalty": 0.1}),
+            "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes",
+        ),
+        (
+            *(BRANCHED, {"advantage": "gigpo", "overlong_from": 1, "overlong_to": 2}),
+            "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes",
+        ),
         (PLAIN, {"gigpo_weight": 2.0}, "loss.gigpo_weight: has an effect only with advantage"),
         (PLAIN, {"gigpo_discount": 0.5}, "loss.gigpo_discount: has an effect only with advantage"),
         (PLAIN, {"advantage": "gigpo", "gigpo_discount": 2}, "loss.gigpo_discount: must be at"),

@@ -258,6 +258,10 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             " set it to 'episode'",
         ),
         (
+            {"data": {"fill": True, "revisit_solved": 1_000_000}},  # a plan of so many episodes
+            "data.revisit_solved: must be at least 1 and at most 100, found 1000000",
+        ),
+        (
             {"data": {"revisit_solved": 2}},
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
             " are skipped, so data.fill must be true, and the rollouts live",
@@ -270,6 +274,56 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             {"loss": {"policy": "distill"}},
             "loss.reference: loss 'distill' imitates a model: name the folder of the teacher, which"
             " has the same tokenizer",
+        ),
+        (
+            {"data": {"completed_only": True, "keep_equal": True}},
+            "loss.advantage: with data.completed_only no failure is left to compare with: it needs"
+            " 'reward', found 'mean_std'",
+        ),
+        (
+            {"data": {"completed_only": True}, "loss": {"advantage": "reward"}},
+            "data.keep_equal: must be true for data.completed_only, which leaves episodes of equal"
+            " rewards",
+        ),
+        (
+            {
+                "data": {"completed_only": True, "keep_equal": True},
+                "loss": {"advantage": "reward", "shuffle": True},
+            },
+            "loss.shuffle: has no effect on equal rewards, which data.completed_only leaves",
+        ),
+        (
+            {
+                "data": {"keep_equal": True},
+                "loss": {"policy": "distill", "reference": "t", "length_penalty": 0.1},
+            },
+            "loss.length_penalty: changes rewards, which play no part in loss 'distill': leave it"
+            " out",
+        ),
+        (
+            {
+                "data": {"messages": ["a.jsonl"], "keep_equal": True},
+                "loss": {"policy": "likelihood", "advantage": "reward", "shuffle": True},
+            },
+            "loss.shuffle: has no effect on conversations of others, which have no verdicts and no"
+            " rewards: leave it or data.messages out",
+        ),
+        (
+            {
+                "data": {"messages": ["a.jsonl"], "keep_equal": True, "completed_only": True},
+                "loss": {"policy": "likelihood", "advantage": "reward"},
+            },
+            "data.completed_only: has no effect on conversations of others, which have no verdicts"
+            " and no rewards: leave it or data.messages out",
+        ),
+        (
+            {
+                "rollouts": {"group_size": 1},
+                "data": {"keep_equal": True},
+                "loss": {"advantage": "reward", "shuffle": True},
+            },
+            "loss.shuffle: has no effect in groups of one episode (rollouts.group_size): leave it"
+            " out",
         ),
     ],
 )
@@ -315,6 +369,21 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(path)
     assert str(caught.value).startswith(f"{path}: the file is missing")
+
+
+def test_no_errors_are_planted_in_evaluations() -> None:
+    """An experiment's judge errs in what is trained on; what is measured has to be true, unless the
+    table says otherwise itself."""
+    given = {
+        "model": "m",
+        "rollouts": {"scenarios": ["a"], "group_size": 2, "judge_errors": "0.2/0.2"},
+        "loop": {"evaluate_every": 1},
+    }
+    runs = runs_of(settings_of(given))
+    assert runs.evaluation is not None
+    assert (runs.rollouts.judge.errors, runs.evaluation.judge.errors) == ("0.2/0.2", "")
+    own = runs_of(settings_of({**given, "evaluation": {"judge_errors": "0/0.1"}})).evaluation
+    assert own is not None and own.judge.errors == "0/0.1"
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,14 @@ def test_whole_episodes_are_not_compared_with_branches(advantage: Any) -> None:
     assert isinstance(grouped(LossSettings(advantage="reward"), *trunk_and_branches()), Group)
 
 
+def test_branches_have_no_length_to_compare() -> None:
+    """Of a branch only the turns after those that it keeps are counted: it would seem shorter than
+    the episode that it goes on from."""
+    loss = LossSettings(advantage="gigpo", length_penalty=0.5)
+    with pytest.raises(SampleError, match="'g0-2' branches from 'g0-0', so its length is that"):
+        grouped(loss, *trunk_and_branches())
+
+
 # GiGPO --------------------------------------------------------------------------------------------
 
 

@@ -89,3 +89,25 @@ async def test_refused_branches_count_in_no_rate(tmp_path: Path) -> None:
             if isinstance(record.event, EpisodeStarted)
         ]
     assert len(started) == 8  # the second loop played nothing again
+
+
+@pytest.mark.anyio
+async def test_refused_branches_make_no_task_mixed(tmp_path: Path) -> None:
+    """A task whose played episodes all complete is solved, live and when the log is read again: a
+    resumed run skips the turns that the undisturbed one skips."""
+    data = {"groups": 1, "keep_equal": True, "fill": True, "revisit_solved": 2}
+    train = train_settings(loss=TREE, steps=1, data=data)
+    found: list[Any] = []
+    for _ in range(2):
+        metrics = RecordedMetrics()
+        opened = open_loop(
+            *(tmp_path, train, TokenOracle(is_good=lambda assignment: True), Keeping()),
+            metrics=metrics,
+            progress=TrainProgress(),
+            **BRANCHES,
+            branch_tokens=1,
+        )
+        async with opened as (loop, rollouts):
+            await run_with_rollouts(loop, rollouts)
+        found.append({name: metrics.steps[1][f"tasks/{name}"] for name in ("solved", "mixed")})
+    assert found == [{"solved": 1, "mixed": 0}] * 2

@@ -54,6 +54,17 @@ def test_where_nobody_succeeds_silence_is_not_paid(settings: LossSettings) -> No
     assert rewards(settings, rollout(0, 1), rollout(0, 300), rollout(0, 120)) == [0, 0, 0]
 
 
+def test_no_success_is_worth_less_than_silence() -> None:
+    """However long it is, whatever its reward, and however great the penalties are: an episode that
+    says nothing has 0."""
+    settings = LossSettings(
+        overlong_from=100, overlong_to=200, overlong_penalty=2.0, length_penalty=0.5
+    )
+    episodes = rollout(1.0, 900), rollout(0.1, 800), rollout(1.0, 10), rollout(0.0, 1)
+    assert rewards(settings, *episodes) == pytest.approx([0.0, 0.0, 1.0, 0.0])
+    assert rewards(settings, rollout(1.0, 10), rollout(0.0, 900)) == [1.0, -2.0]  # DAPO's
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 400)), min_size=2, max_size=8))
 def test_silence_never_beats_a_success(episodes: list[tuple[bool, int]]) -> None:
     """Whatever the lengths, an episode that fails with one token never has a greater advantage than

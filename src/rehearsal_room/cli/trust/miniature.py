@@ -23,7 +23,8 @@ class MiniatureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         str, Meta(description="Recipe of the demonstration, from this file's folder.", min_length=1)
     ]
     seeds: Annotated[
-        tuple[int, ...], Meta(description="Seeds, each with a clone of its own.", min_length=1)
+        tuple[Annotated[int, Meta(ge=0)], ...],
+        Meta(description="Seeds, each with a clone of its own.", min_length=1),
     ] = (0, 1, 2)
 
 
@@ -45,6 +46,8 @@ def answer_miniature(file: Path, folder: Path, *, dry_run: bool, json_file: str 
     SettingsError and LearnerError."""
     experiment = convert(file, parse_toml(file, read_text(file)), MiniatureFile)
     settings = experiment.miniature
+    if len(set(settings.seeds)) < len(settings.seeds):
+        raise SettingsError(f"{file}: miniature.seeds: a seed counts once; name different ones")
     console = console_of(json_file)
     if dry_run:
         seeds = ", ".join(map(str, settings.seeds))

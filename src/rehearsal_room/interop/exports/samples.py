@@ -60,6 +60,7 @@ SCHEMA = pa.schema(
         ("weight", pa.float64()),
     ]
 )
+_BRANCHING = {"branch_of", "branch_turn"}  # not in files that were written before groups branched
 PerSample = list[list[list[float]]]  # by group, rollout and sample
 
 
@@ -143,10 +144,12 @@ def read_samples(path: Path) -> Iterator[SampleBatch]:
 
 def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(path) as file:
-        if missing := set(SCHEMA.names) - set(file.schema_arrow.names):
+        missing = set(SCHEMA.names) - set(file.schema_arrow.names)
+        if missing and missing != _BRANCHING:
             names = ", ".join(sorted(missing))
             raise ValueError(f"{path}: the file has no samples: it lacks the columns {names}")
-        for part in file.iter_batches(columns=SCHEMA.names):
+        columns = [name for name in SCHEMA.names if name in file.schema_arrow.names]
+        for part in file.iter_batches(columns=columns):
             yield from part.to_pylist()
 
 
@@ -178,5 +181,5 @@ def _rollout(rows: Sequence[dict[str, Any]]) -> Rollout:
         samples,
         first["ending"],
         first["label"],
-        branching=first["branch_of"] and Branching(first["branch_of"], first["branch_turn"]),
+        branching=Branching(of, first["branch_turn"]) if (of := first.get("branch_of")) else None,
     )

@@ -355,7 +355,7 @@ part_tokens() {
 
 part_train() {
     install train "${wheel}[train]"
-    python -m rehearsal_room.learner.demo --help >/dev/null
+    python -m rehearsal_room.demo --help >/dev/null
     run schema recipe
     PYTHONPATH=$work/helpers python -c "
 from pathlib import Path

@@ -4,6 +4,7 @@ EXTRAS = {
     "awm": "worlds whose code a model wrote, in sandboxed workers",
     "bridges": "rehearsal_room.bridges.trainers, inside a trainer's environment",
     "inspect": "tasks and agents of Inspect AI (rehearsal_room.bridges.inspect)",
+    "lora": "train adapters ([lora]), by peft",
     "mcp": "any MCP server as a world (--mcp)",
     "openai": "the openai package as client of model servers (--client package)",
     "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp)",

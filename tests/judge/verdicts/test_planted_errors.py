@@ -87,7 +87,7 @@ def test_such_verdicts_are_no_score(rehearse: Rehearse, tmp_path: Path) -> None:
 
 
 def test_groups_that_branch_pass_no_gate(rehearse: Rehearse, tmp_path: Path) -> None:
-    """What goes on from the states that others led to is no rate of the tasks."""
+    """A gate asks about tasks from their start, and branches begin in the middle."""
     run, gate = tmp_path / "run", tmp_path / "gate.toml"
     flags = ("-p", "oracle", "-n", 2, "-g", 2, "--branch-roots", 1, "-o", run)
     assert rehearse("run", "shop_support", *flags)[0] == 0

@@ -12,6 +12,9 @@ Before the tries, mean m and correlation r of two tries of a cluster have a dens
 such intervals hold what they promise (`_prior`). One cluster says next to nothing about others: its
 interval is the exact one of one try (C. Clopper and E. Pearson, 1934).
 
+From 16 clusters on an interval also holds the one that assumes no distribution (next paragraph):
+where most clusters nearly always succeed and a few never do, no beta distribution fits.
+
 Single tries at each task cannot resemble each other. They, scores between 0 and 1, and very many
 clusters with different numbers of tries get Wilson's interval for the effective number of tries (E.
 L. Korn and B. I. Graubard, 1998), with Student's t.
@@ -42,6 +45,10 @@ _MOST_TRIES = 50  # of a cluster, for the prior: more do not change its shape
 _TO_THE_ENDS = -0.15  # power of sin(2 angle) in the prior
 _INDEPENDENT = (0.2, 2.0)  # the prior's share of independent tries, and that times the clusters
 _NEGLIGIBLE = 1e-9
+# From so many clusters on, the bounds also hold those that assume no distribution. A beta
+# distribution does not fit every agent: where it nearly always succeeds in most clusters and never
+# in a few, its bounds alone held the mean of 100 clusters of 16 tries in half of the samples.
+_MANY = 16
 _MOST_KINDS = 150  # of clusters: beyond, the estimated spread is near the true one
 _EQUAL = 1e-9  # means that differ by less are equal
 
@@ -64,12 +71,15 @@ def share_interval(
         return Interval(mean, *_clopper_pearson(mean, 1, level))
     counts = Counter((math.fsum(values), len(values)) for values in tries)
     is_whole = all(value in (0.0, 1.0) for one in tries for value in one)
+    number, degrees = effective_tries(tries, mean, total), len(tries) - 1
+    plain = _wilson(mean, number, _quantile(level, degrees))
     if total > len(tries) and is_whole and len(counts) <= _MOST_KINDS:
         lower, upper = _integrated(dict(sorted(counts.items())), level)
-        return Interval(mean, min(lower, mean), max(upper, mean))
-    number, degrees = effective_tries(tries, mean, total), len(tries) - 1
-    quantile = _quantile(level, degrees)
-    return Interval(mean, *_wilson(mean, number, quantile))
+        bounds = [(lower, upper), (mean, mean)]
+        if len(tries) >= _MANY:
+            bounds.append(plain)
+        return Interval(mean, min(one for one, _ in bounds), max(one for _, one in bounds))
+    return Interval(mean, *plain)
 
 
 def _integrated(counts: Mapping[tuple[float, int], int], level: float) -> tuple[float, float]:

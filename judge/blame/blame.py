@@ -264,7 +264,7 @@ async def _put_right(cases: Sequence[_Case], player: ForkPlayer) -> None:
 
 
 def _digest_after(case: _Case, turn: int) -> str:
-    """What tells states apart. In a log row a call that changed nothing leaves no trace."""
+    """The key by which states are compared. A call that changed nothing leaves it as it was."""
     steps = case.origin.trajectory.steps[:turn]
     return next(
         (
@@ -325,13 +325,13 @@ def _verdict(case: _Case) -> _Verdict:
             lost, lost, None, "it is the last turn before which a fork completed the task"
         )
     if why := case.why_unknown(lost + 1):
-        return _Verdict(None, lost, None, f"what is left after turn {lost} is not known: {why}")
+        return _Verdict(None, lost, None, f"what is left after turn {lost + 1} is not known: {why}")
     since = case.last_going_on
     assert since is not None  # the oracle completes the task from the start
     if since >= lost:
         return _Verdict(lost, lost, since, _why_lost(case, lost))
     if _did_wrong(case, lost):
-        why = f"{_why_lost(case, lost)}; what stood wrong since turn {since} could be put right"
+        why = f"{_why_lost(case, lost)}; what stood wrong since turn {since + 1} could be put right"
         return _Verdict(lost, lost, since, why)
     how = (
         "the episode ended"
@@ -343,7 +343,7 @@ def _verdict(case: _Case) -> _Verdict:
         stood = "what it did stood wrong, and was not put right"
     else:
         stood = "what it tried changed nothing, and was not done rightly"
-    why = f"{stood} before {how} at turn {lost}"
+    why = f"{stood} before {how} at turn {lost + 1}"
     return _Verdict(since, lost, since, why)
 
 

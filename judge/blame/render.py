@@ -35,7 +35,7 @@ def render_blame(found: Blame, console: Console) -> None:
         state = found.states[number] if number < len(found.states) else None
         mark = "bold red" if number == found.blamed else ""
         table.add_row(
-            Text(str(number), style=mark),
+            Text(str(number + 1), style=mark),
             Text(printable(action, one_line=True), style=mark),
             "" if state is None else chance_text(state),
             "" if state is None else _WORDS[state.oracle],
@@ -52,7 +52,7 @@ def lines_of(found: Blame) -> list[str]:
     if found.blamed is None:
         lines.append(f"no turn can be blamed: {found.why}")
     else:
-        lines.append(f"turn {found.blamed} is to blame: {found.why}")
+        lines.append(f"turn {found.blamed + 1} is to blame: {found.why}")
     if found.rescue is not None:
         lines += [*_rescue_lines(found.rescue)]
     elif found.blamed is not None and found.wrong_since is not None:

@@ -38,7 +38,8 @@ class Rescue(msgspec.Struct, frozen=True):
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """Which turn of a failed episode is to blame. Turns count from 0."""
+    """Which turn of a failed episode is to blame. Turns count
+    from 0, in sentences from 1."""
 
     run: str
     episode: str

@@ -53,18 +53,7 @@ async def open_judge(
     assert settings.mode != "none" and settings.mode != "elsewhere", "there is no judge to open"
     if not needs_models(settings):
         assert pool is not None
-        profile = PROFILES[settings.rewards]
-        by_code = ScenarioJudges(pool, scenarios, profile)
-        if (shares := planted(settings)) is None:
-            yield by_code
-        else:
-            yield PlantedErrors(
-                by_code,
-                false_positives=shares[0],
-                false_negatives=shares[1],
-                seed=settings.seed or 0,
-                profile=profile,
-            )
+        yield _code_judge(settings, pool, scenarios)
         return
     prices = read_prices(Path(settings.prices)) if settings.prices else None
     rubric = _rubric_of(settings) if asks_models(settings.mode) else None
@@ -105,6 +94,22 @@ async def open_judge(
             concurrency=settings.concurrency,
             backlog=settings.backlog,
         )
+
+
+def _code_judge(
+    settings: JudgeSettings, pool: HostingPool, scenarios: Sequence[Scenario]
+) -> ScenarioJudges | PlantedErrors:
+    profile = PROFILES[settings.rewards]
+    judge = ScenarioJudges(pool, scenarios, profile)
+    if (shares := planted(settings)) is None:
+        return judge
+    return PlantedErrors(
+        judge,
+        false_positives=shares[0],
+        false_negatives=shares[1],
+        seed=settings.seed or 0,
+        profile=profile,
+    )
 
 
 def _rubric_of(settings: JudgeSettings) -> Rubric:

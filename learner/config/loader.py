@@ -10,7 +10,12 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import SettingsTable, nest
 from rehearsal_room.learner.config.profiles import with_profile
-from rehearsal_room.learner.config.settings import LoraSettings, LossSettings, TrainSettings
+from rehearsal_room.learner.config.settings import (
+    DataSettings,
+    LoraSettings,
+    LossSettings,
+    TrainSettings,
+)
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.scenarios.files import read_toml
 from rehearsal_room.scenarios.validation import explain
@@ -172,33 +177,8 @@ def _check_groups(settings: TrainSettings) -> None:
         raise ConfigError(
             "rollouts: there is nothing to learn from; add this table, data.logs or data.messages"
         )
-    if data.messages and data.logs:
-        raise ConfigError("data.messages: leave out data.logs; a run learns from one or the other")
-    if data.messages and loss.policy != "likelihood":
-        raise ConfigError(
-            "loss.policy: conversations of others are imitated, not compared: data.messages needs"
-            f" 'likelihood', found {loss.policy!r}"
-        )
-    if data.messages and (data.completed_only or _reward_setting(loss)):
-        name = "data.completed_only" if data.completed_only else f"loss.{_reward_setting(loss)}"
-        raise ConfigError(
-            f"{name}: has no effect on conversations of others, which have no verdicts and no"
-            " rewards: leave it or data.messages out"
-        )
-    if data.completed_only and loss.policy != "distill" and loss.advantage != "reward":
-        raise ConfigError(
-            "loss.advantage: with data.completed_only no failure is left to compare with: it needs"
-            f" 'reward', found {loss.advantage!r}"
-        )
-    if data.completed_only and not data.keep_equal:
-        raise ConfigError(
-            "data.keep_equal: must be true for data.completed_only, which leaves episodes of equal"
-            " rewards"
-        )
-    if data.completed_only and loss.shuffle:
-        raise ConfigError(
-            "loss.shuffle: has no effect on equal rewards, which data.completed_only leaves"
-        )
+    _check_messages(data, loss)
+    _check_completed_only(data, loss)
     if data.follow and not data.logs:
         raise ConfigError("data.follow: there is no run to follow; name it in data.logs")
     if loss.policy == "likelihood" and loss.advantage != "reward":
@@ -215,24 +195,7 @@ def _check_groups(settings: TrainSettings) -> None:
             "data.keep_equal: must be true for loss 'likelihood', which also learns from groups "
             "whose episodes are all good"
         )
-    branch = settings.rollouts.get("branch")
-    branches = isinstance(branch, Mapping) and bool(branch.get("roots"))
-    if branches and data.is_live and loss.advantage not in BY_TURN:
-        raise ConfigError(
-            f"loss.advantage: {loss.advantage!r} compares whole episodes, and those that branch "
-            "begin in other states (rollouts.branch_roots); choose 'tree', 'vine' or 'gigpo'"
-        )
-    if loss.advantage in ("tree", "vine") and not branches and data.is_live:
-        raise ConfigError(
-            f"rollouts.branch_roots: advantage {loss.advantage!r} compares episodes that branch; "
-            "set how many of a group begin at the start"
-        )
-    has_branches = (branches and data.is_live) or loss.advantage in ("tree", "vine")
-    if has_branches and (loss.overlong_from or loss.length_penalty):
-        raise ConfigError(
-            "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes, and"
-            " those that branch have a part only (rollouts.branch_roots): leave them out"
-        )
+    _check_branches(settings)
     if max(data.revisit_solved, data.revisit_never) > 1 and not (data.fill and data.is_live):
         raise ConfigError(
             "data.revisit_solved, data.revisit_never: other tasks are played in place of those that"
@@ -255,4 +218,62 @@ def _check_groups(settings: TrainSettings) -> None:
         raise ConfigError(
             "data.keep_equal: must be true for groups of one episode (rollouts.group_size), whose "
             "rewards are always equal"
+        )
+
+
+def _check_messages(data: DataSettings, loss: LossSettings) -> None:
+    """Whether conversations of others can be imitated under these settings."""
+    if data.messages and data.logs:
+        raise ConfigError("data.messages: leave out data.logs; a run learns from one or the other")
+    if data.messages and loss.policy != "likelihood":
+        raise ConfigError(
+            "loss.policy: conversations of others are imitated, not compared: data.messages needs"
+            f" 'likelihood', found {loss.policy!r}"
+        )
+    if data.messages and (data.completed_only or _reward_setting(loss)):
+        name = "data.completed_only" if data.completed_only else f"loss.{_reward_setting(loss)}"
+        raise ConfigError(
+            f"{name}: has no effect on conversations of others, which have no verdicts and no"
+            " rewards: leave it or data.messages out"
+        )
+
+
+def _check_completed_only(data: DataSettings, loss: LossSettings) -> None:
+    """Whether completed episodes alone teach something under these settings."""
+    if data.completed_only and loss.policy != "distill" and loss.advantage != "reward":
+        raise ConfigError(
+            "loss.advantage: with data.completed_only no failure is left to compare with: it needs"
+            f" 'reward', found {loss.advantage!r}"
+        )
+    if data.completed_only and not data.keep_equal:
+        raise ConfigError(
+            "data.keep_equal: must be true for data.completed_only, which leaves episodes of equal"
+            " rewards"
+        )
+    if data.completed_only and loss.shuffle:
+        raise ConfigError(
+            "loss.shuffle: has no effect on equal rewards, which data.completed_only leaves"
+        )
+
+
+def _check_branches(settings: TrainSettings) -> None:
+    """Whether the advantage fits groups that branch, or that do not."""
+    loss, data = settings.loss, settings.data
+    branch = settings.rollouts.get("branch")
+    branches = isinstance(branch, Mapping) and bool(branch.get("roots"))
+    if branches and data.is_live and loss.advantage not in BY_TURN:
+        raise ConfigError(
+            f"loss.advantage: {loss.advantage!r} compares whole episodes, and those that branch "
+            "begin in other states (rollouts.branch_roots); choose 'tree', 'vine' or 'gigpo'"
+        )
+    if loss.advantage in ("tree", "vine") and not branches and data.is_live:
+        raise ConfigError(
+            f"rollouts.branch_roots: advantage {loss.advantage!r} compares episodes that branch; "
+            "set how many of a group begin at the start"
+        )
+    has_branches = (branches and data.is_live) or loss.advantage in ("tree", "vine")
+    if has_branches and (loss.overlong_from or loss.length_penalty):
+        raise ConfigError(
+            "loss.overlong_from, loss.length_penalty: compare the lengths of whole episodes, and"
+            " those that branch have a part only (rollouts.branch_roots): leave them out"
         )

@@ -59,9 +59,7 @@ class OfficeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     order: Annotated[
         MicroworldSplit, Meta(description="Orders of the tools: those of training, or the others.")
     ] = "train"
-    look_up: Annotated[bool, Meta(description="Whether a tool tells the office of a record.")] = (
-        True
-    )
+    look_up: Annotated[bool, Meta(description="Whether a tool looks offices up.")] = True
 
     def __post_init__(self) -> None:
         if not all(1 <= number <= len(OFFICES) for number in self.offices):
@@ -179,7 +177,7 @@ def _task(world: OfficeWorld, rng: Random, number: int) -> TaskWithChecks:
 
 
 def look_up(noun: str, name: str) -> Call:
-    """The call that tells a record's office."""
+    """The call that looks a record's office up."""
     return Call(f"where_{noun}", {noun: name})
 
 

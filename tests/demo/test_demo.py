@@ -18,7 +18,6 @@ from rehearsal_room.demo.rehearse import write_config
 from rehearsal_room.demo.stages import Demonstration, RunCommand
 from rehearsal_room.learner.core.errors import ConfigError, LearnerError
 from tests.support.budgets import only_long
-from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
 
 TOY = """
@@ -69,18 +68,6 @@ def toy(tmp_path: Path) -> Recipe:
     path = tmp_path / "toy.toml"
     path.write_text(TOY)
     return read_recipe(path)
-
-
-@pytest.fixture
-def command(rehearse: Rehearse) -> RunCommand:
-    """Runs `rehearse` in this process, which avoids importing the libraries again."""
-
-    def run(name: str, config: Path, output: Path) -> None:
-        settings = ["--config", config] if name == "run" else [config]
-        status, _, error = rehearse(name, *settings, "-o", output)
-        assert status == 0, error
-
-    return run
 
 
 def demonstration(recipe: Recipe, folder: Path, command: RunCommand) -> Demonstration:

@@ -95,8 +95,8 @@ def _judges(demo: Demonstration) -> list[Arm]:
     and it proves every verdict of these worlds."""
     return [
         Arm("code"),
-        *(_wrong(f"{share:.0%} of both\nJ = {1 - 2 * share:g}", share, share) for share in _BOTH),
-        *(_wrong(f"{share:.0%} accepted\nJ = {1 - share:g}", share, 0.0) for share in _ACCEPTED),
+        *(_wrong(f"{share:.0%} of both (J = {1 - 2 * share:g})", share, share) for share in _BOTH),
+        *(_wrong(f"{share:.0%} accepted (J = {1 - share:g})", share, 0.0) for share in _ACCEPTED),
     ]
 
 
@@ -187,7 +187,7 @@ def draw(path: Path, reports: Sequence[SeedReport]) -> None:
             "sampled": [one.sampled for one in scores],
             "greedy": [one.greedy for one in scores],
         }
-        groups[arm.name] = {
+        groups[arm.name.replace(" (", "\n(")] = {
             name: _over_seeds([one for one in values if one is not None])
             for name, values in bars.items()
         }
@@ -202,5 +202,5 @@ def _over_seeds(found: Sequence[Interval[float]]) -> Interval[float]:
 
 
 def _file_name(name: str) -> str:
-    """Example: "5% of both\\nJ = 0.9" -> "5-of-both-J-0-9" """
+    """Example: "5% of both (J = 0.9)" -> "5-of-both-J-0-9" """
     return "-".join("".join(c if c.isalnum() else " " for c in name).split())

@@ -184,7 +184,7 @@ def test_two_mistakes(blame: Blamed) -> None:
     found = blame("pay-fine", [FIND, BLOCK, pay(method="cash")], PAID)
     assert words(found) == ["goes_on", "goes_on", "puts_right", "lost"]
     assert (found["blamed"], found["wrong_since"], found["lost_at"]) == (2, 1, 2)
-    assert "since turn 1 could be put right" in found["why"]
+    assert "since turn 2 could be put right" in found["why"]
     assert found["rescue"]["kind"] == "put_right"
     assert [one["calls"] for one in json.loads(found["rescue"]["edit"])["turns"]] == [
         [UNBLOCK],
@@ -270,7 +270,7 @@ def test_what_is_shown_can_be_done(rehearse: Rehearse, play: Play, tmp_path: Pat
     assert rehearse("show", kept, "e000000")[0] == 0
     status, _, err = rehearse(*asked)
     assert (status, "already exists" in err) == (2, True)
-    assert rehearse("failures", "blame", episode, "-n", 0)[1].count("turn 2 is to blame") == 1
+    assert rehearse("failures", "blame", episode, "-n", 0)[1].count("turn 3 is to blame") == 1
 
 
 def test_episodes_without_blame(rehearse: Rehearse, play: Play, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_an_oracle_without_a_verdict_does_not_blame(
     found = json_of(rehearse, "failures", "blame", episode, "-n", 0)
     assert words(found) == ["goes_on", "goes_on", "unknown"]
     assert (found["blamed"], found["lost_at"], found["rescue"]) == (None, 1, None)
-    assert "what is left after turn 1 is not known: the world failed" in found["why"]
+    assert "what is left after turn 2 is not known: the world failed" in found["why"]
     assert "the world broke in" in found["notes"][0]
 
 

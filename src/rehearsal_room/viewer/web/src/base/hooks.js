@@ -24,6 +24,30 @@ export function useLoad(path) {
   return { data: state.data, error: state.error, isLoading: state.path !== path, reload };
 }
 
+// { data, error } of a path that is asked again and again while `hasMore(data)`.
+export function usePolled(path, hasMore, everyMs = 600) {
+  const [state, setState] = useState({});
+  useEffect(() => {
+    let timer, isOver = false;
+    const look = async () => {
+      try {
+        const data = await get(path);
+        if (isOver) return;
+        setState({ data });
+        if (hasMore(data)) timer = setTimeout(look, everyMs);
+      } catch (error) {
+        if (!isOver) setState((now) => ({ ...now, error: error.message }));
+      }
+    };
+    look();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [path]);
+  return state;
+}
+
 // [ref, width in pixels] of an element.
 export function useWidth() {
   const ref = useRef(null);

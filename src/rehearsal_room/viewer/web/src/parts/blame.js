@@ -1,10 +1,11 @@
 // Which turn is to blame: the chance of success before each turn, with intervals, and what the oracle
 // could still do. People count turns from 1; the data counts from 0.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { count, percent, words } from "../base/format.js";
 import { html } from "../base/html.js";
+import { usePolled } from "../base/hooks.js";
 import { route, setQuery } from "../base/route.js";
-import { api, get, post } from "../base/source.js";
+import { api, post } from "../base/source.js";
 import { visible } from "../base/text.js";
 import { Command, Notice } from "./basics.js";
 import { Word } from "./texts.js";
@@ -46,26 +47,7 @@ export function Blame({ run, data, onTurn }) {
 }
 
 function Asked({ id, onTurn }) {
-  const [state, setState] = useState({});
-  useEffect(() => {
-    let timer, isOver = false;
-    const look = async () => {
-      try {
-        const data = await get(api`/api/blames/${id}`);
-        if (isOver) return;
-        setState({ data });
-        if (!data.is_over) timer = setTimeout(look, 500);
-      } catch (error) {
-        if (!isOver) setState({ error: error.message });
-      }
-    };
-    look();
-    return () => {
-      isOver = true;
-      clearTimeout(timer);
-    };
-  }, [id]);
-  const { data, error } = state;
+  const { data, error } = usePolled(api`/api/blames/${id}`, (found) => !found.is_over);
   if (error) return html`<${Notice} tone="bad" role="alert">${visible(error)}<//>`;
   if (!data) return html`<p class="loading" role="status">Loading…</p>`;
   return html`${!data.is_over && html`<p class="loading" role="status">The forks are played.</p>`}
@@ -76,14 +58,11 @@ function Asked({ id, onTurn }) {
 
 function Found({ of, onTurn }) {
   const { blamed, rescue } = of;
-  return html`<p role="status">${blamed === null ? "No turn can be blamed: " : html`<button class="link blamed" onClick=${() => onTurn(blamed)}>Turn ${blamed + 1} is to blame</button>: `}<${Word} value=${fromOne(of.why)} />.</p>
+  return html`<p role="status">${blamed === null ? "No turn can be blamed: " : html`<button class="link blamed" onClick=${() => onTurn(blamed)}>Turn ${blamed + 1} is to blame</button>: `}<${Word} value=${of.why} />.</p>
     <${Curve} of=${of} onTurn=${onTurn} />
     ${rescue && html`<p>The smallest edit of turn ${rescue.turn + 1} that rescues it (${RESCUES[rescue.kind] ?? words(rescue.kind)}): <code><${Word} value=${rescue.instead} /></code></p><${Command} text=${rescue.command} />`}
     ${(of.notes ?? []).map((note) => html`<p class="dim"><${Word} value=${note} /></p>`)}`;
 }
-
-// The sentences count from 0, as the command line and its JSON do.
-const fromOne = (text) => text.replace(/\bturn (\d+)/g, (_, number) => `turn ${Number(number) + 1}`);
 
 function said(state) {
   const chance = state.chance ? `chance ${percent(state.chance.value)} (${percent(state.chance.lower)} to ${percent(state.chance.upper)}), ${state.completed} of ${state.graded} forks` : "no chance known";

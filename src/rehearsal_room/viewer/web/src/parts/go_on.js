@@ -2,9 +2,9 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { count, decimal, labelName, percent, words } from "../base/format.js";
 import { html } from "../base/html.js";
-import { useLatest } from "../base/hooks.js";
+import { useLatest, usePolled } from "../base/hooks.js";
 import { episodeHref, route, setQuery } from "../base/route.js";
-import { api, get, post } from "../base/source.js";
+import { api, post } from "../base/source.js";
 import { visible } from "../base/text.js";
 import { Command, Fold, Interval, Label, Notice } from "./basics.js";
 import { Word } from "./texts.js";
@@ -130,28 +130,12 @@ function TurnEditor({ number, turn, onChange, isChanged, hasNext }) {
     <div><button type="button" class="button" onClick=${add}>Add a call</button></div>`;
 }
 
+// Whether a try has not ended, or has no verdict yet.
+const hasMore = (data) => !data.is_over || data.rows.some((row) => row.ending && !row.label && !row.unjudged);
+
 // The tries as they come, below the original.
 function Tries({ id }) {
-  const [state, setState] = useState({});
-  useEffect(() => {
-    let timer, isOver = false;
-    const look = async () => {
-      try {
-        const data = await get(api`/api/tries/${id}`);
-        if (isOver) return;
-        setState({ data });
-        if (!data.is_over || data.rows.some((row) => row.ending && !row.label && !row.unjudged)) timer = setTimeout(look, 700);
-      } catch (error) {
-        if (!isOver) setState((now) => ({ ...now, error: error.message }));
-      }
-    };
-    look();
-    return () => {
-      isOver = true;
-      clearTimeout(timer);
-    };
-  }, [id]);
-  const { data, error } = state;
+  const { data, error } = usePolled(api`/api/tries/${id}`, hasMore);
   if (error) return html`<${Notice} tone="bad" role="alert">${visible(error)}<//>`;
   if (!data) return html`<p class="loading" role="status">Loading…</p>`;
   return html`<div class="tries" role="group" aria-label="Tries">

@@ -55,6 +55,9 @@ class Finding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     # Code cannot tell: `passed` is False, and a judge that asks a model decides.
     is_open: bool = False
     is_of_words: bool = False  # it depends on how a text is worded
+    # How much of it is met, from 0 to 1; None: the episode's share does not depend on it.
+    share: float | None = None
+    weight: float = 1.0  # of its share in the episode's
 
 
 class _Any:

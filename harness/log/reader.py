@@ -396,5 +396,6 @@ def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
             if event.judgements or event.profile
             else row.judging,
             profile=event.profile,
+            share=event.share,
         )
     return row

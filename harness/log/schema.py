@@ -167,6 +167,7 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     seed: int = 0
     diagnosis: Diagnosis | None = None  # of the latest verdict; None: it has none
     profile: ProfileVerdict | None = None  # beside the latest verdict; None: it has none
+    share: float | None = None  # of the task, by the latest verdict; None: it is all or nothing
 
 
 class EpisodeProgress(msgspec.Struct, frozen=True):

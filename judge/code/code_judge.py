@@ -27,7 +27,7 @@ from rehearsal_room.judge.core.evidence import (
     gather,
     scenario_info,
 )
-from rehearsal_room.judge.core.rewards import AWM, RewardProfile, rewards_of
+from rehearsal_room.judge.core.rewards import AWM, RewardProfile, rewards_of, share_of
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, NOTHING_ELSE, REASON, Finding, proved_wrong
 from rehearsal_room.scenarios.format import Scenario, Task
@@ -167,6 +167,7 @@ def judge_evidence(
         rewards=profile.name,
         idle=met_by_idling,
         verifier_run=evidence.verifier_run,
+        share=share_of(evidence.findings),
     )
 
 

@@ -4,6 +4,7 @@ A verdict holds all that its rewards are computed from, so the rewards of anothe
 verifier and no model (see `recompute_rewards`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -89,6 +90,17 @@ def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
     if not earned:
         return None
     return earned / (asked if earned < asked else asked + 1)
+
+
+def share_of(findings: Iterable[Finding]) -> float | None:
+    """How much of the task is done, 0 to 1: the mean of its findings' shares by their weights; None
+    where no finding has a share, or those that have one weigh nothing.
+
+    Example: shares 1 and 0.5 with weights 3 and 1, and a finding without a share -> 0.875
+    """
+    shared = [(one.share, one.weight) for one in findings if one.share is not None]
+    total = math.fsum(weight for _, weight in shared)
+    return math.fsum(share * weight for share, weight in shared) / total if total else None
 
 
 def recompute_rewards(trajectory: Trajectory, judged: Judged, profile: RewardProfile) -> Judged:

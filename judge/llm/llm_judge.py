@@ -36,7 +36,7 @@ from rehearsal_room.judge.core.evidence import (
     episode_digest,
     gather,
 )
-from rehearsal_room.judge.core.rewards import RewardProfile, rewards_of
+from rehearsal_room.judge.core.rewards import RewardProfile, rewards_of, share_of
 from rehearsal_room.judge.llm.prompt import prompt_of
 from rehearsal_room.judge.llm.rubric import Rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
@@ -240,6 +240,7 @@ class LLMJudge:
             judgements=judgements,
             rubric=self._version,
             verifier_run=case.evidence.verifier_run,
+            share=share_of(findings),
         )
 
     def _unjudged(self, case: Case, why: str) -> Judged:

@@ -20,6 +20,7 @@ from rehearsal_room.judge.core.rewards import (
     recompute_rewards,
     rewards_of,
     share_met,
+    share_of,
 )
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Call, read
@@ -206,3 +207,25 @@ def test_a_graded_reward_is_not_guessed() -> None:
     assert recompute_rewards(NO_STEPS, judged, SPARSE).reward == 0.0
     completed = msgspec.structs.replace(judged, label=Label.COMPLETED)
     assert recompute_rewards(NO_STEPS, completed, GRADED).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("shares", "share"),
+    [
+        ([], None),
+        ([(None, 1.0)], None),  # a finding without a share counts in nothing
+        ([(1.0, 3.0), (0.5, 1.0), (None, 9.0)], 0.875),
+        ([(0.0, 1.0), (1.0, 1.0), (1.0, 1.0)], 2 / 3),
+        ([(1.0, 0.0)], None),  # nothing has a weight
+    ],
+)
+def test_the_share_of_a_task_is_the_weighed_mean_of_its_findings(
+    shares: list[tuple[float | None, float]], share: float | None
+) -> None:
+    """A suite that pays for parts of a task gives its findings shares and weights."""
+    findings = [
+        Finding(str(number), part == 1, "", "", "goal", share=part, weight=weight)
+        for number, (part, weight) in enumerate(shares)
+    ]
+    found = share_of(findings)
+    assert found == (None if share is None else pytest.approx(share))

@@ -13,7 +13,7 @@ returns its findings. `Check` collects them:
 
 A *goal* is something that the task asks for; a *guard* is something that must stay unharmed. A task
 is completed when every finding passes. It is partially completed when all guards pass and some
-goals do.
+goals do. A *criterion* of a task (scenarios.core.criteria) decides nothing alone: it counts by its share.
 
 Rows are compared strictly: a column that changed without being named is an unrequested change, and
 so is a named one that changed to a wrong value; `nothing_else()` reports both. A sum on its way to
@@ -32,7 +32,7 @@ from rehearsal_room.scenarios.core.short_text import one_line
 from rehearsal_room.scenarios.core.statements import are_equal, only_value, plain, readings
 
 Matcher = Callable[[Any], bool]
-FindingKind = Literal["goal", "guard"]
+FindingKind = Literal["goal", "guard", "criterion"]
 # The end of the name of a benchmark's finding that only a model can make: its own score without a
 # model counts it as met, and a judge that asks a model decides on it.
 OPEN = "(not judged)"
@@ -403,6 +403,12 @@ class Check:
         shown = "; ".join(extra[:5]) + (f"; and {len(extra) - 5} more" if len(extra) > 5 else "")
         return self.guard(NOTHING_ELSE, not extra, "no other change", shown or "none")
 
+    @property
+    def guards(self) -> list[Finding]:
+        """The guards alone, for a task whose goals are its criteria: the checks of rows then only
+        name the changes that `nothing_else` allows."""
+        return [one for one in self.findings if one.kind == "guard"]
+
     def answer_has(self, *alternatives: str | tuple[str, ...], name: str | None = None) -> bool:
         """Goal: the final answer contains one of the alternatives (see `says`), or all phrases of
         one that is a tuple. Where they are words, an answer in other words leaves the finding open.
@@ -488,10 +494,11 @@ def _phrase(alternative: str | tuple[str, ...]) -> str:
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that did not pass, those that are left open included."""
-    return [finding for finding in findings if not finding.passed]
+    """The findings that did not pass, those that are left open included. A criterion is not among
+    them: the goal of all criteria is."""
+    return [one for one in findings if not one.passed and one.kind != "criterion"]
 
 
 def proved_wrong(findings: Iterable[Finding]) -> list[Finding]:
     """The findings of which code is certain that they failed."""
-    return [finding for finding in findings if not finding.passed and not finding.is_open]
+    return [finding for finding in failed(findings) if not finding.is_open]

@@ -13,7 +13,8 @@
       tools.py        the tools (see scenarios.api)
       policy.md       the rules that the agent must follow; may be empty
       tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify,
-                      user, utterances]
+                      user, utterances, criteria_threshold, criterion: parts with
+                      weights (docs/criteria.md)]
       verify.py       one function per task (see scenarios.checks)
       near_misses.toml  optional: plausible wrong turns, for the gate (see scenarios.near_misses)
       plays.toml      optional: who played its tasks, and how they did (docs/worlds.md)
@@ -52,6 +53,7 @@ import msgspec
 
 from rehearsal_room.scenarios.api import Row, RowChange, User
 from rehearsal_room.scenarios.call_checks import McpRecord
+from rehearsal_room.scenarios.core.criteria import Criterion, criteria_faults
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
 from rehearsal_room.scenarios.core.server_record import (
     ServerCommand,
@@ -125,6 +127,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: UserScript | ModelUser | UserAutomaton | None = None
     utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
+    criterion: tuple[Criterion, ...] = ()  # none: the findings of its function decide alone
+    criteria_threshold: float = 1.0  # the share of the criteria from which it is completed
 
     @property
     def is_dialogue(self) -> bool:
@@ -382,12 +386,12 @@ def _read_package(folder: Path, toml: dict[str, Any]) -> Scenario:
     tables = TaskTables(folder / "tasks.toml", texts["tasks.toml"])
     tasks = tables.convert(PackageTasks).task
     _check_head(folder, head)
-    _check_tasks(tables, tasks)
     for name in ("schema.sql", "data.sql"):
         if "\0" in texts[name]:
             raise PackageError(f"{folder / name}: the file contains a zero byte")
     for name in ("tools.py", "verify.py"):
         _check_python(folder / name, texts[name])
+    _check_tasks(tables, tasks, texts["verify.py"])
     return _scenario(folder, head, texts, tasks)
 
 
@@ -430,7 +434,7 @@ def _read_server(folder: Path, toml: dict[str, Any]) -> Scenario:
     _check_python(folder / "verify.py", texts["verify.py"])
     tables = TaskTables(folder / "tasks.toml", texts["tasks.toml"])
     tasks = tables.convert(PackageTasks).task
-    _check_tasks(tables, tasks)
+    _check_tasks(tables, tasks, texts["verify.py"])
     return Scenario(
         name=head.name,
         title=head.title,
@@ -575,7 +579,7 @@ def _check_head(folder: Path, head: _Head) -> None:
         raise PackageError(f"{path}: clock: {head.clock!r} {NOT_A_CLOCK}")
 
 
-def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
+def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...], verify: str) -> None:
     if not tasks:
         raise PackageError(f"{tables.path}: task: the package has no task")
     tables.check_ids([task.id for task in tasks])
@@ -586,6 +590,8 @@ def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
         for number, call in enumerate(task.oracle):
             if fault := json_fault(call.arguments):
                 raise tables.fault(index, f"oracle[{number}].arguments{fault}")
+        for part, fault in criteria_faults(task.criterion, task.criteria_threshold, verify):
+            raise tables.fault(index, fault, part=part)
 
 
 def _check_python(path: Path, text: str) -> None:

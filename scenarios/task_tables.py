@@ -51,9 +51,20 @@ class TaskTables:
                 field = f"{self.name(int(found[1]))}{': ' if found[2] else ''}{found[2]}"
             raise PackageError(f"{self.path}: {field}{': ' if field else ''}{fault}") from exc
 
-    def fault(self, index: int, reason: str) -> PackageError:
-        """The error about a task; `index` counts the tasks from 0."""
-        return PackageError(f"{self.path}: {self.name(index)}: {reason}")
+    def fault(self, index: int, reason: str, *, part: int | None = None) -> PackageError:
+        """The error about a task, or about one of its criteria (`part`); both count from 0."""
+        where = self.name(index) if part is None else self._part_name(index, part)
+        return PackageError(f"{self.path}: {where}: {reason}")
+
+    def _part_name(self, index: int, part: int) -> str:
+        """Example: "line 31: task 'cancel-9': criterion[1]", by the line of that criterion"""
+        task = self.name(index)
+        name = f"{task[task.find(self._word) :]}: criterion[{part}]"
+        tasks = self._tables[self._table]
+        before = sum(len(one.get("criterion", ())) for one in tasks[:index])
+        total = sum(len(one.get("criterion", ())) for one in tasks)
+        line = self._line(before + part, [None] * total, rf"{self._table}[ \t]*\.[ \t]*criterion")
+        return f"{task}: criterion[{part}]" if line is None else f"line {line}: {name}"
 
     def check_ids(self, ids: Sequence[str]) -> None:
         """Check that every id is a lower-case word and occurs once. Raises PackageError."""
@@ -78,10 +89,10 @@ class TaskTables:
         line = self._line(index, tasks)
         return name if line is None else f"line {line}: {name}"
 
-    def _line(self, index: int, tasks: Any) -> int | None:
-        """The line of a task's `[[task]]`. None: not known, as the tasks are written otherwise, or
-        a text over several lines contains such a header."""
-        header = rf"^[ \t]*\[\[[ \t]*{self._table}[ \t]*\]\]"
+    def _line(self, index: int, tasks: Any, table: str = "") -> int | None:
+        """The line of a task's `[[task]]`, or of another such `table`. None: not known, as the
+        tasks are written otherwise, or a text over several lines contains such a header."""
+        header = rf"^[ \t]*\[\[[ \t]*{table or self._table}[ \t]*\]\]"
         starts = [found.start() for found in re.finditer(header, self._text, re.M)]
         if not isinstance(tasks, list) or len(starts) != len(tasks):
             return None

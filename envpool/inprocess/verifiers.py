@@ -3,8 +3,11 @@
 The code runs in the calling process: the judge's for trusted packages, otherwise a worker.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from rehearsal_room.envpool.core.errors import ToolsetError
 from rehearsal_room.envpool.core.remote_states import Verified
@@ -13,9 +16,12 @@ from rehearsal_room.envpool.inprocess.toolset import load_module
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.api import State
 from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.criteria import Criterion
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task
 
+T = TypeVar("T")
+Function = Callable[[State, State, str], Any]
 _KINDS = ("goal", "guard")
 _FIELDS = {"name": str, "passed": bool, "expected": str, "found": str}  # of a Finding
 
@@ -34,27 +40,36 @@ class Verifiers:
 
     def __init__(self, scenario: Scenario, source: str | None = None) -> None:
         self._scenario = scenario.name
-        self._functions = _functions(scenario, source)
+        self._functions, self._criteria = _functions(scenario, source)
 
     def run(self, task: Task, before: State, after: State, answer: str) -> tuple[Finding, ...]:
-        """The task's findings on a state and an answer.
+        """The task's findings on a state and an answer, and one for each of its criteria (see
+        criterion_findings).
 
-        Raises VerifierFault when the function raises or does not return a list of findings. The
-        states are read-only, so a verifier that writes fails. KeyboardInterrupt, by which a user or
-        a timer ends a verifier, passes.
+        Raises VerifierFault when a function raises or does not return what it should. The states
+        are read-only, so a verifier that writes fails. KeyboardInterrupt, by which a user or a
+        timer ends a verifier, passes.
         """
-        try:
-            fault, findings = _findings_in(self._functions[task.id](before, after, answer))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:  # a program may end with sys.exit
-            raise VerifierFault(f"{self._name(task)} raised {_described(exc)}") from exc
-        if fault:
-            raise VerifierFault(f"{self._name(task)} returned {fault}")
+
+        def made(function: Function, read: Callable[[Any], tuple[str, T]], name: str) -> T:
+            try:
+                fault, found = read(function(before, after, answer))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as exc:  # a program may end with sys.exit
+                raise VerifierFault(f"{self._name(name)} raised {_described(exc)}") from exc
+            if fault:
+                raise VerifierFault(f"{self._name(name)} returned {fault}")
+            return found
+
+        findings = made(self._functions[task.id], _findings_in, task.verifier)
+        for one in task.criterion:
+            share = made(self._criteria[one.check], _share_in, one.check) if one.check else None
+            findings = (*findings, *criterion_findings(one, share))
         return findings
 
-    def _name(self, task: Task) -> str:
-        return f"verifier {task.verifier!r} of scenario {self._scenario!r}"
+    def _name(self, function: str) -> str:
+        return f"verifier {function!r} of scenario {self._scenario!r}"
 
 
 class PackageVerifiers:
@@ -117,24 +132,69 @@ def _finding_fault(value: Any) -> str:
     return ""
 
 
+def _share_in(returned: Any) -> tuple[str, float | tuple[Finding, ...]]:
+    """What is wrong with what the function of a criterion returned (empty: nothing), and the share
+    or the findings in it."""
+    if type(returned) in (bool, int, float):
+        if 0 <= returned <= 1:
+            return "", float(returned)
+        return f"{returned!r}, expected a share from 0 to 1", 0.0
+    if type(returned) in (list, tuple):
+        return _findings_in(returned)
+    return f"a {type(returned).__name__}, expected true or false, 0 to 1, or findings", 0.0
+
+
+def criterion_findings(
+    criterion: Criterion, share: float | tuple[Finding, ...] | None
+) -> tuple[Finding, ...]:
+    """The finding on a criterion, after the guards among the findings of its function. `share` None:
+    a model is asked, and the finding is open and has no share until then."""
+    made = Finding(criterion.name, False, criterion.ask, "", "criterion", weight=criterion.weight)
+    replace = msgspec.structs.replace
+    if share is None:
+        return (replace(made, found="not judged: it asks a model", is_open=True),)
+    if isinstance(share, float):
+        return (replace(made, passed=share == 1, expected="1", found=f"{share:.4g}", share=share),)
+    parts = [one for one in share if one.kind != "guard"]
+    missing = [one for one in parts if not one.passed] or parts
+    met = math.fsum(one.passed for one in parts) / len(parts) if parts else 1.0
+    return (
+        *(one for one in share if one.kind == "guard"),
+        replace(
+            made,
+            passed=met == 1,
+            expected="; ".join(f"{one.name}: {one.expected}" for one in missing),
+            found="; ".join(one.found for one in missing),
+            share=met,
+            is_open=met < 1 and all(one.is_open for one in missing),
+            is_of_words=any(one.is_of_words for one in parts),
+        ),
+    )
+
+
 def _functions(
     scenario: Scenario, source: str | None
-) -> dict[str, Callable[[State, State, str], Any]]:
+) -> tuple[dict[str, Function], dict[str, Function]]:
+    """The functions of the tasks, by id, and those of their criteria, by name."""
     path = scenario.path / "verify.py"
     name = f"rehearsal_{scenario.name}_{scenario.digest[:12]}_verify"
     try:
         module = load_module(path, name, source)
     except ToolsetError as exc:
         raise PackageError(str(exc)) from exc
-    functions = {}
-    for task in scenario.tasks:
-        function = getattr(module, task.verifier, None)
+
+    def named(task: Task, name: str) -> Function:
+        function = getattr(module, name, None)
         if function is None:
-            raise PackageError(f"{path}: task {task.id!r}: there is no function {task.verifier!r}")
+            raise PackageError(f"{path}: task {task.id!r}: there is no function {name!r}")
         if not callable(function):
             raise PackageError(
-                f"{path}: task {task.id!r}: {task.verifier!r} is a {type(function).__name__}, "
+                f"{path}: task {task.id!r}: {name!r} is a {type(function).__name__}, "
                 "expected a function"
             )
-        functions[task.id] = function
-    return functions
+        return cast(Function, function)
+
+    tasks = scenario.tasks
+    return {task.id: named(task, task.verifier) for task in tasks}, {
+        one.check: named(task, one.check) for task in tasks for one in task.criterion if one.check
+    }

@@ -124,7 +124,7 @@ def bounded(
         return tuple(_shown_by_words(findings, bounds, answer))
     found = "; ".join(faults[:_SHOWN])
     left_open = tuple(
-        _opened(one, found) if one.is_of_words and one.passed and one.kind == "goal" else one
+        _opened(one, found) if one.is_of_words and one.passed and one.kind != "guard" else one
         for one in findings
     )
     if left_open != tuple(findings):
@@ -171,7 +171,8 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
 
 
 def _opened(finding: Finding, found: str) -> Finding:
-    return msgspec.structs.replace(finding, passed=False, is_open=True, found=found)
+    share = None if finding.share is None else 0.0
+    return msgspec.structs.replace(finding, passed=False, is_open=True, found=found, share=share)
 
 
 def answer_faults(

@@ -18,6 +18,7 @@ from rehearsal_room.judge.code.case import Bounds, Text, bounds_of, texts_in
 from rehearsal_room.judge.code.runners import OraclePlay, VerifierRunner, run_at_once
 from rehearsal_room.judge.code.untouchable import untouchable_guards
 from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.criteria import unasked, with_goal
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import (
     Evidence,
@@ -29,7 +30,14 @@ from rehearsal_room.judge.core.evidence import (
 )
 from rehearsal_room.judge.core.rewards import AWM, RewardProfile, rewards_of, share_of
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import DECLINES, NOTHING_ELSE, REASON, Finding, proved_wrong
+from rehearsal_room.scenarios.checks import (
+    DECLINES,
+    NOTHING_ELSE,
+    REASON,
+    Finding,
+    failed,
+    proved_wrong,
+)
 from rehearsal_room.scenarios.format import Scenario, Task
 
 NAME = "code"
@@ -77,7 +85,9 @@ class CodeJudge:
                 idle = await self._idle_goals(self._tasks[trajectory.started.task])
             except VerifierError:  # it is not known what doing nothing meets: nothing, we assume
                 idle = Counter()
-        return Case(trajectory, evidence, idle_among(evidence, idle), judged, self._runner.kind)
+        task = self._tasks[trajectory.started.task]
+        met = idle_among(evidence, idle)
+        return Case(trajectory, evidence, met, judged, self._runner.kind, task)
 
     async def _judge(
         self, trajectory: Trajectory, *, observe: bool
@@ -99,6 +109,9 @@ class CodeJudge:
             verification = msgspec.structs.replace(verification, findings=within)
         if verification.findings and (guards := untouchable_guards(self._scenario, trajectory)):
             findings = (*verification.findings, *guards)
+            verification = msgspec.structs.replace(verification, findings=findings)
+        if task.criterion:
+            findings = with_goal(verification.findings, task)
             verification = msgspec.structs.replace(verification, findings=findings)
         evidence = gather(trajectory, verification, self._info, changes)
         try:
@@ -144,7 +157,7 @@ class CodeJudge:
             verification = await self._runner.verify_idle(task)
             if verification.unverified is not None:
                 raise VerifierError(verification.unverified)
-            goals = self._idle[task.id] = met_goals(verification.findings)
+            goals = self._idle[task.id] = met_goals(with_goal(verification.findings, task))
         return goals
 
 
@@ -199,7 +212,8 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
     they do."""
     findings = evidence.findings
     ending = evidence.ending
-    if ending is Ending.ANSWERED and findings and all(finding.passed for finding in findings):
+    is_done = ending is Ending.ANSWERED and findings and not failed(findings)
+    if is_done and not unasked(findings):
         return Label.COMPLETED, ""
     if evidence.world_failed:
         # What the agent harmed before the world broke is its own fault: breaking it hides nothing.
@@ -214,6 +228,9 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
         return Label.AGENT_ERROR, ""
     if not all(finding.passed for finding in findings if finding.kind == "guard"):
         return Label.AGENT_ERROR, ""
+    if asked := unasked(findings):
+        names = ", ".join(repr(one.name) for one in asked)
+        return None, f"a model must judge criteria of it ({names}), as with --mode hybrid"
     return None
 
 
@@ -227,8 +244,8 @@ def _label(evidence: Evidence, idle: Counter[str]) -> tuple[Label | None, str]:
 
 
 def met_goals(findings: Iterable[Finding]) -> Counter[str]:
-    """How often each goal, by name, was met."""
-    return Counter(f.name for f in findings if f.passed and f.kind == "goal")
+    """How often each goal or criterion, by name, was met in full."""
+    return Counter(f.name for f in findings if f.passed and f.kind != "guard")
 
 
 def paid_goals(findings: Collection[Finding]) -> Counter[str]:

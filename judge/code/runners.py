@@ -33,9 +33,10 @@ from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import Verification, calls_of, ended_of
 from rehearsal_room.judge.core.put_right import left_behind, logs_of, without_corrected
+from rehearsal_room.judge.core.rewards import share_of
 from rehearsal_room.judge.core.verifier import Verifier
 from rehearsal_room.scenarios.api import RowChange
-from rehearsal_room.scenarios.checks import Finding, failed
+from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ class ForgivingRunner:
         """See VerifierRunner."""
         found = await self._runner.verify(task, trajectory, changes, observe=observe)
         ended = trajectory.ended
-        if ended is None or ended.state is None or not failed(found.findings):
+        if ended is None or ended.state is None or all(one.passed for one in found.findings):
             return found
         calls = calls_of(trajectory)
         left = left_behind(calls, self._logs)
@@ -156,7 +157,11 @@ class ForgivingRunner:
         )
         kept = tuple(one for one in changes if one not in left)
         second = await self._runner.verify(task, without, kept, observe=False)
-        if second.unverified is not None or _passed(found) - _passed(second):
+        if (
+            second.unverified is not None
+            or _passed(found) - _passed(second)
+            or _less(found, second)
+        ):
             return found
         texts = without_corrected(kept, calls, self._logs)
         return msgspec.structs.replace(found, findings=second.findings, texts=texts)
@@ -172,6 +177,12 @@ class ForgivingRunner:
 
 def _passed(verification: Verification) -> Counter[str]:
     return Counter(one.name for one in verification.findings if one.passed)
+
+
+def _less(first: Verification, second: Verification) -> bool:
+    """Whether the second findings have a lower share."""
+    shares = [share_of(one.findings) for one in (first, second)]
+    return None not in shares and shares[0] > shares[1]
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement, Pr
 from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.core.evidence import Evidence
+from rehearsal_room.scenarios.format import Task
 
 # Whose verifiers they are: a package's verify.py, a model's (an AWM record's), a list of tool calls
 # that are made at the episode's end, or the checks of a benchmark.
@@ -27,6 +28,7 @@ class Case(msgspec.Struct, frozen=True):
     idle: tuple[str, ...]  # goals that doing nothing meets, one name for each time; sorted
     code: Judged  # the verdict of the code judge alone
     verifier: VerifierSource
+    task: Task | None = None  # None: only the log is known
 
 
 class CodeVerdict(msgspec.Struct, frozen=True):

@@ -79,13 +79,21 @@ def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
 
     More than 0 and less than 1, as a partial completion is. Where all goals were met (a limit cut
     the episode off, or something was harmed), what is missing counts as one more goal: 3 of 3 ->
-    3/4. None: no goal was met by the agent's work, as where a verifier finds all or nothing.
+    3/4. None: no goal was met by the agent's work, as where a verifier finds all or nothing. Of a
+    task with criteria it is their share, without those that doing nothing meets.
 
     Example: goals a, b and c met, d not; a is met by doing nothing -> 2/3
     """
+    findings, idle = tuple(findings), Counter(idle)
+    if any(one.kind == "criterion" for one in findings):
+        own = [
+            msgspec.structs.replace(one, share=0.0) if idle[one.name] else one for one in findings
+        ]
+        share = share_of(own)
+        return min(share, len(own) / (len(own) + 1)) if share else None
     goals = [finding for finding in findings if finding.kind == "goal"]
     met = Counter(goal.name for goal in goals if goal.passed)
-    earned = (met - Counter(idle)).total()
+    earned = (met - idle).total()
     asked = len(goals) - (met.total() - earned)
     if not earned:
         return None
@@ -94,10 +102,14 @@ def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
 
 def share_of(findings: Iterable[Finding]) -> float | None:
     """How much of the task is done, 0 to 1: the mean of its findings' shares by their weights; None
-    where no finding has a share, or those that have one weigh nothing.
+    where no finding has a share, those that have one weigh nothing, or a criterion has none: a
+    model would have to be asked.
 
     Example: shares 1 and 0.5 with weights 3 and 1, and a finding without a share -> 0.875
     """
+    findings = tuple(findings)
+    if any(one.kind == "criterion" and one.share is None for one in findings):
+        return None
     shared = [(one.share, one.weight) for one in findings if one.share is not None]
     total = math.fsum(weight for _, weight in shared)
     return math.fsum(share * weight for share, weight in shared) / total if total else None

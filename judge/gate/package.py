@@ -24,6 +24,9 @@
     dialogue     a user says nothing before it is asked for or due, over all states of the talk; the
                  oracle hears all of it, and without any of its questions it does not complete the
                  task
+    criteria     the oracle meets all criteria by code, and doing nothing none; a model that always
+                 agrees completes no task. All other checks take its criteria that ask a model for
+                 met, and pay nothing for them
     near_miss    each wrong turn of near_misses.toml gets the label that its author expects
     tool         no call that fits a tool's schema breaks the tool; its arguments matter; its
                  refusals are errors; it does what its name promises: a query changes nothing, an
@@ -66,6 +69,7 @@ from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.judge.code.code_judge import CodeJudge
 from rehearsal_room.judge.code.runners import ForgivingRunner, InProcessRunner
+from rehearsal_room.judge.core.criteria import without_asking
 from rehearsal_room.judge.core.verifier import Verifier
 from rehearsal_room.judge.gate.checks.code import code_faults, sources_of, unknown_names
 from rehearsal_room.judge.gate.checks.interface import (
@@ -145,6 +149,7 @@ def inspect(
 ) -> CheckResult:
     """Check one package. `sources` are the texts of its code; None: they and the near misses are
     read from its folder."""
+    scenario = without_asking(scenario)
     if sources is None:
         try:
             near_misses = near_misses_of(scenario)
@@ -171,7 +176,7 @@ def inspect_server(
 ) -> CheckResult:
     """Check the tasks of a world of an MCP server, which two processes of the server host. Its
     tools are somebody else's: they are probed for writes that no task wants, and not judged."""
-    scenario = world.scenario
+    scenario = world.scenario  # its criteria that ask a model: see without_asking
     try:
         near_misses = near_misses_of(scenario)
         verifier = Verifier(scenario, (scenario.path / "verify.py").read_text(encoding="utf-8"))

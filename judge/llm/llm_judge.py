@@ -37,15 +37,16 @@ from rehearsal_room.judge.core.evidence import (
     gather,
 )
 from rehearsal_room.judge.core.rewards import RewardProfile, rewards_of, share_of
+from rehearsal_room.judge.llm.criteria import Settled, proof_of, settled
 from rehearsal_room.judge.llm.prompt import prompt_of
-from rehearsal_room.judge.llm.rubric import Rubric
+from rehearsal_room.judge.llm.rubric import Rubric, criterion_rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
-from rehearsal_room.judge.llm.voting import VoteDecision, decide
+from rehearsal_room.judge.llm.voting import OPEN, VoteDecision, decide
+from rehearsal_room.scenarios.checks import Finding
 
 _encode = msgspec.msgpack.Encoder().encode
 _log = structlog.get_logger(__name__)
 _CacheKey = tuple[str, str, str, str]  # digest, rubric, model, mode
-OPEN = CodeVerdict(None, frozenset(Label), "")  # where code is not asked
 
 
 class Cases(Protocol):
@@ -141,38 +142,57 @@ class LLMJudge:
     async def judge_case(self, case: Case, *, seed: int, fresh: bool = False) -> Judged:
         """The verdict on a case. With `fresh` the models are asked even where the cache has their
         judgements."""
-        if (why := _reason_not_to_judge(case, self._settings.mode)) is not None:
-            return self._unjudged(case, why)
-        hybrid = self._settings.mode == "hybrid"
+        hybrid, cache = self._settings.mode == "hybrid", None if fresh else self._cache
+        criteria = Settled(case)
+        if hybrid and not _has_no_end(case):
+            criteria = await self._criteria_judged(case, seed, cache)
+        case = criteria.case
+        if why := criteria.fault or _reason_not_to_judge(case, self._settings.mode):
+            return self._unjudged(case, why, criteria.judgements)
         # A program that raised has failed; there is nothing that a model could see otherwise.
         own = ended_of(case.trajectory).ending is Ending.AGENT_FAILED
         code = code_verdict_of(case) if hybrid or own else OPEN
         judgements: tuple[ModelJudgement, ...] = ()
         if hybrid and case.verifier == "suite" and (label := case.code.label) is not None:
             own, code = True, CodeVerdict(label, frozenset((label,)), "the benchmark's own score")
+        is_open = any(one.is_open for one in case.evidence.findings)
+        if criteria.judgements and not is_open and (label := case.code.label) is not None:
+            own, code = True, CodeVerdict(label, frozenset((label,)), proof_of(case))
         if not ((own or self._settings.ask == "unproven") and len(code.allowed) == 1):
             try:
                 is_decided = len(code.allowed) == 1
-                cache = None if fresh else self._cache
                 judgements = await self._ask_all(case, seed, cache, is_decided)
             except JudgeError as exc:
-                return self._unjudged(case, str(exc))
+                return self._unjudged(case, str(exc), criteria.judgements)
         decision = decide(
             code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid or own else "llm"
         )
-        return self._judged(case, code, judgements, decision)
+        # What was asked about criteria is a part of the verdict and of its cost.
+        asked = [msgspec.structs.replace(one, label=decision.label) for one in criteria.judgements]
+        return self._judged(case, code, (*asked, *judgements), decision)
 
-    def prompt(self, case: Case, is_decided: bool) -> Prompt:
-        """What each model is asked about a case; `is_decided`: code leaves one label open. Raises
-        JudgeError for a case of which no prompt can be made."""
+    async def _criteria_judged(self, case: Case, seed: int, cache: VerdictCache | None) -> Settled:
+        async def ask(stripped: Case, criterion: Finding) -> tuple[ModelJudgement, ...]:
+            return await self._ask_all(stripped, seed, cache, True, criterion)
+
+        try:
+            return await settled(case, ask, vote=self._settings.vote, profile=self._profile)
+        except JudgeError as exc:
+            return Settled(case, fault=str(exc))
+
+    def prompt(self, case: Case, is_decided: bool, criterion: Finding | None = None) -> Prompt:
+        """What each model is asked about a case; `is_decided`: code leaves one label open. With a
+        `criterion` it is asked about that alone. Raises JudgeError for a case of which no prompt
+        can be made."""
         mode = self._settings.mode
         assert mode == "llm" or mode == "hybrid"  # narrows the type
         return prompt_of(
             self._with_tools(case),
-            self._rubric,
+            self._rubric if criterion is None else criterion_rubric(),
             mode=mode,
             max_tokens=self._settings.evidence_tokens,
             is_decided=is_decided,
+            criterion=criterion,
         )
 
     def _with_tools(self, case: Case) -> Case:
@@ -186,17 +206,28 @@ class LLMJudge:
         return msgspec.structs.replace(case, evidence=evidence)
 
     async def _ask_all(
-        self, case: Case, seed: int, cache: VerdictCache | None, is_decided: bool
+        self,
+        case: Case,
+        seed: int,
+        cache: VerdictCache | None,
+        is_decided: bool,
+        criterion: Finding | None = None,
     ) -> tuple[ModelJudgement, ...]:
         """Every model's judgement, in the models' order. Raises JudgeError for a case of which no
         prompt can be made."""
         mode = self._settings.mode
         digest = "" if cache is None else case_digest(case, mode)
-        keys = [(digest, self._version, model.name, mode) for model in self._models]
+        version = self._version
+        if criterion is not None:
+            digest = blake2b(digest.encode() + _encode(criterion), digest_size=16).hexdigest()
+            version = f"{criterion_rubric().version}/{self._settings.evidence_tokens}"
+        keys = [(digest, version, model.name, mode) for model in self._models]
         judgements = {} if cache is None else await _cached(cache, keys)
         if len(judgements) == len(keys):
             return tuple(judgements[key] for key in keys)
-        prompt = self.prompt(case, is_decided)  # made only here: it takes longer than all the rest
+        prompt = self.prompt(
+            case, is_decided, criterion
+        )  # made only here: it takes longer than all the rest
 
         async def ask(model: JudgeModel, key: _CacheKey) -> None:
             judgements[key] = await model.judge(prompt, seed=seed)
@@ -243,10 +274,16 @@ class LLMJudge:
             share=share_of(findings),
         )
 
-    def _unjudged(self, case: Case, why: str) -> Judged:
+    def _unjudged(self, case: Case, why: str, asked: Sequence[ModelJudgement] = ()) -> Judged:
         evidence = case.evidence
         verdict = unjudged(case.trajectory, why, evidence.findings, evidence.verifier_run)
-        return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
+        return msgspec.structs.replace(
+            verdict,
+            judge=self.name,
+            code=case.code.label,
+            judgements=tuple([msgspec.structs.replace(one, label=None) for one in asked]),
+            cost_usd=sum(one.cost_usd or 0.0 for one in asked),
+        )
 
 
 async def _cached(
@@ -288,9 +325,14 @@ def case_digest(case: Case, mode: str) -> str:
 
 def _reason_not_to_judge(case: Case, mode: str) -> str | None:
     """Why no judge can judge the case; None: one can."""
-    ending = ended_of(case.trajectory).ending
-    if ending.lacks_reply or ending is Ending.CANCELLED:
+    if _has_no_end(case):
         return not_the_agents_fault(case.evidence)
     if mode == "hybrid" and case.code.label is None and not case.evidence.observed:
         return case.code.unjudged
     return None
+
+
+def _has_no_end(case: Case) -> bool:
+    """Whether the episode was broken off, and not by its agent."""
+    ending = ended_of(case.trajectory).ending
+    return ending.lacks_reply or ending is Ending.CANCELLED

@@ -22,6 +22,7 @@ from rehearsal_room.judge.llm.prompt_budget import LEAST_ROOM, PromptBudget
 from rehearsal_room.judge.llm.prompt_items import EvidenceItem, ItemGroup, ItemKind, groups_of
 from rehearsal_room.judge.llm.quoting import Quote, Section, is_shortened, quote_section
 from rehearsal_room.judge.llm.rubric import Mode, Rubric
+from rehearsal_room.scenarios.checks import Finding
 
 _count = ByteCounter()
 _OPENING = "The exhibits of one episode."
@@ -77,10 +78,16 @@ _NOUNS = {
 
 
 def prompt_of(
-    case: Case, rubric: Rubric, *, mode: Mode, max_tokens: int, is_decided: bool = False
+    case: Case,
+    rubric: Rubric,
+    *,
+    mode: Mode,
+    max_tokens: int,
+    is_decided: bool = False,
+    criterion: Finding | None = None,
 ) -> Prompt:
     """The prompt of a case, of at most `max_tokens` estimated tokens. `is_decided`: code leaves one
-    label open.
+    label open. `criterion` is asked about alone; None: the episode is.
 
     Raises JudgeError when the budget is smaller than `least_tokens`.
     """
@@ -91,12 +98,12 @@ def prompt_of(
         )
     system = system_text(rubric, mode)
     room = 4 * (max_tokens - _count(system)) - _framing()
-    groups = groups_of(case, mode)
+    groups = groups_of(case, mode, criterion)
     items = [item for group in groups for item in group.items]
     budget = PromptBudget(items, room + _OMISSIONS_ROOM)
     shown = budget.select(room + _OMISSIONS_ROOM if budget.fits else room)
     omissions = _omissions(items, shown)
-    stands = _STANDS if mode == "hybrid" and not is_decided else ""
+    stands = _STANDS if mode == "hybrid" and not is_decided and criterion is None else ""
     user = _user_text(groups, shown, omissions, stands + _CLOSING)
     num_tokens = _count(system) + _count(user)
     assert num_tokens <= max_tokens, f"{num_tokens} tokens in a budget of {max_tokens}"

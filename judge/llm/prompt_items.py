@@ -1,6 +1,6 @@
 """The evidence items of a case: what of it is shown to a model.
 
-    P the world's policy   T task   S1.. steps   B1.. tools of which a call failed
+    P the world's policy   T task   C the criterion that is asked about   S1.. steps   B1.. tools of which a call failed
     E ending   A final answer   M format record
     D1.. rows that differ   F1.. findings   V what an AWM verifier of kind `sql` observed
 
@@ -92,13 +92,13 @@ class ItemGroup(msgspec.Struct, frozen=True):
     items: tuple[EvidenceItem, ...]
 
 
-def groups_of(case: Case, mode: Mode) -> tuple[ItemGroup, ...]:
+def groups_of(case: Case, mode: Mode, criterion: Finding | None = None) -> tuple[ItemGroup, ...]:
     """All that may be shown, in the order in which it is shown, without empty groups."""
     evidence = case.evidence
     by_code = mode == "hybrid"
     groups = [
         ItemGroup("the world", tuple(_policy(evidence))),
-        ItemGroup("the task", tuple(_task(evidence))),
+        ItemGroup("the task", (*_task(evidence), *_criterion(criterion))),
         ItemGroup("the steps", tuple(_steps(evidence, by_code))),
         ItemGroup("what the agent knew of the tools", tuple(_tools(evidence))),
         ItemGroup("how it ended", tuple(_end(evidence))),
@@ -117,6 +117,12 @@ def _task(evidence: Evidence) -> Iterator[EvidenceItem]:
     yield EvidenceItem(
         ItemKind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task")
     )
+
+
+def _criterion(criterion: Finding | None) -> Iterator[EvidenceItem]:
+    if criterion is not None:
+        texts = (("criterion", criterion.name), ("is met where", criterion.expected))
+        yield EvidenceItem(ItemKind.TASK, "C", texts)
 
 
 def _policy(evidence: Evidence) -> Iterator[EvidenceItem]:

@@ -7,6 +7,7 @@ not part of the rubric: the code that renders them adds that text (see judge.llm
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
@@ -101,6 +102,12 @@ def read_rubric(path: Path | None = None) -> Rubric:
         if not text.strip():
             raise JudgeError(f"rubric {path}: {field}: expected a text, found an empty one")
     return rubric
+
+
+@cache
+def criterion_rubric() -> Rubric:
+    """The rubric by which a model judges one criterion of a task."""
+    return read_rubric(DEFAULT.parent / "criterion.toml")
 
 
 def rubric_text() -> str:

@@ -25,6 +25,9 @@ Decider = Literal["code", "model", "both"]
 Mode = Literal["llm", "hybrid"]
 
 
+OPEN = CodeVerdict(None, frozenset(Label), "")  # where code is not asked
+
+
 class VoteDecision(msgspec.Struct, frozen=True):
     """The result of the vote."""
 

@@ -62,8 +62,8 @@ def _is_paid(runner: TaskRunner, task: Task, one: Adversary, oracle: Played) -> 
     )
     judged = runner.verdict(task, played, f"an adversary ({one.kind})")
     if one.does_the_work:
-        return judged.label is Label.COMPLETED
-    return bool(judged.reward)
+        return judged.label is Label.COMPLETED and (judged.share or 1.0) == 1.0
+    return bool(judged.reward) or bool(judged.share)
 
 
 def _is_completed(runner: TaskRunner, task: Task, oracle: Played, name: str, answer: str) -> bool:

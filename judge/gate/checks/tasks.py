@@ -47,6 +47,7 @@ def check_task(
     judged = _check_oracle(runner, task, oracle)
     _check_declared(runner.log, task, oracle)
     _check_noop(runner, task)
+    _check_criteria(runner, task, judged)
     if judged.label is not Label.COMPLETED:
         return judged  # mistakes in calls that do not solve the task prove nothing
     _check_asked(runner, task)
@@ -223,6 +224,27 @@ def _check_noop(runner: TaskRunner, task: Task) -> None:
         claim = runner.verdict(task, runner.play(task, (), task.answer, ()), "doing nothing")
         if claim.label is Label.COMPLETED:
             fail("noop", "saying that it is done, without doing it, completes it", task)
+
+
+def _check_criteria(runner: TaskRunner, task: Task, oracle: Judged) -> None:
+    """Nothing is paid that was not done, and all that was is."""
+    if not task.criterion and task.criteria_threshold == 1.0:
+        return
+    fail = runner.log.fail
+    if task.criteria_threshold <= 0:
+        why = (
+            "a model that always agrees completes it: let criteria by code weigh more, or raise "
+            "criteria_threshold"
+        )
+        fail("criteria", why, task)
+    idle = runner.verdict(task, runner.play(task, (), "", ()), "doing nothing")
+    criteria = [one for one in idle.findings if one.kind == "criterion"]
+    if met := ", ".join(repr(one.name) for one in criteria if one.share):
+        fail("criteria", f"doing nothing meets {met}: make it a guard of {task.verifier}()", task)
+    if oracle.label is Label.COMPLETED and oracle.share is not None and oracle.share < 1:
+        missed = [one for one in oracle.findings if one.kind == "criterion" and not one.passed]
+        why = f"its oracle does not meet {', '.join(repr(one.name) for one in missed)}"
+        fail("criteria", why, task)
 
 
 def check_share(log: GateLog, tasks: Sequence[Task]) -> None:

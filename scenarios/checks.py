@@ -13,7 +13,7 @@ returns its findings. `Check` collects them:
 
 A *goal* is something that the task asks for; a *guard* is something that must stay unharmed. A task
 is completed when every finding passes. It is partially completed when all guards pass and some
-goals do. A *criterion* of a task (scenarios.core.criteria) decides nothing alone: it counts by its share.
+goals do. A *criterion* (scenarios.core.criteria) decides nothing alone: it counts by its share.
 
 Rows are compared strictly: a column that changed without being named is an unrequested change, and
 so is a named one that changed to a wrong value; `nothing_else()` reports both. A sum on its way to

@@ -147,8 +147,8 @@ def _share_in(returned: Any) -> tuple[str, float | tuple[Finding, ...]]:
 def criterion_findings(
     criterion: Criterion, share: float | tuple[Finding, ...] | None
 ) -> tuple[Finding, ...]:
-    """The finding on a criterion, after the guards among the findings of its function. `share` None:
-    a model is asked, and the finding is open and has no share until then."""
+    """The finding on a criterion, after the guards among the findings of its function. Where a
+    model is asked (`share` None), it is open and has no share until then."""
     made = Finding(criterion.name, False, criterion.ask, "", "criterion", weight=criterion.weight)
     replace = msgspec.structs.replace
     if share is None:

@@ -7,7 +7,8 @@
 Promises:
 - Of an episode in which nothing was done and nothing was said, no criterion is met, and no model is
   asked.
-- A model changes nothing but the criteria that are open: guards and goals by code stand.
+- A model changes nothing but the criteria that are open: guards and goals by code stand. What it
+  says counts in the share, and alone it makes no episode partially completed.
 """
 
 from collections import Counter
@@ -61,7 +62,8 @@ async def settled(case: Case, ask: Ask, *, vote: Vote, profile: RewardProfile) -
             return Settled(case, tuple(given), f"criterion {one.name!r}: {why}")
         findings[number] = _with(one, SHARES[decision.label], _reason(judgements, decision.label))
     evidence = msgspec.structs.replace(case.evidence, findings=with_goal(findings, task))
-    code = judge_evidence(case.trajectory, evidence, Counter(case.idle), profile)
+    unpaid = Counter((*case.idle, *(findings[number].name for number in open_ones)))
+    code = judge_evidence(case.trajectory, evidence, unpaid, profile)
     return Settled(msgspec.structs.replace(case, evidence=evidence, code=code), tuple(given))
 
 
@@ -72,7 +74,7 @@ def _is_silent(evidence: Evidence) -> bool:
 
 
 def _stripped(case: Case) -> Case:
-    """The case without findings on criteria: that one is open is no evidence on another."""
+    """The case with its guards as the only findings: what is open proves nothing."""
     kept = tuple([one for one in case.evidence.findings if one.kind == "guard"])
     evidence = msgspec.structs.replace(case.evidence, findings=kept)
     return msgspec.structs.replace(case, evidence=evidence)

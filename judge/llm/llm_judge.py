@@ -21,7 +21,7 @@ import structlog
 
 from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.chat.preflight import Preflight
-from rehearsal_room.harness.core.events import Ending, Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.events import Ending, Judged, ModelJudgement
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.judge.code.code_judge import not_the_agents_fault, unjudged
@@ -146,7 +146,7 @@ class LLMJudge:
         criteria = Settled(case)
         if hybrid and not _has_no_end(case):
             criteria = await self._criteria_judged(case, seed, cache)
-        case = criteria.case
+        were_open, case = criteria.case is not case, criteria.case
         if why := criteria.fault or _reason_not_to_judge(case, self._settings.mode):
             return self._unjudged(case, why, criteria.judgements)
         # A program that raised has failed; there is nothing that a model could see otherwise.
@@ -156,7 +156,7 @@ class LLMJudge:
         if hybrid and case.verifier == "suite" and (label := case.code.label) is not None:
             own, code = True, CodeVerdict(label, frozenset((label,)), "the benchmark's own score")
         is_open = any(one.is_open for one in case.evidence.findings)
-        if criteria.judgements and not is_open and (label := case.code.label) is not None:
+        if were_open and not is_open and (label := case.code.label) is not None:
             own, code = True, CodeVerdict(label, frozenset((label,)), proof_of(case))
         if not ((own or self._settings.ask == "unproven") and len(code.allowed) == 1):
             try:

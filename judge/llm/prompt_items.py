@@ -1,6 +1,7 @@
 """The evidence items of a case: what of it is shown to a model.
 
-    P the world's policy   T task   C the criterion that is asked about   S1.. steps   B1.. tools of which a call failed
+    P the world's policy   T task   C the criterion that is asked about
+    S1.. steps   B1.. tools of which a call failed
     E ending   A final answer   M format record
     D1.. rows that differ   F1.. findings   V what an AWM verifier of kind `sql` observed
 

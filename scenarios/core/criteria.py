@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rehearsal_room.scenarios.nearest import did_you_mean
+
 
 class Criterion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part of what a task asks for. A function says how much of it is met, or a model that is
@@ -54,7 +56,8 @@ def criteria_faults(
             found = "both" if one.check else "neither"
             yield number, f"expected either `check`, a function, or `ask`, a text; found {found}"
         elif one.check and one.check not in functions:
-            yield number, f"check: verify.py has no function {one.check!r}"
+            hint = did_you_mean(one.check, sorted(functions))
+            yield number, f"check: verify.py has no function {one.check!r}{hint}"
 
 
 def _names_in(text: str) -> set[str]:

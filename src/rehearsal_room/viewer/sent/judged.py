@@ -29,8 +29,8 @@ from rehearsal_room.judge.core.evidence import Verification, gather, scenario_in
 from rehearsal_room.judge.core.rewards import PROFILES
 from rehearsal_room.judge.llm.client import JudgeQuestion, model_settings
 from rehearsal_room.judge.llm.llm_judge import LLMJudge, judge_name
-from rehearsal_room.judge.llm.voting import OPEN
 from rehearsal_room.judge.llm.rubric import Rubric, read_rubric
+from rehearsal_room.judge.llm.voting import OPEN
 from rehearsal_room.viewer.sent.shown import SentAtTurn, curl_of, shown_body
 from rehearsal_room.viewer.sent.turns import Began
 

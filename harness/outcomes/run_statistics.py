@@ -41,6 +41,8 @@ class RunStatistics(msgspec.Struct, frozen=True):
     variance: VarianceSplit | None = None  # None: too few tasks or tries to tell
     unit: Unit = "task"  # of all intervals
     about: str = ""  # what they are about, so that the unit can be understood
+    share: Interval[float] | None = None  # mean share of a task; None: all are all or nothing
+    share_bounds: tuple[float, float] = (0.0, 1.0)  # of it, whatever those without a score had done
 
 
 def statistics_lines(found: RunStatistics) -> Iterator[str]:
@@ -50,6 +52,10 @@ def statistics_lines(found: RunStatistics) -> Iterator[str]:
     yield f"completed {_text(found.completed)} (95 % interval)"
     if found.about:
         yield found.about
+    if found.share is not None:
+        low, high = found.share_bounds
+        others = f"; with those without a score {low:.1%} to {high:.1%}" * bool(found.without_score)
+        yield f"mean share of a task {_text(found.share)}{others}"
     if found.without_score:
         low, high = found.bounds
         yield (

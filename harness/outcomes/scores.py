@@ -7,6 +7,9 @@
     no label: the model could not answer, the run was
     cancelled, the judge could not judge, nobody judged    nothing
 
+The share of an episode's task says the same in parts: it is the verdict's, and 1 or 0 as above
+where the task is all or nothing.
+
 An episode that says nothing has no verdict. It is left out of the rate, and counts in the rate's
 bounds: once as failed and once as completed. So a rate can be believed as far as its bounds are
 near each other, and above MOST_WITHOUT_VERDICT nothing is decided on it.
@@ -26,6 +29,12 @@ SCORE_SQL = (
     " WHEN label IS NOT NULL THEN label = 'completed' END"
 )
 
+# The same of the share of the task, over a column `share` beside them.
+SHARE_SQL = (
+    f"CASE WHEN share IS NULL OR ending = 'agent_failed' OR ({SCORE_SQL}) IS NULL"
+    f" THEN ({SCORE_SQL}) ELSE share END"
+)
+
 
 def score_of(ending: Ending | None, label: str | None) -> float | None:
     """The score of an episode that is over; None: it has no verdict.
@@ -38,6 +47,18 @@ def score_of(ending: Ending | None, label: str | None) -> float | None:
     if ending is Ending.AGENT_FAILED:
         return 0.0
     return None if label is None else float(label == Label.COMPLETED)
+
+
+def share_of(ending: Ending | None, label: str | None, share: float | None) -> float | None:
+    """How much of its task an episode that is over did, 0 to 1; None: it has no verdict. `share`
+    is the verdict's; None: the task is all or nothing.
+
+    Example: answered, "partially_completed", 0.5 -> 0.5; answered, "completed", None -> 1.0
+    """
+    score = score_of(ending, label)
+    if score is None or share is None or ending is Ending.AGENT_FAILED:
+        return score
+    return share
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -191,6 +191,8 @@ class _EpisodeView:
             title.append(verdict.label, LABEL_STYLES[verdict.label])
             if verdict.reward is not None:
                 title.append(f", reward {verdict.reward:g}")
+            if verdict.share is not None:
+                title.append(f", share of the task {verdict.share:.3g}")
         parts: list[RenderableType] = [title]
         if verdict.findings:
             parts.append(findings_table(verdict.findings))
@@ -340,18 +342,31 @@ def _cell(value: Any) -> str:
     return shorten(msgspec.json.encode(value).decode(), _LONGEST_VALUE)
 
 
-def findings_table(findings: Iterable[Finding]) -> Table:
-    """A verifier's findings, one per line."""
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """A verifier's findings, one per line, with their shares and weights where one has a share."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")
-    for name in ("finding", "expected", "found"):
+    has_shares = any(one.share is not None for one in findings)
+    for name in (*(("share",) if has_shares else ()), "finding", "expected", "found"):
         table.add_column(name, overflow="fold")
     for finding in findings:
         mark = Text("✓", "green") if finding.passed else Text("✗", "red")
+        if finding.share is not None and 0 < finding.share < 1:
+            mark = Text("◐", "yellow")
+        elif finding.is_open and finding.kind == "criterion":
+            mark = Text("?", "yellow")
         name = f"{finding.kind}: {finding.name}"
-        texts = (name, finding.expected, finding.found)
+        shares = (_share_and_weight(finding),) if has_shares else ()
+        texts = (*shares, name, finding.expected, finding.found)
         table.add_row(mark, *(Text(shorten(text, 200)) for text in texts))
     return table
+
+
+def _share_and_weight(finding: Finding) -> str:
+    """Example: "0.5 × 2", with a weight of 2; "open" where a model must be asked"""
+    if finding.share is None:
+        return "open" if finding.kind == "criterion" else ""
+    return f"{finding.share:.3g}" + (f" × {finding.weight:g}" if finding.weight != 1 else "")
 
 
 def _describe_run(run: VerifierRun) -> str:

@@ -183,19 +183,32 @@ class _RunView:
         if not self._full:
             shown = shown[:_MAX_EPISODES]
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        has_shares = any(row.share is not None for row in rows)
+
+        def shares(row: EpisodeRow) -> tuple[str, ...]:
+            return ("" if row.share is None else f"{row.share:.2f}",) * has_shares
+
         cells = [
-            (printable(row.episode), self._outcome(row), _ending(row), f"{row.num_steps:,}")
+            (
+                printable(row.episode),
+                self._outcome(row),
+                *shares(row),
+                _ending(row),
+                f"{row.num_steps:,}",
+            )
             for row in shown
         ]
-        heads = ("episode", "outcome", "ending", "steps")
+        heads = ("episode", "outcome", *(("share",) * has_shares), "ending", "steps")
         widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
         for head in heads:
-            table.add_column(head, justify="right" if head == "steps" else "left", no_wrap=True)
+            table.add_column(
+                head, justify="right" if head in ("share", "steps") else "left", no_wrap=True
+            )
         left_over = self._width - sum(widths) - 2 * len(widths)
         table.add_column("task", **self._text_column(left_over))
-        for row, (episode, outcome, ending, steps) in zip(shown, cells, strict=True):
+        for row, (episode, outcome, *others) in zip(shown, cells, strict=True):
             styled = Text(outcome, _STYLES.get(outcome, ""))
-            table.add_row(Text(episode), styled, ending, steps, self._task_and_reason(row))
+            table.add_row(Text(episode), styled, *others, self._task_and_reason(row))
         left = len(rows) - len(shown)
         more = [Text(f"and {plural(left, 'more episode')}")] if left > 0 else []
         return Group(Text("\nepisodes", "bold"), table, *more)

@@ -229,8 +229,8 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
     if not all(finding.passed for finding in findings if finding.kind == "guard"):
         return Label.AGENT_ERROR, ""
     if asked := unasked(findings):
-        names = ", ".join(repr(one.name) for one in asked)
-        return None, f"a model must judge criteria of it ({names}), as with --mode hybrid"
+        # Their names are for the author: a client of a served world sees this sentence.
+        return None, f"criteria that a model must judge, as with --mode hybrid: {len(asked)}"
     return None
 
 

@@ -2,6 +2,8 @@
 
     completed.lower >= 0.80             the lower bound of the share of completed episodes
     completed[hard].lower >= 0.5        the same of tasks with a tag
+    share.lower >= 0.8                  the mean share of a task, where verdicts have one; of a task
+                                        that is all or nothing 1 or 0. share[hard] as above
     completed(these).lower >= 0.80      the same of these tasks alone, however few: exact bounds
     pass^4.lower >= 0.6                 all of four tries at a task; pass@4: at least one
     missing_write.upper <= 0.05         a kind of failure, as the verdicts show it
@@ -52,7 +54,7 @@ CriterionBound = Literal["value", "lower", "upper"]
 _TEXT = re.compile(r"(?P<metric>.+?)(?:\.(?P<bound>[a-z]+))?\s*(?P<op>>=|<=|>|<)\s*(?P<number>\S+)")
 _PASS = re.compile(r"pass(?P<how>[@^])(?P<k>[1-9]\d*)")
 _PERCENTILE = re.compile(r"p(?P<share>\d{1,2})_(?P<what>calls|steps|seconds)")
-_TAGGED = re.compile(r"completed\[(?P<tag>[\w-]+)\]")
+_TAGGED = re.compile(r"(?:completed|share)\[(?P<tag>[\w-]+)\]")
 _FINDING = re.compile(r"finding\((?P<name>.+)\)")
 _REGRESSION = "regression.vs(base)"
 _THESE = "completed(these)"
@@ -66,7 +68,7 @@ _OF_FAILURES = frozenset(
     }
 )
 METRICS = (
-    "completed, completed[TAG], completed(these), pass^K, pass@K, mean_reward, "
+    "completed, completed[TAG], completed(these), share, share[TAG], pass^K, pass@K, mean_reward, "
     "regression.vs(base), finding(NAME), p95_calls, p95_steps, p95_seconds, J, a label such as "
     "agent_error, or a kind of failure such as missing_write"
 )
@@ -166,7 +168,7 @@ def parse_criterion(text: str) -> Criterion:
 
 def is_metric(name: str) -> bool:
     """Whether a criterion may use this metric."""
-    if name in ("completed", "mean_reward", _THESE, _REGRESSION, _J) or name in _SHARES:
+    if name in ("completed", "share", "mean_reward", _THESE, _REGRESSION, _J) or name in _SHARES:
         return True
     return any(one.fullmatch(name) for one in (_PASS, _PERCENTILE, _TAGGED, _FINDING))
 
@@ -324,7 +326,7 @@ def _taken_for(metric: str, one: EpisodeFacts, value: float) -> EpisodeFacts:
         name = (metric,) if value else ()
         label = metric if value else str(Label.COMPLETED)
         return msgspec.structs.replace(one, score=value, label=label, kinds=name)
-    return msgspec.structs.replace(one, score=value, reward=value)
+    return msgspec.structs.replace(one, score=value, reward=value, share=value)
 
 
 def _interval(metric: str, facts: RunFacts, level: float, unit: Unit) -> Interval[float] | None:
@@ -344,6 +346,8 @@ def _interval(metric: str, facts: RunFacts, level: float, unit: Unit) -> Interva
 
 def _share_of(metric: str) -> Callable[[EpisodeFacts], float | None]:
     """What an episode adds to a share; None: it does not count."""
+    if metric.partition("[")[0] == "share":
+        return lambda one: one.share
     if metric == "completed" or _TAGGED.fullmatch(metric) is not None:
         return lambda one: one.score
     if (finding := _FINDING.fullmatch(metric)) is not None:

@@ -9,7 +9,7 @@ from rehearsal_room.harness.core.events import WITH_ERRORS, Ending, EpisodeStart
 from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.schema import EpisodeRow
-from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.harness.outcomes.scores import score_of, share_of
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
@@ -30,6 +30,7 @@ class EpisodeFacts(msgspec.Struct, frozen=True):
     steps: int
     seconds: float
     calls: int  # tool calls; 0 where they were not counted
+    share: float | None = None  # of the task (harness.outcomes.scores); None: there is no verdict
 
     @property
     def key(self) -> TaskKey:
@@ -87,6 +88,7 @@ def _facts_of(
                 steps=row.num_steps,
                 seconds=row.seconds,
                 calls=calls.get(row.episode, 0),
+                share=share_of(row.ending, row.label, row.share),
             )
         )
     return found

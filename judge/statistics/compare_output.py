@@ -70,7 +70,9 @@ def warning_lines(report: CompareReport) -> Iterator[str]:
 def verdict_lines(found: RunDifference, level: float) -> Iterator[str]:
     """What a comparison of a run with A found: first the verdict, then what supports it."""
     one, name = found.comparison, found.name
-    yield _verdict(found, level)
+    yield _verdict(found.name, one, level)
+    if found.share is not None:
+        yield f"by the shares of the tasks: {_verdict(found.name, found.share, level)}"
     yield (
         f"{plural(one.tasks, 'shared task')} of A and {name}, {one.paired:,} of them paired by seed"
     )
@@ -105,16 +107,15 @@ def _is_undone(one: Comparison) -> bool:
     return one.verdict == _NO_DIFFERENCE and not low <= 0 <= high
 
 
-def _verdict(found: RunDifference, level: float) -> str:
+def _verdict(name: str, one: Comparison, level: float) -> str:
     """The verdict with its interval; who is better says the sign.
 
     Example: A is better by 12.0 points (95 % interval 3.1 to 20.9, p = 0.011)
     Example: no difference is shown: B less A is +1.0 points (95 % interval -7.0 to +9.0, p = 0.8)
     """
-    one = found.comparison
     low, high = one.interval
     if one.verdict == _NO_DIFFERENCE:
-        head = f"{one.verdict}: {found.name} less A is {100 * one.delta:+.1f} points"
+        head = f"{one.verdict}: {name} less A is {100 * one.delta:+.1f} points"
         bounds = f"{100 * low:+.1f} to {100 * high:+.1f}"
     else:
         head = one.verdict
@@ -143,6 +144,9 @@ def _completed(run: ComparedRun) -> str:
     assert run.completed is not None
     one = run.completed
     text = f"{one.value:.1%} ({100 * one.lower:.1f} to {100 * one.upper:.1f})"
+    if (share := run.share) is not None:
+        bounds = f"{100 * share.lower:.1f} to {100 * share.upper:.1f}"
+        text += f", share of the task {share.value:.1%} ({bounds})"
     if not run.without_verdict:
         return text
     low, high = run.bounds

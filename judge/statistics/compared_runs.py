@@ -33,7 +33,14 @@ from rehearsal_room.judge.statistics.comparison import (
     means_of_units,
 )
 from rehearsal_room.judge.statistics.intervals import share_interval
-from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task, outcomes_of
+from rehearsal_room.judge.statistics.outcomes import (
+    Outcome,
+    TaskKey,
+    by_shares,
+    by_task,
+    have_shares,
+    outcomes_of,
+)
 from rehearsal_room.judge.statistics.planning import (
     detectable,
     detectable_by,
@@ -67,6 +74,7 @@ class ComparedRun(msgspec.Struct, frozen=True):
     model: ModelUse | None = None  # of all episodes; None: no model played
     reply_times: ReplyTimes | None = None
     failures: dict[str, int] = {}  # episodes by kind of failure, as `rehearse failures` counts them
+    share: Interval[float] | None = None  # mean share of a task; None: all are all or nothing
 
 
 class SettingDifference(msgspec.Struct, frozen=True):
@@ -95,6 +103,7 @@ class RunDifference(msgspec.Struct, frozen=True):
     # The smallest difference that so many units show in 8 of 10 comparisons; None: they show none.
     detectable: float | None
     needed: int | None  # units that would show the difference that was found; None: not to be said
+    share: Comparison | None = None  # of the shares; None: all tasks are all or nothing
 
 
 class CompareReport(Comparison, frozen=True, kw_only=True):
@@ -205,6 +214,10 @@ def _figures(name: str, run: _Read, unit: Unit | None) -> ComparedRun:
         key: [one.score or 0.0 for one in group] for key, group in by_task(run.outcomes).items()
     }
     unit = choose_unit(run.keys, unit or run.settings.unit).unit
+    shares = {
+        key: [one.score or 0.0 for one in group]
+        for key, group in by_task(by_shares(run.outcomes)).items()
+    }
     return ComparedRun(
         name=name,
         run=str(run.folder),
@@ -223,6 +236,7 @@ def _figures(name: str, run: _Read, unit: Unit | None) -> ComparedRun:
         model=use if has_model(run.rows) else None,
         reply_times=run.times if has_model(run.rows) else None,
         failures=dict(run.failures),
+        share=share_interval(by_unit(shares, unit)) if have_shares(run.outcomes) else None,
     )
 
 
@@ -270,13 +284,18 @@ def run_difference(
     found = compare(first, other, level=level, unit=unit)
     if found is None:
         return None
-    found = msgspec.structs.replace(found, verdict=found.verdict.replace("B is", f"{name} is"))
+    found = _named(found, name)
+    shares = None
+    if have_shares(first) or have_shares(other):
+        shares = compare(by_shares(first), by_shares(other), level=level, unit=unit)
+        shares = shares and _named(shares, name)
     if not is_planned:
-        return RunDifference(name, found, None, None)
+        return RunDifference(name, found, None, None, shares)
     alpha = 1 - level
     is_open = bool(found.delta) and found.interval[0] <= 0 <= found.interval[1]
     if found.unit == "world":
-        return _planned_by_worlds(name, found, alpha, is_open=is_open)
+        planned = _planned_by_worlds(name, found, alpha, is_open=is_open)
+        return msgspec.structs.replace(planned, share=shares)
     tries = max(1, round(median(map(len, by_task(other).values()))))
     noise = _noise(first, other)
     needed = None
@@ -287,7 +306,12 @@ def run_difference(
         found,
         detectable(found.tasks, alpha=alpha, tries=tries, noise=noise),
         None if needed is None or needed > _LONGEST_PLAN else needed,
+        shares,
     )
+
+
+def _named(found: Comparison, name: str) -> Comparison:
+    return msgspec.structs.replace(found, verdict=found.verdict.replace("B is", f"{name} is"))
 
 
 def _planned_by_worlds(

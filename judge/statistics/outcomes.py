@@ -11,7 +11,8 @@ import msgspec
 
 from rehearsal_room.harness.core.events import EpisodeStarted
 from rehearsal_room.harness.log.reader import LogReader, open_reader
-from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.scores import score_of, share_of
 
 TaskKey = tuple[str, str]  # scenario and task
 
@@ -23,6 +24,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     task: str
     seed: int
     score: float | None  # 1 completed, 0 not; None: the world failed, or there is no label
+    share: float | None = None  # of the task, by the verdict; None: it is all or nothing
 
     @property
     def key(self) -> TaskKey:
@@ -44,9 +46,26 @@ def outcomes_of(reader: LogReader) -> list[Outcome]:
         if isinstance(record.event, EpisodeStarted)
     }
     return [
-        Outcome(row.scenario, row.task, seeds[row.episode], score_of(row.ending, row.label))
-        for row in reader.episodes()
-        if row.ending is not None
+        outcome_of(row, seeds[row.episode]) for row in reader.episodes() if row.ending is not None
+    ]
+
+
+def outcome_of(row: EpisodeRow, seed: int) -> Outcome:
+    """The outcome of an episode that is over."""
+    share = None if row.share is None else share_of(row.ending, row.label, row.share)
+    return Outcome(row.scenario, row.task, seed, score_of(row.ending, row.label), share)
+
+
+def have_shares(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the task of an episode has a share."""
+    return any(one.share is not None for one in outcomes)
+
+
+def by_shares(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes with shares for scores, where they have one."""
+    return [
+        one if one.share is None else msgspec.structs.replace(one, score=one.share)
+        for one in outcomes
     ]
 
 

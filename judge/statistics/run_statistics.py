@@ -19,7 +19,7 @@ from rehearsal_room.harness.outcomes.run_statistics import (
     TagCount,
     VarianceSplit,
 )
-from rehearsal_room.harness.outcomes.scores import score_of
+from rehearsal_room.harness.outcomes.scores import score_of, share_of
 from rehearsal_room.harness.outcomes.units import Unit, by_unit, choose_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import TaskKey
@@ -35,6 +35,7 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
     unit = choice.unit
     alike: dict[tuple[str, str, tuple[str, ...]], list[float]] = {}  # by task and tags
     ended = without = 0
+    shares: dict[TaskKey, list[float]] = {}
     for row in rows:
         if row.ending is None:
             continue
@@ -43,6 +44,8 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
         if score is None:
             without += 1
             continue
+        share = share_of(row.ending, row.label, row.share)
+        shares.setdefault((row.scenario, row.task), []).append(share or 0.0)
         alike.setdefault((row.scenario, row.task, row.tags), []).append(score)
     tries: dict[TaskKey, list[float]] = {}
     by_tag: dict[str, dict[TaskKey, list[float]]] = {}
@@ -54,6 +57,8 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
     if not tries:
         return RunStatistics(without_score=without, unit=unit, about=choice.about)
     done = math.fsum(map(math.fsum, tries.values()))
+    part = math.fsum(map(math.fsum, shares.values()))
+    has_share = any(row.share is not None for row in rows)
     return RunStatistics(
         completed=estimate_of(tries, unit),
         bounds=(done / ended, (done + without) / ended),
@@ -64,6 +69,8 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
         variance=variance_split(tries),
         unit=unit,
         about=choice.about,
+        share=estimate_of(shares, unit) if has_share else None,
+        share_bounds=(part / ended, (part + without) / ended),
     )
 
 

@@ -1,8 +1,10 @@
 """Tasks with criteria, end to end: played, judged by code and by models over real HTTP, gated,
 compared and promoted. The judging models are scripted, behind a chat endpoint on loopback."""
 
+import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,16 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.judge.statistics.youden import youden
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import read
+from rehearsal_room.viewer.reading.lines import run_line
+from rehearsal_room.viewer.reading.open_runs import ShownRun
+from rehearsal_room.viewer.tasks.task_table import rows_by
 from tests.support.cli import Rehearse, json_of
 from tests.support.criteria_world import AGENTS, CRITERIA, TOLD, criteria_world, script
 from tests.support.judge_server import Speaks, Spoken, text_of, verdict
 from tests.support.judged_runs import judge, no_environment, served
 from tests.support.model_server import ReceivedRequest
 
-WORDS = "a model must judge criteria of it ('says when'), as with --mode hybrid"
+WORDS = "criteria that a model must judge, as with --mode hybrid: 1"
 
 
 @pytest.fixture
@@ -200,3 +205,50 @@ def test_a_criterion_that_cannot_be_is_named(
     assert str(caught.value) == (
         f"{folder / 'tasks.toml'}: line {line}: task 'move-check-up': {why}"
     )
+
+
+def test_the_share_is_shown_wherever_a_reward_is(rehearse: Rehearse, run: Path) -> None:
+    """In `show`, of the run and of an episode, in exports, in statistics, comparison and promotion,
+    and by the viewer."""
+    with served(Speaks(reads)) as server:
+        judge(rehearse, run, server.url, "--mode", "hybrid")
+
+    out = rehearse("show", run)[1]
+    assert re.search(r"^\S+ +partly +0\.50 ", out, re.MULTILINE), out
+    assert "mean share of a task 41.7% (" in out  # of 1, 1/2, 0, 0, 0 and 1
+    out = rehearse("show", run, "e000001")[1]
+    assert "partially_completed, reward 0.1, share of the task 0.5" in out
+    assert re.search(r"✗ +0 +criterion: the old", out), out
+    assert re.search(r"✓ +1 × 2 +criterion: the new", out), out
+
+    assert rehearse("export", run, "-o", run / "lines.jsonl")[0] == 0
+    lines = [json.loads(line) for line in (run / "lines.jsonl").read_text().splitlines()]
+    assert [line["share"] for line in lines] == [1.0, 0.5, 0.0, 0.0, 0.0, 1.0]
+
+    found = json_of(rehearse, "compare", run, run)
+    assert found["runs"][0]["share"]["value"] == pytest.approx(2.5 / 6)
+    assert found["differences"][0]["share"]["delta"] == 0.0
+    assert "by the shares of the tasks: " in rehearse("compare", run, run)[1]
+
+    with closing(ShownRun(run)) as shown:
+        shown.index().fold()
+        assert run_line(shown).mean_share == pytest.approx(2.5 / 6)
+        assert [row.share for row in rows_by(shown, "task")] == [pytest.approx(2.5 / 6)]
+
+
+def test_promotion_by_share_counts_the_unjudged_where_they_hurt(
+    rehearse: Rehearse, run: Path
+) -> None:
+    """The bounds of episodes without a verdict are 0 and 1; too many of them decide nothing."""
+    gate = run.with_name("gate.toml")
+    gate.write_text('[[stage]]\nname = "one"\ncriteria = ["share.lower >= 0.8", "share <= 0.5"]\n')
+
+    def decided() -> list[tuple[Any, ...]]:
+        status, out, err = rehearse("promote", gate, run, "--json", "-")
+        assert status in (1, 3), err
+        return [(one["value"], one["verdict"]) for one in json.loads(out)["criteria"]]
+
+    assert [verdict for _, verdict in decided()] == ["inconclusive", "inconclusive"]
+    with served(Speaks(reads)) as server:
+        judge(rehearse, run, server.url, "--mode", "hybrid")
+    assert decided()[1] == (pytest.approx(2.5 / 6), "pass")

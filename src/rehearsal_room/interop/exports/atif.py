@@ -118,6 +118,7 @@ def _episode_facts(source: ExportSource, episode: LoggedEpisode) -> Json:
         "judge": row.judge,
         "label": row.label,
         "reward": row.reward,
+        "share": row.share,
         "step_rewards": list(verdict.step_rewards) if verdict else [],
         "findings": list(verdict.findings) if verdict else [],
         "unjudged": row.unjudged,

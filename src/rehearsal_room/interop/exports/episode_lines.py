@@ -88,6 +88,7 @@ class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: str
     label: Label | None  # of the latest verdict; None: not judged
     reward: float | None
+    share: float | None  # of the task; None: it is all or nothing, or not judged
     step_rewards: tuple[float, ...]
     judge: str | None
     unjudged: str | None
@@ -130,6 +131,7 @@ def episode_line(
         answer=ended.answer if ended else "",
         label=row.label,
         reward=row.reward,
+        share=row.share,
         step_rewards=verdict.step_rewards if verdict else (),
         judge=row.judge,
         unjudged=row.unjudged,

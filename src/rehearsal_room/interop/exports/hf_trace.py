@@ -28,7 +28,10 @@ _ABOUT = Dataset(
     tags=("tool-use", "agent-traces", "format:agent-traces"),
     fields=(
         ("type", "`session` in the first line of a file, `message` in the others"),
-        ("harness, id, name", "of the session, with scenario, task, ending, label and reward"),
+        (
+            "harness, id, name",
+            "of the session, with scenario, task, ending, label, reward and share",
+        ),
         ("message", "role, content, toolCalls, toolCallId, timestamp (ms), model"),
     ),
 )
@@ -67,6 +70,7 @@ def _session(source: ExportSource, episode: LoggedEpisode) -> dict[str, Any]:
         "ending": row.ending,
         "label": row.label,
         "reward": row.reward,
+        "share": row.share,
         "scenario_digest": row.scenario_digest,
     }
 

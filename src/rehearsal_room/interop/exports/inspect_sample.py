@@ -51,6 +51,7 @@ from rehearsal_room.interop.exports.conversation import EpisodeConversation, Sho
 from rehearsal_room.interop.exports.inspect_names import model_name, moment, stamp
 from rehearsal_room.interop.exports.row_patches import patches_of
 from rehearsal_room.interop.exports.source import LoggedEpisode
+from rehearsal_room.scenarios.checks import failed
 
 Json = dict[str, Any]
 _FAILURES = (
@@ -300,6 +301,7 @@ def score_of(verdict: Judged, answer: str) -> Score:
         explanation=verdict.reasoning or verdict.proof or _sentence(verdict),
         metadata={
             "label": verdict.label,
+            "share": verdict.share,
             "step_rewards": list(verdict.step_rewards),
             "findings": [
                 {
@@ -307,6 +309,8 @@ def score_of(verdict: Judged, answer: str) -> Score:
                     "passed": one.passed,
                     "expected": one.expected,
                     "found": one.found,
+                    "share": one.share,
+                    "weight": one.weight,
                 }
                 for one in verdict.findings
             ],
@@ -325,8 +329,8 @@ def usage_of(usage: Usage) -> ModelUsage:
 
 
 def _sentence(verdict: Judged) -> str:
-    failed = [one.name for one in verdict.findings if not one.passed]
-    return f"{verdict.label}: {'; '.join(failed) or 'every finding holds'}"
+    names = [one.name for one in failed(verdict.findings)]
+    return f"{verdict.label}: {'; '.join(names) or 'every finding holds'}"
 
 
 def _turn_metadata(shown: ShownReply) -> Json | None:

@@ -58,6 +58,7 @@ SCHEMA = pa.schema(
         ("answer", pa.string()),
         ("label", pa.string()),
         ("reward", pa.float64()),
+        ("share", pa.float64()),
         ("step_rewards", pa.list_(pa.float64())),
         ("judge", pa.string()),
         ("unjudged", pa.string()),

@@ -28,6 +28,7 @@ from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, Re
 from rehearsal_room.harness.dialects.awm import LIST_TOOLS
 from rehearsal_room.harness.log.schema import make_storable
 from rehearsal_room.harness.profile.timeline import EpisodeSpan, TimelineSpan, TurnSpan, VerdictSpan
+from rehearsal_room.scenarios.checks import failed
 
 AttributeValue = str | bool | int | float | tuple[str, ...]
 _encode = msgspec.json.Encoder().encode
@@ -172,6 +173,8 @@ class SpanMaker:
             attributes["gen_ai.evaluation.score.label"] = str(judged.label)
         if judged.reward is not None:
             attributes["gen_ai.evaluation.score.value"] = judged.reward
+        if judged.share is not None:
+            attributes["rehearsal.share"] = judged.share
         if why := _explanation(judged):
             attributes["gen_ai.evaluation.explanation"] = why
         if judged.judgements:
@@ -247,8 +250,8 @@ def _explanation(judged: Judged) -> str:
     """Why a judge gave its label: its reasoning, or which findings failed; empty: not known."""
     if why := judged.unjudged or judged.reasoning or judged.proof:
         return why
-    failed = [finding.name for finding in judged.findings if not finding.passed]
-    return f"failed: {'; '.join(failed)}" if failed else ""
+    names = [finding.name for finding in failed(judged.findings)]
+    return f"failed: {'; '.join(names)}" if names else ""
 
 
 def _messages(role: str, text: str) -> str:

@@ -62,6 +62,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
     judge: str | None = None
     label: str | None = None
     reward: float | None = None
+    share: float = -1.0  # there is none
     unjudged: str = ""
     turns: int = 0
     calls: int = 0
@@ -213,6 +214,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
     def judge_by(self, judged: JudgedFact) -> None:
         """Add a verdict, which replaces the one before."""
         self.judge, self.label, self.reward = judged.judge, judged.label, judged.reward
+        self.share = -1.0 if judged.share is None else judged.share
         self.unjudged = judged.unjudged or ""
         findings = () if judged.label == Label.COMPLETED else findings_of(judged.findings)
         if judged.diagnosis is None:

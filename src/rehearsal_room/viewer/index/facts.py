@@ -150,6 +150,7 @@ class JudgedFact(msgspec.Struct, gc=False):
     reasoning: str = ""
     judgements: tuple[Judgement, ...] = ()
     diagnosis: DiagnosisFact | None = None
+    share: float | None = None
 
 
 step_of = msgspec.msgpack.Decoder(StepFact).decode

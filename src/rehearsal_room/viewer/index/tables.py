@@ -42,6 +42,7 @@ COLUMNS = {
     "judge": "TEXT",
     "label": "TEXT",
     "reward": "REAL",
+    "share": "REAL",
     "unjudged": "TEXT",
     "turns": "INTEGER NOT NULL",
     "calls": "INTEGER NOT NULL",
@@ -93,6 +94,7 @@ _ABSENT = {
     "error": "''",
     "unjudged": "''",
     "first_error_turn": "-1",
+    "share": "-1.0",
     "cost_usd": "-1.0",
     "mistake_turn": "-1",
 }

@@ -34,6 +34,7 @@ _SORTS = {
     "ending": "ending",
     "label": "label",
     "reward": "reward",
+    "share": "share",
     "turns": "turns",
     "calls": "calls",
     "errors": "errors",
@@ -47,6 +48,8 @@ _SORTS = {
 _BOUNDS = {
     "min_reward": "reward >= ?",
     "max_reward": "reward <= ?",
+    "min_share": "share >= ?",
+    "max_share": "share <= ?",
     "min_turns": "turns >= ?",
     "max_turns": "turns <= ?",
 }

@@ -9,7 +9,7 @@ from rehearsal_room.harness.core.errors import HarnessError, LogError, SettingsE
 from rehearsal_room.harness.core.events import EpisodeStarted
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.outcomes.intervals import Interval
-from rehearsal_room.harness.outcomes.scores import SCORE_SQL, Tally
+from rehearsal_room.harness.outcomes.scores import SCORE_SQL, SHARE_SQL, Tally
 from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.viewer.index.hand_labels import NO_LABELS, HandLabel, HandLabels
 from rehearsal_room.viewer.index.tables import COLUMNS
@@ -62,6 +62,7 @@ class RunLine(msgspec.Struct, frozen=True):
     without_verdict: int = 0  # episodes that say nothing about the agent (harness.outcomes.scores)
     bounds: tuple[float, float] = (0.0, 1.0)  # of `completed`, whatever those had been
     mean_reward: float | None = None
+    mean_share: float | None = None  # of the tasks that have one; None: no verdict has one
     cost_usd: float | None = None  # of judging; None: no model was asked, or a price is unknown
     tokens: TokenTotals = TokenTotals()
     steps: int = 0
@@ -83,6 +84,7 @@ class EpisodeTableLine(msgspec.Struct, frozen=True):
     ending: str | None  # None: live, or cut off
     label: str | None
     reward: float | None
+    share: float | None  # of the task; None: it is all or nothing, or not judged
     turns: int
     calls: int
     errors: int
@@ -129,6 +131,7 @@ def episode_line(
         ending=one["ending"],
         label=one["label"],
         reward=one["reward"],
+        share=one["share"],
         turns=one["turns"],
         calls=one["calls"],
         errors=one["errors"],
@@ -158,11 +161,12 @@ def episode_line(
     )
 
 
-_TOTALS = """SELECT count(*), count(ending), count(label),
+MEAN_SHARE = f"CASE WHEN count(share) THEN avg({SHARE_SQL}) END"
+_TOTALS = f"""SELECT count(*), count(ending), count(label),
     sum(judge IS NOT NULL AND label IS NULL), sum(label = 'environment_error'), min(started_at),
     max(last_at), avg(reward), sum(requests), sum(cost_usd),
     sum(requests > 0 AND cost_usd IS NULL), sum(prompt_tokens), sum(cached_tokens),
-    sum(completion_tokens), sum(turns) FROM episodes"""
+    sum(completion_tokens), sum(turns), {MEAN_SHARE} FROM episodes"""  # nosec B608 # a constant
 # Of each task: completed, with a verdict, and over.
 _BY_TASK = f"""SELECT scenario, task, coalesce(sum({SCORE_SQL}), 0), count({SCORE_SQL}), count(*)
     FROM episodes WHERE ending IS NOT NULL GROUP BY scenario, task"""  # nosec B608 # a constant
@@ -201,7 +205,9 @@ def _first_started(reader: LogReader) -> EpisodeStarted | None:
 def _run_line(run: ShownRun) -> RunLine:
     index = run.index()
     ((total, *sums),) = index.rows(_TOTALS)
-    ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
+    ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest, share = (
+        sums
+    )
     prompt, cached, completion, steps = (int(one or 0) for one in rest)
     by_task = index.rows(_BY_TASK)
     settings = run.settings()
@@ -243,6 +249,7 @@ def _run_line(run: ShownRun) -> RunLine:
         without_verdict=counted.without,
         bounds=counted.bounds,
         mean_reward=reward,
+        mean_share=share,
         cost_usd=cost if requests and not unpriced else None,
         tokens=TokenTotals(prompt, cached, completion),
         steps=steps,

@@ -16,7 +16,7 @@ from rehearsal_room.judge.statistics.run_statistics import statistics_of
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.index.tables import MOMENTS_PER_SECOND
 from rehearsal_room.viewer.reading.episode_rows import names_of
-from rehearsal_room.viewer.reading.lines import RunLine, run_line
+from rehearsal_room.viewer.reading.lines import MEAN_SHARE, RunLine, run_line
 from rehearsal_room.viewer.reading.open_runs import ShownRun
 from rehearsal_room.viewer.reading.plain import built
 
@@ -64,6 +64,7 @@ class TaskLine(msgspec.Struct, frozen=True):
     completed: int
     judged: int
     mean_reward: float | None
+    mean_share: float | None  # of the task; None: it is all or nothing
     digests: int  # how many different end states its episodes have
 
 
@@ -184,7 +185,7 @@ def _used(index: RunIndex, column: str) -> list[str]:
 def _tasks(index: RunIndex, names: Mapping[int, Sequence[str]]) -> list[TaskLine]:
     rows = index.rows(
         f"SELECT scenario, task, max(tags), count(*), coalesce(sum({SCORE_SQL}), 0),"  # nosec B608 # a constant
-        f" count({SCORE_SQL}), avg(reward), count(DISTINCT nullif(end_digest, ''))"
+        f" count({SCORE_SQL}), avg(reward), {MEAN_SHARE}, count(DISTINCT nullif(end_digest, ''))"
         " FROM episodes GROUP BY scenario, task ORDER BY scenario, task"
     )
     return [

@@ -13,7 +13,8 @@ import msgspec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.model_use import ReplyTimes
-from rehearsal_room.harness.outcomes.scores import SCORE_SQL
+from rehearsal_room.harness.outcomes.scores import SCORE_SQL, SHARE_SQL
+from rehearsal_room.harness.outcomes.units import by_unit, choose_unit
 from rehearsal_room.judge.statistics.compare_output import verdict_lines
 from rehearsal_room.judge.statistics.compared_runs import (
     RunDifference,
@@ -24,7 +25,14 @@ from rehearsal_room.judge.statistics.compared_runs import (
     setting_differences,
     unit_asked,
 )
-from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.statistics.outcomes import (
+    Outcome,
+    TaskKey,
+    by_shares,
+    by_task,
+    have_shares,
+)
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.episode_rows import names_of
 from rehearsal_room.viewer.reading.lines import RunLine, run_line
@@ -55,6 +63,7 @@ class RunFigures(msgspec.Struct, frozen=True):
     seconds: float | None
     cost_usd: float | None  # of the model, in all; None: its price is not known
     reply_times: ReplyTimes | None  # None: no model replied
+    share: Interval[float] | None = None  # mean of the tasks; None: all are all or nothing
 
 
 class RunVerdict(msgspec.Struct, frozen=True):
@@ -103,10 +112,13 @@ class RunComparison(msgspec.Struct, frozen=True):
     rows: Sequence[ComparedTask]
 
 
+_SHARE = f"CASE WHEN share IS NOT NULL THEN {SHARE_SQL} END"
+
+
 class _Try(Outcome, frozen=True, gc=False):
     """An episode that is over."""
 
-    episode: str
+    episode: str = ""
 
 
 _Tries = Mapping[TaskKey, Sequence[_Try]]
@@ -143,7 +155,10 @@ def _compared(runs: Sequence[ShownRun], *, is_planned: bool) -> RunComparison:
             _verdict(name, one, nothing_shared(runs[0].log_folder, run.log_folder), level)
             for name, one, run in zip(names[1:], found, runs[1:], strict=True)
         ],
-        runs=[_figures(name, run) for name, run in zip(names, runs, strict=True)],
+        runs=[
+            msgspec.structs.replace(_figures(name, run), share=_mean_share(run, of_run))
+            for name, run, of_run in zip(names, runs, outcomes, strict=True)
+        ],
         differs=_differing(runs),
         only_in_some={
             name: len(one.keys() - shared)
@@ -156,7 +171,7 @@ def _compared(runs: Sequence[ShownRun], *, is_planned: bool) -> RunComparison:
 
 def _tries(index: RunIndex) -> dict[TaskKey, list[_Try]]:
     sql = (
-        f"SELECT scenario, task, seed, {SCORE_SQL}, episode FROM episodes"  # nosec B608 # a constant
+        f"SELECT scenario, task, seed, {SCORE_SQL}, {_SHARE}, episode FROM episodes"  # nosec B608 # a constant
         " WHERE ending IS NOT NULL ORDER BY number"
     )
     found: dict[TaskKey, list[_Try]] = {}
@@ -174,6 +189,18 @@ def _verdict(name: str, found: RunDifference | None, otherwise: str, level: floa
         return RunVerdict(name, (otherwise,))
     one = found.comparison
     return RunVerdict(name, tuple(verdict_lines(found, level)), one.delta, one.interval)
+
+
+def _mean_share(run: ShownRun, outcomes: Sequence[Outcome]) -> Interval[float] | None:
+    """The mean share of a task, by the unit of the run's own interval."""
+    if not have_shares(outcomes):
+        return None
+    shares = {
+        key: [one.score or 0.0 for one in group]
+        for key, group in by_task(by_shares(outcomes)).items()
+    }
+    unit = choose_unit({one.key for one in outcomes}, run.settings().unit).unit
+    return share_interval(by_unit(shares, unit))
 
 
 def _figures(name: str, run: ShownRun) -> RunFigures:

@@ -15,7 +15,7 @@ import msgspec
 from rehearsal_room.harness.chat.prices import Price
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.outcomes.intervals import Interval
-from rehearsal_room.harness.outcomes.scores import SCORE_SQL
+from rehearsal_room.harness.outcomes.scores import SCORE_SQL, SHARE_SQL
 from rehearsal_room.harness.outcomes.units import Unit, UnitChoice
 from rehearsal_room.harness.setup.run_folder import prices_of
 from rehearsal_room.judge.statistics.intervals import exact_interval
@@ -61,6 +61,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     cost_usd: float | None  # of the model, in all; None: its price is not known
     seconds: float  # mean of an episode
     tags: Sequence[str] = ()
+    share: float | None = None  # mean of its tries; None: all are all or nothing, or not judged
 
 
 class TaskTable(msgspec.Struct, frozen=True):
@@ -87,6 +88,8 @@ class TaskPart(msgspec.Struct, frozen=True, gc=False):
     completion_tokens: int
     seconds: float
     first: int  # number of an episode
+    shares: float  # sum of those with a verdict, whole ones included
+    in_parts: int  # episodes whose task has a share
 
     @property
     def key(self) -> _Key:
@@ -96,7 +99,8 @@ class TaskPart(msgspec.Struct, frozen=True, gc=False):
 
 _PARTS = f"""SELECT scenario, task, kinds, tags, count(*), count({SCORE_SQL}),
     coalesce(sum({SCORE_SQL}), 0), sum(turns), sum(prompt_tokens), sum(cached_tokens),
-    sum(completion_tokens), sum(iif(ending IS NULL, last_at - started_at, seconds)), min(number)
+    sum(completion_tokens), sum(iif(ending IS NULL, last_at - started_at, seconds)), min(number),
+    coalesce(sum({SHARE_SQL}), 0), count(share)
     FROM episodes GROUP BY scenario, task, kinds, tags"""  # nosec B608 # a constant
 
 
@@ -297,7 +301,10 @@ def _sums(parts: Sequence[TaskPart], price: Price | None) -> dict[str, Any]:
     prompt = sum(part.prompt_tokens for part in parts)
     cached = sum(part.cached_tokens for part in parts)
     completion = sum(part.completion_tokens for part in parts)
+    judged = sum(part.judged for part in parts)
+    is_shared = judged and any(part.in_parts for part in parts)
     return {
+        "share": sum(part.shares for part in parts) / judged if is_shared else None,
         "tasks": len({part.key for part in parts}),
         "tries": tries,
         "turns": sum(part.turns for part in parts) / tries,

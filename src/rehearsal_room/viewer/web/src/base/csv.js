@@ -3,7 +3,7 @@ import { listQuery } from "./list_query.js";
 import { api, get } from "./source.js";
 
 const COLUMNS = [
-  ...["episode", "scenario", "task", "group", "member", "seed", "ending", "label", "reward", "turns", "calls", "errors"],
+  ...["episode", "scenario", "task", "group", "member", "seed", "ending", "label", "reward", "share", "turns", "calls", "errors"],
   ...["causes", "kinds", "broken_guards", "tools", "changed", "tags", "seconds", "policy_s", "calls_s", "prompt_tokens"],
   ...["completion_tokens", "cost_usd", "judge", "first_error_turn", "attempt", "my_label", "my_note"],
 ];

@@ -29,7 +29,7 @@ const VALUES = {
   tool: (row) => row.tools ?? [],
   failed_call: (row, data) => failedCalls(data),
 };
-const BOUNDS = ["min_reward", "max_reward", "min_turns", "max_turns"];
+const BOUNDS = ["min_reward", "max_reward", "min_turns", "max_turns", "min_share", "max_share"];
 
 export function selectEpisodes(rows, query, episode) {
   const found = inOrder(rows, query, episode);
@@ -97,7 +97,7 @@ function keeps(row, query, episode, but) {
     return (wanted.length === 0 || wanted.some((one) => has.includes(one.value))) && !asked.some((one) => one.isNot && has.includes(one.value));
   });
   const bounds = BOUNDS.map((name) => query.get(name));
-  return isKept && within(row.reward, bounds[0], bounds[1]) && within(row.turns, bounds[2], bounds[3]);
+  return isKept && within(row.reward, bounds[0], bounds[1]) && within(row.turns, bounds[2], bounds[3]) && within(row.share, bounds[4], bounds[5]);
 }
 
 // The calls of an episode that failed, as `tool:error`.

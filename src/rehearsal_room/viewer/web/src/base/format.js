@@ -5,6 +5,7 @@ const absent = (value) => value === null || value === undefined || Number.isNaN(
 
 export const number = (value) => (absent(value) ? "–" : whole.format(value));
 export const decimal = (value, digits = 2) => (absent(value) ? "–" : fixed(Number(value), digits));
+export const isNumber = (value) => typeof value === "number";
 export const percent = (value, digits = 1) => (absent(value) ? "–" : `${fixed(100 * value, digits)}%`);
 
 // A number with so many digits, as the command line writes it: of a tie the even neighbour, 11.25 as

@@ -84,6 +84,7 @@ function Figures({ found: { runs, level } }) {
   return html`<${Beside} label="Figures" runs=${runs}>
     ${row("Played by", (run) => html`<${Word} value=${[run.policy, run.model].filter(Boolean).join(" · ")} />`)}
     ${row("Completed", (run) => (run.completed ? html`<a href=${listHref(run.id, { label: "completed" })}><b>${percent(run.completed.value)}</b></a> <span class="dim">${percent(run.completed.lower)} to ${percent(run.completed.upper)}</span><${Interval} ...${run.completed} />` : html`<span class="dim">no verdict</span>`))}
+    ${has((run) => run.share) && row("Mean share of a task", (run) => (run.share ? html`<b>${percent(run.share.value)}</b> <span class="dim">${percent(run.share.lower)} to ${percent(run.share.upper)}</span><${Interval} ...${run.share} />` : html`<span class="dim">all or nothing</span>`))}
     ${has((run) => run.without_verdict) && row("Without a verdict", (run) => html`${number(run.without_verdict)}${run.without_verdict > 0 && html` <span class="dim">${percent(run.bounds[0])} to ${percent(run.bounds[1])} of all</span>`}`)}
     ${row("Episodes", (run) => html`<a href=${listHref(run.id)}>${number(run.episodes)}</a>`)}
     ${row("Tasks", (run) => html`<a href=${runHref(run.id, "tasks")}>${number(run.tasks)}</a>`)}

@@ -1,7 +1,7 @@
 // One episode as a conversation, with the rows that each call changed. People count turns from 1, in
 // addresses too; the data counts from 0.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, decimal, labelName, seconds, words } from "../base/format.js";
+import { count, decimal, isNumber, labelName, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useBarHeight, useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
@@ -184,7 +184,7 @@ function focusOn(item, call) {
 
 function Facts({ data }) {
   const { line } = data;
-  const parts = [line.scenario, `group ${line.group}, member ${line.member}`, data.policy, data.dialect && `dialect ${data.dialect}`, data.history && `history ${data.history}`, count(line.turns, "turn"), seconds(line.seconds), line.reward !== null && line.reward !== undefined && `reward ${decimal(line.reward)}`];
+  const parts = [line.scenario, `group ${line.group}, member ${line.member}`, data.policy, data.dialect && `dialect ${data.dialect}`, data.history && `history ${data.history}`, count(line.turns, "turn"), seconds(line.seconds), line.reward !== null && line.reward !== undefined && `reward ${decimal(line.reward)}`, isNumber(line.share) && `share ${percent(line.share, 0)}`];
   return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} after turn ${data.forked_from.turn}`} />`}`;
 }
 

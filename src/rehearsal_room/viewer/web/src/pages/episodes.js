@@ -1,7 +1,7 @@
 // The table of a run's episodes, with filters. All of it stands in the URL, and Back undoes it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { csvOf, save } from "../base/csv.js";
-import { count, decimal, labelName, labelOf, number, seconds, words } from "../base/format.js";
+import { count, decimal, isNumber, labelName, labelOf, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
@@ -103,7 +103,7 @@ export function Episodes({ run, summary, onRows, onFirst }) {
         ? html`<${Notice} tone="bad" role="alert">${rows.error}<//>`
         : rows.total === 0 && !rows.isLoading
           ? html`<${Notice}>${isFiltered ? "No episode matches these filters." : "No episode has started yet."}<//>`
-          : html`<${Grid} label="Episodes" columns=${columns(run, query, hits, text !== "")} total=${rows.total} rowAt=${rows.rowAt} onRange=${onRange} sort=${sort} rowHeight=${text ? 60 : 36}
+          : html`<${Grid} label="Episodes" columns=${columns(run, query, hits, text !== "", hasShares(rows))} total=${rows.total} rowAt=${rows.rowAt} onRange=${onRange} sort=${sort} rowHeight=${text ? 60 : 36}
               onSort=${(next) => setQuery({ sort: next }, { push: true })} onOpen=${open} rowClass=${(row) => (row.ending ? "" : "live")} />`}
     </section>
     <aside class="side" aria-label="Filters"><${Facets} run=${run} round=${round} isWanted=${areThere && !rows.error} /></aside>
@@ -250,12 +250,16 @@ function Chips() {
 
 const figure = (value) => html`<span class="figure">${value}</span>`;
 
-function columns(run, query, hits, isSearch) {
+// Whether a row that is there says how much of its task was done.
+const hasShares = (rows) => Array.from({ length: Math.min(rows.total, 100) }, (_, i) => rows.rowAt(i)).some((row) => isNumber(row?.share));
+
+function columns(run, query, hits, isSearch, isShared) {
   const all = [
     { key: "episode", title: "Episode", width: 76, narrow: 66, sort: "episode", render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode, hitQuery(query, hits[row.episode]))}>${row.episode}</a>` },
     { key: "label", title: "Label", width: 136, narrow: 44, sort: "label", render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} /><${ByHand} row=${row} />` },
     { key: "task", title: "Task", width: 150, narrow: isSearch ? 190 : 80, grow: 3, sort: "task", render: (row) => html`<span class="stack"><span class="ellipsis"><${Word} value=${row.task} class="strong" /> <span class="dim"><${Word} value=${row.scenario} /></span></span>${isSearch && html`<${Hit} run=${run} row=${row} hit=${hits[row.episode]} query=${query} />`}</span>` },
     { key: "reward", title: "Reward", width: 60, priority: 2, end: true, sort: "reward", render: (row) => figure(decimal(row.reward)) },
+    isShared && { key: "share", title: "Share", width: 56, priority: 2, end: true, sort: "share", render: (row) => figure(isNumber(row.share) ? percent(row.share, 0) : "–") },
     { key: "turns", title: "Turns", width: 52, priority: 3, end: true, sort: "turns", render: (row) => figure(number(row.turns)) },
     { key: "calls", title: "Calls", width: 48, priority: 6, end: true, sort: "calls", render: (row) => figure(number(row.calls)) },
     { key: "errors", title: "Errors", width: 54, priority: 4, end: true, sort: "errors", render: (row) => html`<span class=${`figure ${row.errors ? "bad-text" : "dim"}`}>${row.errors}</span>` },
@@ -263,7 +267,7 @@ function columns(run, query, hits, isSearch) {
     { key: "ending", title: "Ending", width: 84, priority: 9, sort: "ending", render: (row) => html`<span class="dim">${row.ending ? words(row.ending) : "Live"}</span>` },
     { key: "seconds", title: "Took", width: 64, priority: 7, end: true, sort: "seconds", render: (row) => figure(seconds(row.seconds)) },
     { key: "tokens", title: "Tokens", width: 64, priority: 8, end: true, sort: "tokens", render: (row) => figure(number(tokensOf(row))) },
-  ];
+  ].filter(Boolean);
   return isSearch ? all.filter((one) => !["calls", "changed", "ending", "seconds", "tokens"].includes(one.key)) : all;
 }
 

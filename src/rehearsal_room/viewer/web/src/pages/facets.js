@@ -48,6 +48,7 @@ export function Facets({ run, round, isWanted }) {
       <${Pick} name="table" title="Changed table" of=${facets.table} />
       <${Pick} name="tool" title="Called tool" of=${facets.tool} />
       <${Range} title="Reward" low="min_reward" high="max_reward" step="0.05" />
+      <${Range} title="Share" low="min_share" high="max_share" step="0.05" />
       <${Range} title="Turns" low="min_turns" high="max_turns" step="1" />
     </fieldset>`;
   return html`<div ref=${box}>${isWide && !isPhone() ? body : html`<details class="fold facets-fold"><summary><${Icon} name="right" /><span>Filters</span></summary><div>${body}</div></details>`}</div>`;

@@ -1,6 +1,6 @@
 // The tries of one task: states that they share, where they part, and two of them side by side.
 import { useState } from "preact/hooks";
-import { count, decimal, labelName, percent } from "../base/format.js";
+import { count, decimal, isNumber, labelName, percent } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
 import { episodeHref, go, href, listHref, route, runHref, setQuery } from "../base/route.js";
@@ -45,6 +45,7 @@ function Members({ run, data }) {
       { key: "episode", title: "Episode", width: 90, grow: 1, render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode)}>${row.episode}</a>` },
       { key: "label", title: "Label", width: 140, narrow: 28, grow: 1, render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} />` },
       { key: "reward", title: "Reward", width: 70, end: true, priority: 1, render: (row) => html`<span class="figure">${decimal(row.reward)}</span>` },
+      ...(members.some((row) => isNumber(row.share)) ? [{ key: "share", title: "Share", width: 60, end: true, priority: 1, render: (row) => html`<span class="figure">${isNumber(row.share) ? percent(row.share, 0) : "–"}</span>` }] : []),
       { key: "turns", title: "Turns", width: 60, end: true, priority: 2, render: (row) => html`<span class="figure">${row.turns}</span>` },
       { key: "errors", title: "Errors", width: 60, end: true, priority: 3, render: (row) => html`<span class="figure">${row.errors}</span>` },
       { key: "changed", title: "Changed tables", width: 180, grow: 3, priority: 5, render: (row) => html`<span class="mono dim ellipsis"><${Word} value=${row.changed.join(", ") || "–"} /></span>` },

@@ -1,6 +1,6 @@
 // One run: counters, and its views as tabs.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, decimal, dollars, listed, number, percent, seconds, sentence } from "../base/format.js";
+import { count, decimal, dollars, isNumber, listed, number, percent, seconds, sentence } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest, useLoad, useTitle } from "../base/hooks.js";
 import { presence } from "../base/presence.js";
@@ -113,6 +113,7 @@ function Head({ summary, live }) {
       ["Completed", percent(line.completed?.value), line.completed && html`<span title=${line.about ? sentence(line.about) : null}>${percent(line.completed.lower)} to ${percent(line.completed.upper)}${line.about?.startsWith("the unit is the world") ? " by world" : ""}${line.without_verdict ? `; ${percent(line.bounds[0])} to ${percent(line.bounds[1])} with the ${number(line.without_verdict)} without a verdict` : ""}</span>`,
         line.completed && html`<${Interval} value=${line.completed.value} lower=${line.completed.lower} upper=${line.completed.upper} tone="good" />`],
       ["Mean reward", decimal(line.mean_reward, 3)],
+      isNumber(line.mean_share) && ["Mean share of a task", percent(line.mean_share)],
       ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(line.episodes),
         line.status === "live" ? `${number(live?.live ?? line.episodes - line.ended)} live` : line.unjudged ? `${number(line.unjudged)} unjudged` : null],
       tokens.prompt > 0 && ["Tokens", number((tokens.prompt ?? 0) + (tokens.completion ?? 0)), tokens.prompt ? `${percent((tokens.cached ?? 0) / tokens.prompt, 0)} of the prompts cached` : null],

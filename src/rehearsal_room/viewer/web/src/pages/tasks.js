@@ -1,7 +1,7 @@
 // The page that a run opens on: reasons × tasks. One table of tasks, by world, tag or kind where that
 // is asked for; each cell leads to its episodes. Below it stands why they failed.
 import { useEffect, useRef } from "preact/hooks";
-import { count, dollars, number, percent, seconds, sentence, words } from "../base/format.js";
+import { count, dollars, isNumber, number, percent, seconds, sentence, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
@@ -100,7 +100,7 @@ function columns(run, by, summary) {
 function Rate({ row, to }) {
   if (!row.rate) return html`<span class="dim">no verdict</span>`;
   const { value, lower, upper } = row.rate;
-  return html`<span class="stack"><a class="cell-link" tabindex="-1" href=${to}><b class="figure">${percent(value, 0)}</b> <span class="dim figure">${percent(lower, 0)} to ${percent(upper, 0)}</span></a><${Interval} ...${row.rate} /></span>`;
+  return html`<span class="stack"><a class="cell-link" tabindex="-1" href=${to}><b class="figure">${percent(value, 0)}</b> <span class="dim figure">${percent(lower, 0)} to ${percent(upper, 0)}</span></a>${isNumber(row.share) && html`<span class="dim figure">share ${percent(row.share, 0)}</span>`}<${Interval} ...${row.rate} /></span>`;
 }
 
 const SHOWN = 4; // kinds in a cell

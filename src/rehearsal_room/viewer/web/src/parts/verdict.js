@@ -1,5 +1,5 @@
 // The verdicts of an episode: label, reward, findings, the judge's words and evidence.
-import { decimal, dollars, percent, words } from "../base/format.js";
+import { decimal, dollars, isNumber, percent, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { visible } from "../base/text.js";
 import { Fold, Label, Tag } from "./basics.js";
@@ -21,7 +21,7 @@ export function Verdict({ of }) {
   const findings = [...(of.findings ?? [])].sort((a, b) => a.passed - b.passed);
   return html`<div class="verdict">
     <h2>Verdict <span class="dim">by <${Word} value=${of.judge} /></span></h2>
-    <p class="row"><${Label} name=${of.label ?? "unjudged"} /> <span class="figure">reward ${decimal(of.reward)}</span>${of.cost_usd ? html`<span class="dim">${dollars(of.cost_usd)}</span>` : null}</p>
+    <p class="row"><${Label} name=${of.label ?? "unjudged"} /> <span class="figure">reward ${decimal(of.reward)}</span>${isNumber(of.share) && html`<span class="figure">share of the task <b>${percent(of.share, 0)}</b></span>`}${of.cost_usd ? html`<span class="dim">${dollars(of.cost_usd)}</span>` : null}</p>
     ${of.unjudged && html`<p class="dim"><${Word} value=${of.unjudged} /></p>`}
     ${of.proof && html`<p><${Word} value=${of.proof} /></p>`}
     ${of.code && of.code !== of.label && html`<p class="dim">Code alone: <${Label} name=${of.code} small /></p>`}
@@ -34,9 +34,15 @@ export function Verdict({ of }) {
 
 function Finding({ of }) {
   return html`<li class=${of.passed ? "passed" : "failed"}><${Icon} name=${of.passed ? "check" : "cross"} label=${of.passed ? "Passed" : "Failed"} />
-    <div><${Word} value=${of.name} />${of.kind === "guard" && html` <span class="dim">guard</span>`}
+    <div><${Word} value=${of.name} />${of.kind !== "goal" && html` <span class="dim">${of.kind}</span>`}${shareOf(of) && html` <span class="dim figure">${shareOf(of)}</span>`}
       ${!of.passed && html`<dl class="against"><dt>expected</dt><dd><${Word} value=${short(of.expected)} /></dd><dt>found</dt><dd><${Word} value=${short(of.found)} /></dd></dl>`}</div></li>`;
 }
+
+// What a finding adds to the share of the task, as in "share 50%, weight 2".
+const shareOf = ({ share, weight, kind }) => {
+  if (!isNumber(share)) return kind === "criterion" && "open: a model must judge it";
+  return `share ${percent(share, 0)}${(weight ?? 1) !== 1 ? `, weight ${decimal(weight)}` : ""}`;
+};
 
 const short = (text) => {
   const plain = String(text ?? "");

@@ -181,8 +181,8 @@ def _passed(verification: Verification) -> Counter[str]:
 
 def _less(first: Verification, second: Verification) -> bool:
     """Whether the second findings have a lower share."""
-    shares = [share_of(one.findings) for one in (first, second)]
-    return None not in shares and shares[0] > shares[1]
+    share, then = share_of(first.findings), share_of(second.findings)
+    return share is not None and then is not None and share > then
 
 
 @runtime_checkable

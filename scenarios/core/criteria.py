@@ -16,10 +16,9 @@ the task's `criteria_threshold` on, if no guard failed.
 import ast
 import math
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 import msgspec
-
-from rehearsal_room.scenarios.nearest import did_you_mean
 
 
 class Criterion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +55,8 @@ def criteria_faults(
             found = "both" if one.check else "neither"
             yield number, f"expected either `check`, a function, or `ask`, a text; found {found}"
         elif one.check and one.check not in functions:
-            hint = did_you_mean(one.check, sorted(functions))
+            alike = get_close_matches(one.check, sorted(functions), n=1)
+            hint = f"; did you mean {alike[0]!r}?" if alike else ""
             yield number, f"check: verify.py has no function {one.check!r}{hint}"
 
 

@@ -285,6 +285,9 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     diagnosis: Diagnosis | None = None  # None: not found yet, as in logs of earlier versions
     profile: ProfileVerdict | None = None  # beside ours; None: the run has no profile
     share: float | None = None  # of the task, 0 to 1 (see share_of); None: it is all or nothing
+    # What models said of single criteria, by the words of `judge.llm.criteria`; `judgements` are of
+    # the episode.
+    asked: tuple[ModelJudgement, ...] = ()
     mac: str = ""  # of a verdict that came over a broker (harness.following.signed_verdicts)
 
 

@@ -393,7 +393,7 @@ def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
             unjudged=event.unjudged,
             diagnosis=event.diagnosis,
             judging=row.judging.plus(spent_on(event))
-            if event.judgements or event.profile
+            if event.judgements or event.asked or event.profile
             else row.judging,
             profile=event.profile,
             share=event.share,

@@ -129,7 +129,7 @@ def spent_on(judged: Judged) -> Spending:
     """The spending on one verdict."""
     total = NOTHING_SPENT
     theirs = () if judged.profile is None else (judged.profile.judgement,)
-    for one in (*judged.judgements, *filter(None, theirs)):
+    for one in (*judged.judgements, *judged.asked, *filter(None, theirs)):
         total = total.plus(
             Spending(
                 one.requests,

@@ -194,7 +194,7 @@ class Timeline:
     def _verdict(self, record: Record, event: Judged) -> VerdictSpan:
         attempt, at, silences = self._unjudged.pop(record.episode, (record.attempt, 0.0, -1))
         delays = attempt == record.attempt and silences == self._silences
-        seconds = max((one.seconds for one in event.judgements), default=0.0)
+        seconds = max((one.seconds for one in (*event.judgements, *event.asked)), default=0.0)
         began = min(at, record.at) if delays else record.at - seconds
         return VerdictSpan(
             episode=record.episode,

@@ -275,7 +275,8 @@ def _verdict(trajectory: Trajectory, judge: str) -> Judged | None:
         if verdict.judge == judge:
             return verdict
     last = trajectory.judged[-1] if trajectory.judged else None
-    return None if last is None or (last.judgements and last.code is not last.label) else last
+    by_models = last is not None and (last.judgements or last.asked)
+    return None if last is None or (by_models and last.code is not last.label) else last
 
 
 def _mean(rewards: list[float]) -> float | None:

@@ -143,4 +143,5 @@ def recompute_rewards(trajectory: Trajectory, judged: Judged, profile: RewardPro
         rewards=profile.name,
         cost_usd=0.0,
         judgements=tuple(map(without_cost, judged.judgements)),
+        asked=tuple(map(without_cost, judged.asked)),
     )

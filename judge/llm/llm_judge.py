@@ -11,7 +11,7 @@ Promises:
 - Judgements with a label are stored in the cache, so that judging again asks nothing twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
@@ -146,7 +146,7 @@ class LLMJudge:
         criteria = Settled(case)
         if hybrid and not _has_no_end(case):
             criteria = await self._criteria_judged(case, seed, cache)
-        were_open, case = criteria.case is not case, criteria.case
+        were_open, by_code, case = criteria.case is not case, case.code.label, criteria.case
         if why := criteria.fault or _reason_not_to_judge(case, self._settings.mode):
             return self._unjudged(case, why, criteria.judgements)
         # A program that raised has failed; there is nothing that a model could see otherwise.
@@ -167,9 +167,15 @@ class LLMJudge:
         decision = decide(
             code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid or own else "llm"
         )
-        # What was asked about criteria is a part of the verdict and of its cost.
-        asked = [msgspec.structs.replace(one, label=decision.label) for one in criteria.judgements]
-        return self._judged(case, code, (*asked, *judgements), decision)
+        judged = self._judged(case, code, judgements, decision)
+        if not were_open:
+            return judged
+        return msgspec.structs.replace(
+            judged,
+            asked=criteria.judgements,
+            cost_usd=judged.cost_usd + _cost_of(criteria.judgements),
+            code=by_code,
+        )
 
     async def _criteria_judged(self, case: Case, seed: int, cache: VerdictCache | None) -> Settled:
         async def ask(stripped: Case, criterion: Finding) -> tuple[ModelJudgement, ...]:
@@ -263,7 +269,7 @@ class LLMJudge:
             unjudged=None if decision.label is not None else decision.unjudged,
             reasoning=decision.reasoning,
             episode_digest=episode_digest(case.trajectory),
-            cost_usd=sum(judgement.cost_usd or 0.0 for judgement in judgements),
+            cost_usd=_cost_of(judgements),
             rewards=self._profile.name,
             idle=case.idle,
             code=code.label,
@@ -281,8 +287,8 @@ class LLMJudge:
             verdict,
             judge=self.name,
             code=case.code.label,
-            judgements=tuple([msgspec.structs.replace(one, label=None) for one in asked]),
-            cost_usd=sum(one.cost_usd or 0.0 for one in asked),
+            asked=tuple(asked),
+            cost_usd=_cost_of(asked),
         )
 
 
@@ -336,3 +342,8 @@ def _has_no_end(case: Case) -> bool:
     """Whether the episode was broken off, and not by its agent."""
     ending = ended_of(case.trajectory).ending
     return ending.lacks_reply or ending is Ending.CANCELLED
+
+
+def _cost_of(judgements: Iterable[ModelJudgement]) -> float:
+    """In USD, as far as prices are known."""
+    return sum(one.cost_usd or 0.0 for one in judgements)

@@ -362,7 +362,7 @@ def _names(
 
 
 def _cost(verdicts: Sequence[Judged], seconds: float) -> Cost:
-    judgements = [judgement for judged in verdicts for judgement in judged.judgements]
+    judgements = [judgement for one in verdicts for judgement in (*one.judgements, *one.asked)]
     costs = [judgement.cost_usd for judgement in judgements]
     known = [cost for cost in costs if cost is not None]
     total = fsum(known) if len(known) == len(costs) else None

@@ -38,7 +38,8 @@ class Rejudging(msgspec.Struct, frozen=True):
         """Append a verdict, unless it only repeats why there is no label."""
         last = latest(trajectory, judged.judge)
         is_same = last is not None and judged.profile == last.profile
-        if last is not None and is_same and not judged.judgements and _same_reason(judged, last):
+        asked = judged.judgements or judged.asked
+        if last is not None and is_same and not asked and _same_reason(judged, last):
             return
         self.recorder.open(trajectory.episode, seq=self.progress[trajectory.episode].next_seq)
         await self.recorder.record(trajectory.episode, trajectory.attempt, judged)

@@ -90,8 +90,9 @@ class VerdictTally:
         if judged.label is None:
             why = judged.unjudged or "no reason was given"
             self._unjudged.append(Unjudged(trajectory.episode, why))
-            asked = any(one.requests for one in judged.judgements)
-            self._num_in_vain += asked and any(one.label is None for one in judged.judgements)
+            given = (*judged.judgements, *judged.asked)
+            asked = any(one.requests for one in given)
+            self._num_in_vain += asked and any(one.label is None for one in given)
             return
         self._num_judged += 1
         self._labels[judged.label] += 1
@@ -99,7 +100,7 @@ class VerdictTally:
 
     def _add_cost(self, judged: Judged) -> None:
         theirs = None if judged.profile is None else judged.profile.judgement
-        for judgement in (*judged.judgements, *([] if theirs is None else [theirs])):
+        for judgement in (*judged.judgements, *judged.asked, *([] if theirs is None else [theirs])):
             self._requests += judgement.requests
             self._prompt_tokens += judgement.prompt_tokens
             self._cached_tokens += judgement.cached_tokens

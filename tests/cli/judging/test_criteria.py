@@ -69,7 +69,8 @@ def test_the_share_is_what_was_done(rehearse: Rehearse, run: Path) -> None:
     """Each agent gets the share of what it did by a judge that looks; a lie gets nothing."""
     with served(Speaks(reads)) as server:
         found = judge(rehearse, run, server.url, "--mode", "hybrid")
-    assert found["unjudged"] == 0
+    assert (found["unjudged"], found["model_calls"]) == (0, len(AGENTS) - 1)  # not about silence
+    assert found["disagreements"] == 0  # code alone has no label
     assert verdicts(run) == {
         "all": ("completed", 1.0, 1.0),
         "half": ("partially_completed", 0.5, 0.1),
@@ -78,8 +79,9 @@ def test_the_share_is_what_was_done(rehearse: Rehearse, run: Path) -> None:
         "silent": ("agent_error", 0.0, 0.0),
         "harm": ("agent_error", 1.0, 0.0),
     }
-    asked = len(server.requests)
-    assert asked == len(AGENTS) - 1  # silence is not asked about
+    assert len(server.requests) == len(AGENTS) - 1
+    report = json_of(rehearse, "replay", run)
+    assert report["divergences"] == []
 
 
 def test_a_model_that_always_agrees_completes_nothing(rehearse: Rehearse, run: Path) -> None:
@@ -168,38 +170,38 @@ def test_the_gate_finds_criteria_that_pay_for_nothing(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "why"),
+    ("old", "new", "why"),
     [
-        ("weight = 2.0", "weight = 0.0", 24, "criterion[1]: weight: must be above 0, found 0"),
-        ("weight = 2.0", "weight = inf", 24, "criterion[1]: weight: must be above 0, found inf"),
-        ("= 0.8", "= 1.5", 5, "criteria_threshold: must be above 0 and at most 1, found 1.5"),
+        ("weight = 2.0", "weight = 0.0", "criterion[1]: weight: must be above 0, found 0"),
+        ("weight = 2.0", "weight = inf", "criterion[1]: weight: must be above 0, found inf"),
+        ("= 0.8", "= 1.5", "criteria_threshold: must be above 0 and at most 1, found 1.5"),
         (
             '"new_visit_booked"',
             '"new_visit_boked"',
-            24,
             "criterion[1]: check: verify.py has no function 'new_visit_boked'; did you mean "
             "'new_visit_booked'?",
         ),
-        ('name = "says when"', 'name = ""', 29, "criterion[2]: name: must not be empty"),
+        ('name = "says when"', 'name = ""', "criterion[2]: name: must not be empty"),
         (
             'check = "old_visit_cancelled"',
             "",
-            20,
             "criterion[0]: expected either `check`, a function, or `ask`, a text; found neither",
         ),
         (
             "says when",
             "the new visit is booked",
-            29,
             "criterion[2]: name: 'the new visit is booked' occurs twice",
         ),
     ],
 )
-def test_a_criterion_that_cannot_be_is_named(
-    tmp_path: Path, old: str, new: str, line: int, why: str
-) -> None:
+def test_a_criterion_that_cannot_be_is_named(tmp_path: Path, old: str, new: str, why: str) -> None:
     """One sentence with the file, the line, the task and the criterion."""
     folder = criteria_world(tmp_path, CRITERIA.replace(old, new))
+    lines = (folder / "tasks.toml").read_text().splitlines()
+    header = "[[task.criterion]]" if why.startswith("criterion[") else "[[task]]"
+    starts = [number for number, text in enumerate(lines, 1) if text == header]
+    line = starts[int(re.findall(r"\d", why)[0]) if why.startswith("criterion[") else 0]
+
     with pytest.raises(PackageError) as caught:
         read(folder)
     assert str(caught.value) == (

@@ -177,7 +177,7 @@ class SpanMaker:
             attributes["rehearsal.share"] = judged.share
         if why := _explanation(judged):
             attributes["gen_ai.evaluation.explanation"] = why
-        if judged.judgements:
+        if judged.judgements or judged.asked:
             attributes["rehearsal.cost_usd"] = judged.cost_usd
         if judged.unjudged is not None:
             attributes["error.type"] = "unjudged"

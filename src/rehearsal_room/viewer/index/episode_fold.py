@@ -229,7 +229,7 @@ class EpisodeFold(msgspec.Struct, gc=False):
         for finding in findings:
             if not finding.passed:
                 words += (finding.name, finding.expected, finding.found)
-        for one in judged.judgements:
+        for one in (*judged.judgements, *judged.asked):
             words += (one.fault, one.reasoning)
             self.requests += one.requests
             self.cost_usd = -1.0 if one.cost_usd is None else max(self.cost_usd, 0.0) + one.cost_usd

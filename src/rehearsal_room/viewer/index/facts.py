@@ -151,6 +151,7 @@ class JudgedFact(msgspec.Struct, gc=False):
     judgements: tuple[Judgement, ...] = ()
     diagnosis: DiagnosisFact | None = None
     share: float | None = None
+    asked: tuple[Judgement, ...] = ()
 
 
 step_of = msgspec.msgpack.Decoder(StepFact).decode

@@ -110,5 +110,5 @@ def _places(trajectory: Trajectory) -> Iterator[tuple[int | None, str, str]]:
         for one in judged.findings:
             if not one.passed:
                 yield None, "verdict", f"{one.name}: {one.found}"
-        for model in judged.judgements:
+        for model in (*judged.judgements, *judged.asked):
             yield None, "verdict", f"{model.reasoning} {model.fault}"

@@ -50,6 +50,8 @@ def sent_to_judge(
     began: Began,
 ) -> SentAtTurn:
     """What each model of a verdict was asked; `folder` is the run's."""
+    if verdict.asked and not verdict.judgements:
+        return SentAtTurn(missing=f"Judge {verdict.judge!r} asked about single criteria.")
     if not verdict.judgements:
         return SentAtTurn(missing=f"Judge {verdict.judge!r} asked no model about this episode.")
     if world is None:

@@ -28,6 +28,7 @@ export function Verdict({ of }) {
     ${of.reasoning && html`<${Passage} class="quoted" value=${of.reasoning} />`}
     ${findings.length > 0 && html`<ul class="findings">${findings.slice(0, 60).map((one) => html`<${Finding} of=${one} />`)}</ul>`}
     ${(of.judgements ?? []).map((one) => html`<${Judgement} of=${one} />`)}
+    ${of.asked?.length > 0 && html`<${Fold} summary=${`What models said of criteria, ${of.asked.length}`}>${of.asked.map((one) => html`<${Judgement} of=${one} met />`)}<//>`}
     ${of.evidence?.length > 0 && html`<${Fold} summary=${`Evidence, ${of.evidence.length} items`}><${Evidence} items=${of.evidence} cited=${(of.judgements ?? []).flatMap((one) => one.cited ?? [])} /><//>`}
   </div>`;
 }
@@ -49,8 +50,11 @@ const short = (text) => {
   return plain.length > 400 ? `${plain.slice(0, 400)}…` : plain || "nothing";
 };
 
-function Judgement({ of }) {
-  return html`<div class="judgement"><p class="row"><${Word} class="mono" value=${of.model} />${of.label ? html`<${Label} name=${of.label} small />` : html`<${Tag} tone="bad">no judgement<//>`}
+const MET = { completed: "met", partially_completed: "met in part", agent_error: "not met", environment_error: "cannot be told" };
+
+// A model's judgement of an episode, or of whether a criterion is met.
+function Judgement({ of, met = false }) {
+  return html`<div class="judgement"><p class="row"><${Word} class="mono" value=${of.model} />${of.label ? (met ? html`<b>${MET[of.label]}</b>` : html`<${Label} name=${of.label} small />`) : html`<${Tag} tone="bad">no judgement<//>`}
       ${of.confidence !== null && of.confidence !== undefined && html`<span class="dim">confidence ${percent(of.confidence, 0)}</span>`}</p>
     ${of.fault && html`<p class="bad-text"><${Word} value=${of.fault} /></p>`}
     ${of.reasoning && html`<${Passage} class="quoted" value=${of.reasoning} />`}

@@ -129,7 +129,15 @@ def _finding_fault(value: Any) -> str:
             )
     if value.kind not in _KINDS:
         return f"expected a Finding whose 'kind' is one of {', '.join(map(repr, _KINDS))}"
+    if value.share is not None and not (_is_number(value.share) and 0 <= value.share <= 1):
+        return "expected a Finding whose 'share' is a number from 0 to 1, or None"
+    if not (_is_number(value.weight) and 0 <= value.weight < math.inf):
+        return "expected a Finding whose 'weight' is a number that is not below 0"
     return ""
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _share_in(returned: Any) -> tuple[str, float | tuple[Finding, ...]]:
@@ -140,7 +148,10 @@ def _share_in(returned: Any) -> tuple[str, float | tuple[Finding, ...]]:
             return "", float(returned)
         return f"{returned!r}, expected a share from 0 to 1", 0.0
     if type(returned) in (list, tuple):
-        return _findings_in(returned)
+        fault, found = _findings_in(returned)
+        if not fault and all(one.kind == "guard" for one in found):
+            fault = "guards alone, expected a goal among its findings"
+        return fault, found
     return f"a {type(returned).__name__}, expected true or false, 0 to 1, or findings", 0.0
 
 
@@ -157,7 +168,7 @@ def criterion_findings(
         return (replace(made, passed=share == 1, expected="1", found=f"{share:.4g}", share=share),)
     parts = [one for one in share if one.kind != "guard"]
     missing = [one for one in parts if not one.passed] or parts
-    met = math.fsum(one.passed for one in parts) / len(parts) if parts else 1.0
+    met = math.fsum(one.passed for one in parts) / len(parts)
     return (
         *(one for one in share if one.kind == "guard"),
         replace(

@@ -117,7 +117,7 @@ def bounded(
     if not is_accepted:
         faults = [*answer_faults(bounds, answer, own, is_read=reads_words), *faults]
         # Of work that was not done another answer than the accepted one can be true.
-        is_done = all(one.passed or one.is_of_words for one in findings)
+        is_done = all(one.passed or one.is_of_words or _asks(one) for one in findings)
         if is_done and not faults:
             faults = _contradictions(bounds, answer, own)
     if not faults:
@@ -168,6 +168,11 @@ def _shown_by_words(findings: Sequence[Finding], bounds: Bounds, answer: str) ->
             yield msgspec.structs.replace(one, passed=is_met, is_open=not is_met)
         else:
             yield one
+
+
+def _asks(finding: Finding) -> bool:
+    """Whether only a model can tell."""
+    return finding.kind == "criterion" and finding.share is None
 
 
 def _opened(finding: Finding, found: str) -> Finding:

@@ -176,7 +176,7 @@ def inspect_server(
 ) -> CheckResult:
     """Check the tasks of a world of an MCP server, which two processes of the server host. Its
     tools are somebody else's: they are probed for writes that no task wants, and not judged."""
-    scenario = world.scenario  # its criteria that ask a model: see without_asking
+    scenario = world.scenario
     try:
         near_misses = near_misses_of(scenario)
         verifier = Verifier(scenario, (scenario.path / "verify.py").read_text(encoding="utf-8"))

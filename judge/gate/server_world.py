@@ -22,6 +22,7 @@ from rehearsal_room.envpool.store.digest import hex_digest
 from rehearsal_room.envpool.store.overlay import Overlay
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.envpool.store.states import States
+from rehearsal_room.judge.core.criteria import without_asking
 from rehearsal_room.judge.gate.core.report import failed_report
 from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from rehearsal_room.judge.gate.package import CheckResult, inspect_server
@@ -95,7 +96,7 @@ class ServerWorld(BlockingWorld):
     results are there. `close()` closes its connections, not the lease."""
 
     def __init__(self, states: States, env: Env, call: MakeCall) -> None:
-        super().__init__(states.scenario, states.template, states.tools)
+        super().__init__(without_asking(states.scenario), states.template, states.tools)
         self._env = env
         self._call = call
         self._root = _Place(self.template.overlay())

@@ -46,7 +46,7 @@ async def settled(case: Case, ask: Ask, *, vote: Vote, profile: RewardProfile) -
     """The case with the criteria that were open; the case itself where there are none."""
     findings, task = list(case.evidence.findings), case.task
     open_ones = [n for n, one in enumerate(findings) if one.kind == "criterion" and one.is_open]
-    if task is None or not open_ones or case.evidence.world_failed:
+    if task is None or not open_ones:
         return Settled(case)
     given: list[ModelJudgement] = []
     for number in open_ones:
@@ -60,7 +60,9 @@ async def settled(case: Case, ask: Ask, *, vote: Vote, profile: RewardProfile) -
         if decision.label not in SHARES:
             why = decision.unjudged or "the exhibits cannot show whether it is met"
             return Settled(case, tuple(given), f"criterion {one.name!r}: {why}")
-        findings[number] = _with(one, SHARES[decision.label], _reason(judgements, decision.label))
+        known = one.share or 0.0  # the part that code has found
+        share = known + (1 - known) * SHARES[decision.label]
+        findings[number] = _with(one, share, _reason(judgements, decision.label))
     evidence = msgspec.structs.replace(case.evidence, findings=with_goal(findings, task))
     unpaid = Counter((*case.idle, *(findings[number].name for number in open_ones)))
     code = judge_evidence(case.trajectory, evidence, unpaid, profile)
@@ -107,7 +109,7 @@ def proof_of(case: Case) -> str:
 
     Example: "the criteria are met by 0.75, expected a share of at least 0.8"
     """
-    goal = next(one for one in case.evidence.findings if one.name == MET)
+    goal = next(one for one in case.evidence.findings if one.name == MET and one.kind == "goal")
     failed = [one.name for one in proved_wrong(case.evidence.findings) if one.kind == "guard"]
     harm = f"; guards that failed: {', '.join(failed)}" if failed else ""
     return f"the criteria are met by {goal.found}, expected {goal.expected}{harm}"

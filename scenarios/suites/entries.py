@@ -3,6 +3,7 @@
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,7 +38,7 @@ def entry_scenario(
     known = msgspec.to_builtins(record)
     if record.attempts == 1:
         del known["attempts"]  # records of before it was there have the same digest
-    content = msgspec.json.encode((task, known, rules, user, clock))
+    content = msgspec.json.encode((task_content(task), known, rules, user, clock))
     return Scenario(
         name=task.id,
         title=title,
@@ -54,6 +55,14 @@ def entry_scenario(
         foreign=_foreign(record),
         suite=record,
     )
+
+
+def task_content(task: Task) -> dict[str, Any]:
+    """What a task's digest is made of. Tasks of before there were criteria have the same digest."""
+    content: dict[str, Any] = msgspec.to_builtins(task)
+    if not task.criterion:
+        del content["criterion"], content["criteria_threshold"]
+    return content
 
 
 def _foreign(record: SuiteRecord) -> McpRecord | None:

@@ -146,6 +146,7 @@ def test_the_gate_passes_the_world(rehearse: Rehearse, tmp_path: Path) -> None:
         (('"old_visit_cancelled"', '"never"'), "its oracle does not meet"),
         (('"old_visit_cancelled"', '"reads"'), "paid for no work: "),
         (('"old_visit_cancelled"', '"two"'), "expected a share from 0 to 1"),
+        (('"old_visit_cancelled"', '"guards"'), "returned guards alone, expected a goal"),
         (('"old_visit_cancelled"', '"text"'), "expected true or false, 0 to 1, or findings"),
     ],
 )
@@ -161,6 +162,7 @@ def test_the_gate_finds_criteria_that_pay_for_nothing(
             ("reads", '"2026-03-19" in answer or "unable" in answer or bool(after.changes)'),
             ("two", "2"),
             ("text", "'yes'"),
+            ("guards", "[Finding('a', True, '', '', 'guard')]"),
         ):
             file.write(f"\n\ndef {name}(before: State, after: State, answer: str) -> object:\n")
             file.write(f"    return {value}\n")

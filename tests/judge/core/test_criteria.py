@@ -51,8 +51,8 @@ def task(threshold: float) -> Task:
 def test_the_goal_of_the_criteria_is_met_from_the_threshold_on(
     threshold: float, criteria: list[Finding], passed: bool, is_open: bool, found: str
 ) -> None:
-    """By their weights, and open where it depends on what a model must judge. A criterion that is
-    not met is no failure of its own."""
+    """By their weights, and open where it depends on what a model must judge. An unmet
+    criterion alone has not failed."""
     findings = with_goal(criteria, task(threshold))
 
     goal = findings[-1]

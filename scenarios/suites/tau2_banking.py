@@ -1,5 +1,6 @@
-"""τ²-bench's `banking_knowledge` from a checkout (arXiv:2506.07982, version 1.0.1), a suite for each
-way in which the agent finds what the bank's 698 documents say.
+"""τ²-bench's `banking_knowledge` from a checkout (arXiv:2506.07982, version 1.0.1).
+
+It is a suite for each way in which the agent finds what the bank's 698 documents say.
 
 Tasks are the files `tasks/task_*.json`, as upstream reads them; `tasks.json` beside them is stale
 and is not read. Each task is a scenario of its own: the customer's tools, the start of the database
@@ -23,7 +24,7 @@ import msgspec
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario
-from rehearsal_room.scenarios.suites.entries import entry_scenario
+from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
 from rehearsal_room.scenarios.suites.tau2 import NO_TOOL, Tau2Data, tools_in
 
 CATEGORY = "banking"
@@ -118,7 +119,7 @@ class BankingData(Tau2Data):
         return {task["id"] for task in self._tasks() if old.get(task["id"]) != task}
 
     def _entry(self, category: str, task: dict[str, Any], *, is_stale: bool) -> Scenario:
-        name = f"{category}_{task['id']}"
+        name = f"{category}_{identifier(task['id'])}"
         own = task.get("user_tools")
         tools = self._users_tools if own is None else tuple(own)
         actions = (task.get("evaluation_criteria") or {}).get("actions") or []

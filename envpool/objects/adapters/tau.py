@@ -17,6 +17,7 @@ documents, which all worlds share. Which tools the agent has unlocked is part of
 
 import contextlib
 import importlib
+import itertools
 import json
 import pickle
 import sys
@@ -447,10 +448,11 @@ def _judge_of_words() -> Any:
 
 
 def _share_indices() -> None:
-    """Let the worlds share the indices of documents, and the time that a search takes be 0 in its
-    text: a replay has the same texts."""
+    """Let the worlds share the indices of documents. A search says how long it took, which is no
+    time here: a replay has the same texts."""
     pipeline = importlib.import_module("tau2.knowledge.pipeline")
-    pipeline.time = types.SimpleNamespace(perf_counter=lambda: 0.0)
+    ticks = itertools.count()  # above 0, which upstream does not print, and below 1 ms
+    pipeline.time = types.SimpleNamespace(perf_counter=lambda: next(ticks) * 1e-9)
     pipeline.RetrievalPipeline.__reduce__ = _as_shared
 
 

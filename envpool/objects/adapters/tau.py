@@ -166,6 +166,8 @@ def _changes_of(title: str, table: Any) -> Iterator[tuple[str, str | None]]:
     if isinstance(table, Records):
         yield from ((str(key), text) for key, text in table.changes().items())
         return
+    if pickle.dumps(table) == _SMALL[title]:  # other bytes may be the same records, too
+        return
     base, now = _TEXTS[title], {key: _text_of(value) for key, value in _rows_of(table)}
     yield from ((key, text) for key, text in now.items() if base.get(key) != text)
     yield from ((key, None) for key in base if key not in now)
@@ -488,7 +490,8 @@ def _keep_pickled(world: World, domain: str) -> None:
                 _BASES[table_title] = {key: pickle.dumps(value) for key, value in table.items()}
                 fields[name] = Records(table_title, {}, [])
             else:
-                _SMALL[table_title] = pickle.dumps(table)
+                again = pickle.loads(pickle.dumps(table))  # nosec B301: it is our own pickle
+                _SMALL[table_title] = pickle.dumps(again)  # as a table has it that was unpickled
                 _TEXTS[table_title] = {key: _text_of(value) for key, value in _rows_of(table)}
                 del fields[name]
         _LAZY[title] = _lazy(type(database), title)

@@ -25,12 +25,19 @@ CHECKOUT = os.environ.get("REHEARSE_TAU2", "")
 PYTHON = os.environ.get("REHEARSE_TAU2_PYTHON", "")
 pytestmark = [
     pytest.mark.slow,  # a second for the checkout, and a minute for 200 sequences
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not (CHECKOUT and PYTHON), reason="REHEARSE_TAU2 and …_PYTHON name nothing"),
 ]
 _CALL, _UNLOCK = "call_discoverable_agent_tool", "unlock_discoverable_agent_tool"
 _READ = "get_bank_account_transactions_9173"
 _WORDS = ("fee", "credit card", "close an account", "(", "dispute|refund", "zzz")
 Calls = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One is enough: what is tested is the suite's worlds."""
+    return "asyncio"
 
 
 @asynccontextmanager
@@ -76,7 +83,6 @@ def drawn(scenario: Scenario, draw: Random) -> Calls:
     return calls
 
 
-@pytest.mark.timeout(600)
 async def test_a_run_its_fork_and_its_replay_are_equal() -> None:
     """200 random sequences: made in one go, with a fork in the middle whose origin does something
     else meanwhile, once more after a reset, and once more in another world, each call gives the
@@ -139,6 +145,80 @@ async def test_only_reads_that_the_score_asks_for_are_recorded() -> None:
                 result = await env.call(_CALL, given, "c1-0")
             kinds = [one.key[0] for one in result.changes]
             assert kinds == ["agent_discoverable_tools"] * is_asked
+
+
+async def test_what_agents_get_that_do_not_do_the_work() -> None:
+    """How many of the 97 tasks lazy agents solve, whose customer does its part or does nothing.
+    Nine tasks ask for calls alone, so calling all that any task asks for solves those."""
+    async with banking("no_knowledge") as (pool, scenarios):
+        everything = [call for one in scenarios for call in _reference(one)]
+        hidden = scenarios[0].suite.unlisted if scenarios[0].suite else ()
+        transfers = [call for call in everything if call[0] == "transfer_to_human_agents"]
+        agents: dict[str, tuple[Calls, bool]] = {
+            "silent": ([], False),
+            "silent, the customer acts": ([], True),
+            "transfers": ([("transfer_to_human_agents", {"summary": ""})], False),
+            "transfers for every reason": (transfers, False),
+            "transfers for every reason, the customer acts": (transfers, True),
+            "unlocks every tool": ([(_UNLOCK, {"agent_tool_name": one}) for one in hidden], False),
+            "makes the calls of all tasks, the customer acts": (everything, True),
+        }
+        solved = {
+            name: sum([await _is_solved(pool, one, *given) for one in scenarios])
+            for name, given in agents.items()
+        }
+        right = sum([await _is_solved(pool, one, _reference(one), True) for one in scenarios])
+    assert right == 97
+    assert solved == {
+        "silent": 0,
+        "silent, the customer acts": 7,
+        "transfers": 0,
+        "transfers for every reason": 4,
+        "transfers for every reason, the customer acts": 12,
+        "unlocks every tool": 0,
+        "makes the calls of all tasks, the customer acts": 9,
+    }
+
+
+async def test_the_assertion_in_words_of_one_task_is_not_decided_without_a_model() -> None:
+    """In task_102 alone a model is asked; without one its finding says so, and a model that finds
+    it unmet decides."""
+    async with banking("no_knowledge") as (pool, scenarios):
+        asked = [one for one in scenarios if await pool.questions(one, one.tasks[0], [])]
+        assert [one.title for one in asked] == ["task_102"]
+        one, talk = asked[0], _talk(asked[0], _reference(asked[0]), True)
+        without = await pool.score(one, one.tasks[0], talk)
+        unmet = [{"expectedOutcome": "x", "reasoning": "", "metExpectation": False}]
+        answer = json.dumps({"results": unmet})
+        answered = await pool.score(one, one.tasks[0], talk, [answer])
+    assert [found.name for found in without] == ["database", "nl assertions (not judged)"]
+    assert [(found.name, found.passed) for found in answered] == [
+        ("database", True),
+        ("nl assertions", False),
+    ]
+
+
+def _reference(scenario: Scenario) -> Calls:
+    return [(one.name, dict(one.arguments)) for one in scenario.tasks[0].oracle]
+
+
+async def _is_solved(pool: ObjectPool, scenario: Scenario, calls: Calls, acts: bool) -> bool:
+    found = await pool.score(scenario, scenario.tasks[0], _talk(scenario, calls, acts))
+    return all(one.passed for one in found)
+
+
+def _talk(scenario: Scenario, calls: Calls, acts: bool) -> list[dict[str, Any]]:
+    """A talk in which the agent makes calls, then the customer its own where it acts."""
+    user = scenario.tasks[0].user
+    assert isinstance(user, ModelUser)
+    own = [(one.name, one.arguments) for turn in user.solution for one in turn.calls if acts]
+    said = {"text": "###STOP###", "ended": True, "calls": list(map(_made_call, own)), "acts": []}
+    mine = list(map(_made_call, calls))
+    return [{"calls": mine, "text": "Done.", "beside": "", "user": said}]
+
+
+def _made_call(call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    return {"name": call[0], "arguments": call[1], "text": "", "error": None}
 
 
 async def test_how_long_a_world_takes_to_reset() -> None:

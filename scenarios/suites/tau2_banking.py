@@ -132,7 +132,6 @@ class BankingData(Tau2Data):
             "initial": task.get("initial_state"),
             "reads": sorted(filter(None, reads)),
             "user_tools": list(tools),
-            "any_name": True,  # calls of `unlisted` tools
         }
         record = SuiteRecord(
             self.suite,

@@ -167,8 +167,6 @@ async def test_what_agents_get_that_do_not_do_the_work() -> None:
             name: sum([await _is_solved(pool, one, *given) for one in scenarios])
             for name, given in agents.items()
         }
-        right = sum([await _is_solved(pool, one, _reference(one), True) for one in scenarios])
-    assert right == 97
     assert solved == {
         "silent": 0,
         "silent, the customer acts": 7,

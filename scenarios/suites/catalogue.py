@@ -196,7 +196,7 @@ def _tau2_banking(variant: str) -> Suite:
         f"banking_knowledge with {variant}",
         tau2_banking.CATEGORY,
         lambda flags: tau2_banking.BankingData(flags.folder, variant),
-        " and rank-bm25" if "bm25" in variant else "",
+        ", rank-bm25 and openai" if "bm25" in variant or "grep" in variant else "",
     )
 
 

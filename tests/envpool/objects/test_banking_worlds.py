@@ -153,13 +153,12 @@ async def test_what_agents_get_that_do_not_do_the_work() -> None:
     async with banking("no_knowledge") as (pool, scenarios):
         everything = [call for one in scenarios for call in _reference(one)]
         hidden = scenarios[0].suite.unlisted if scenarios[0].suite else ()
-        transfers = [call for call in everything if call[0] == "transfer_to_human_agents"]
+        transfers: Calls = [("transfer_to_human_agents", {"reason": "", "summary": ""})]
         agents: dict[str, tuple[Calls, bool]] = {
             "silent": ([], False),
             "silent, the customer acts": ([], True),
-            "transfers": ([("transfer_to_human_agents", {"summary": ""})], False),
-            "transfers for every reason": (transfers, False),
-            "transfers for every reason, the customer acts": (transfers, True),
+            "transfers": (transfers, False),
+            "transfers, the customer acts": (transfers, True),
             "unlocks every tool": ([(_UNLOCK, {"agent_tool_name": one}) for one in hidden], False),
             "makes the calls of all tasks, the customer acts": (everything, True),
         }
@@ -171,8 +170,7 @@ async def test_what_agents_get_that_do_not_do_the_work() -> None:
         "silent": 0,
         "silent, the customer acts": 7,
         "transfers": 0,
-        "transfers for every reason": 4,
-        "transfers for every reason, the customer acts": 12,
+        "transfers, the customer acts": 8,
         "unlocks every tool": 0,
         "makes the calls of all tasks, the customer acts": 9,
     }

@@ -78,7 +78,13 @@ class ObjectStates(HostedScenario):
         super().__init__(mirrored, tools={_MIRROR: _WRITE})
         self.scenario = scenario
         self.tools = tuple(tools)
-        self.names = frozenset(tool.name for tool in tools)
+        suite = scenario.suite
+        unlisted = () if suite is None else (*suite.unlisted, *suite.users_unlisted)
+        self.names = frozenset([*(tool.name for tool in tools), *unlisted])
+
+    def has(self, name: str) -> bool:
+        """Whether the suite answers calls of a tool of this name."""
+        return name in self.names or bool(spec_of(self.scenario).get("any_name"))
 
 
 class ObjectEnv:
@@ -119,9 +125,12 @@ class ObjectEnv:
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         if call_id and call_id in self._answered:
             return self._answered[call_id]
-        if name not in self._states.names and not spec_of(self._states.scenario).get("any_name"):
+        if not self._states.has(name):
+            suite = self._states.scenario.suite
             known = ", ".join(tool.name for tool in self.tools)
             text = f"There is no tool {name!r}. Tools: {known}."
+            if suite is not None and suite.no_tool:
+                text = suite.no_tool.format(name=name)
             return ToolResult(text, "unknown_tool", (), self.digest)
         if not isinstance(arguments, dict):
             text = f"{name}: the arguments must be a JSON object."

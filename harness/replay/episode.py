@@ -281,7 +281,9 @@ class EpisodeReplay:
 
     @property
     def _hidden(self) -> tuple[str, ...]:
-        return self._trajectory.started.hidden
+        suite = self._world.scenario.suite
+        users = () if suite is None else suite.users_unlisted
+        return (*self._trajectory.started.hidden, *users)
 
     async def _results(self, step: StepTaken) -> tuple[ToolResult, ...]:
         """What a step's calls return in this world; results that the world did not give stay."""

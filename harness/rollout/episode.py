@@ -261,6 +261,7 @@ class Episode:
         is_held = self.user is not None and self.user.hidden and not _executes_withheld(plan.task)
         if self.no_tool or is_held:
             self.available = [tool.name for tool in self.briefing.tools]
+            self.available += () if suite is None else suite.unlisted
         self.steps: list[StepTaken] = []
         self.max_steps = context.limits.steps_for(plan.task)
         # What the model may see; None: the steps are not the policy's, and no window is shown.
@@ -832,7 +833,9 @@ class _ActingUser:
         """Execute a call of the user; a user that a model plays has its own tools alone."""
         episode, user = self._episode, self._episode.plan.task.user
         call = AgentCall(name, arguments, call_id(self._turn, len(self.calls)))
-        if isinstance(user, ModelUser) and name not in user.tools:
+        suite = episode.plan.scenario.suite
+        known = () if suite is None else suite.users_unlisted
+        if isinstance(user, ModelUser) and name not in (*user.tools, *known):
             text = user.no_tool.format(name=name)
             result = ToolResult(text, "unknown_tool", (), episode.env.digest)
         else:

@@ -24,7 +24,7 @@ from rehearsal_room.harness.outcomes.units import Unit, by_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, tau2
+from rehearsal_room.scenarios.suites import agentdojo, bfcl, tau2, tau2_banking
 
 _Categories = Mapping[str, float]
 _Tasks = dict[tuple[str, str], list[float]]  # the tries of each task: 1 or 0
@@ -37,7 +37,7 @@ _FIGURES = (
     ("attacks that succeeded", "attack resisted", False),
 )
 _BY_SHARE: frozenset[str] = frozenset()  # suites whose score is the mean share of a task
-_TAU2 = tuple([f"tau2_{domain}" for domain in tau2.DOMAINS])
+_TAU2 = (*[f"tau2_{domain}" for domain in tau2.DOMAINS], *tau2_banking.SUITES)
 
 
 class ScoreRange(msgspec.Struct, frozen=True):

@@ -43,3 +43,6 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     # How often an agent is asked from the start, in the world as it is, while its last reply has no
     # content. Above 1, none of the calls is made in a reply that reaches the limit of replies.
     attempts: int = 1
+    # Tools that the suite executes though the agent, or the user, was not shown them.
+    unlisted: tuple[str, ...] = ()
+    users_unlisted: tuple[str, ...] = ()

@@ -12,7 +12,14 @@ import msgspec
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites import (
+    agentdojo,
+    bfcl,
+    mcp_universe,
+    mcpmark,
+    tau2,
+    tau2_banking,
+)
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -63,6 +70,8 @@ def suite(name: str) -> Suite:
     """A suite by its name. Raises UnknownScenario."""
     if name in SUITES:
         return SUITES[name]
+    if why := tau2_banking.refusal(name):
+        raise UnknownScenario(why)
     hint = did_you_mean(name, SUITES) or f"; suites: {', '.join(SUITES)}"
     raise UnknownScenario(f"suite {name!r} not found{hint}")
 
@@ -158,18 +167,36 @@ def installed_package(
     return Path(lines[0]), lines[1]
 
 
-def _tau2(domain: str) -> Suite:
+def _tau2(
+    name: str, title: str, category: str, open_: Callable[[SuiteFlags], SuiteSource], needs: str
+) -> Suite:
     return Suite(
-        f"tau2_{domain}",
-        f"τ²-bench {domain}: an agent and a customer",
-        (domain,),
+        name,
+        f"τ²-bench {title}: an agent and a customer",
+        (category,),
         "tau",
-        "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
-        "a model that plays the customer (--user-model)",
-        lambda flags: tau2.Tau2Data(flags.folder, domain),
+        f"a checkout of tau2-bench (--tau2), an interpreter with its packages{needs} "
+        "(--suite-python), and a model that plays the customer (--user-model)",
+        open_,
         max_messages=200,
         max_errors=10,
         upstream=UpstreamPrompts("tau2", 0.0, {"tool_choice": "auto"}, has_seed=True),
+    )
+
+
+def _tau2_domain(domain: str) -> Suite:
+    return _tau2(
+        f"tau2_{domain}", domain, domain, lambda flags: tau2.Tau2Data(flags.folder, domain), ""
+    )
+
+
+def _tau2_banking(variant: str) -> Suite:
+    return _tau2(
+        f"tau2_banking_{variant}",
+        f"banking_knowledge with {variant}",
+        tau2_banking.CATEGORY,
+        lambda flags: tau2_banking.BankingData(flags.folder, variant),
+        ", rank-bm25 and openai" if "bm25" in variant or "grep" in variant else "",
     )
 
 
@@ -197,7 +224,8 @@ SUITES: dict[str, Suite] = {
         turn_steps=16,  # of an attempt
         upstream=UpstreamPrompts("agentdojo", None, {"tool_choice": "auto"}),
     ),
-    **{f"tau2_{domain}": _tau2(domain) for domain in tau2.DOMAINS},
+    **{f"tau2_{domain}": _tau2_domain(domain) for domain in tau2.DOMAINS},
+    **{f"tau2_banking_{name}": _tau2_banking(name) for name in tau2_banking.VARIANTS},
     mcp_universe.NAME: Suite(
         mcp_universe.NAME,
         "MCP-Universe: questions that real MCP servers answer",

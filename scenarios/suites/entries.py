@@ -36,8 +36,12 @@ def entry_scenario(
 ) -> Scenario:
     """The scenario of an entry, named like its task. `path` is where its data is."""
     known = msgspec.to_builtins(record)
+    # Records of before these were there have the same digest.
     if record.attempts == 1:
-        del known["attempts"]  # records of before it was there have the same digest
+        del known["attempts"]
+    for name in ("unlisted", "users_unlisted"):
+        if not known[name]:
+            del known[name]
     content = msgspec.json.encode((task_content(task), known, rules, user, clock))
     return Scenario(
         name=task.id,

@@ -31,7 +31,7 @@ VERSION = "1.0.1"  # whose rules these are; other versions grade otherwise
 GREETING = "Hi! How can I help you today?"  # upstream's
 INSTRUCTION = "A customer has joined the chat. Help the customer by the rules."
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
-_NO_TOOL = "Error: Tool '{name}' not found."  # these two are upstream's
+NO_TOOL = "Error: Tool '{name}' not found."  # these two are upstream's
 _NO_USER_TOOLS = "Error: User tools not available"
 _HELLO = "Hello, I need your help."
 _PLEASE = "Please do the next steps on your side now."
@@ -44,10 +44,12 @@ class Tau2Data:
     """One domain of a checkout. Nothing is read before it is asked for; a file that is missing
     raises PackageError."""
 
-    def __init__(self, folder: str, domain: str) -> None:
+    def __init__(self, folder: str, domain: str, *, suite: str = "") -> None:
+        """`suite` is named in messages and records; default: after the domain."""
+        self.suite = suite or f"tau2_{domain}"
         if not folder:
             raise PackageError(
-                f"suite tau2_{domain} needs a checkout of τ²-bench: clone "
+                f"suite {self.suite} needs a checkout of τ²-bench: clone "
                 "https://github.com/sierra-research/tau2-bench and name its folder with --tau2"
             )
         self._root = Path(folder).absolute()
@@ -95,15 +97,19 @@ class Tau2Data:
         self, name: str, tasks: Sequence[dict[str, Any]], initial: dict[str, Any] | None
     ) -> Scenario:
         names = [name] if initial else [f"{name}_{task['id']}" for task in tasks]
-        made = [self._task(*both) for both in zip(names, tasks, strict=True)]
+        refusal = NO_TOOL if self._user_tools else _NO_USER_TOOLS
+        made = [
+            self._task(*both, self._user_tools, no_user_tool=refusal)
+            for both in zip(names, tasks, strict=True)
+        ]
         scoring = {name: {"task": task} for name, task in zip(names, tasks, strict=True)}
         record = SuiteRecord(
-            f"tau2_{self._domain}",
+            self.suite,
             self.version,
             self._domain,
             {"initial": initial},
             scoring,
-            no_tool=_NO_TOOL,
+            no_tool=NO_TOOL,
         )
         title = f"τ²-bench {self._domain}" if initial is None else str(tasks[0]["id"])
         one = entry_scenario(record, made[0], title=title, path=self._data, rules=self._rules)
@@ -111,7 +117,9 @@ class Tau2Data:
         digest = blake2b(content, digest_size=16).hexdigest()
         return msgspec.structs.replace(one, name=name, tasks=tuple(made), digest=digest)
 
-    def _task(self, name: str, task: dict[str, Any]) -> Task:
+    def _task(
+        self, name: str, task: dict[str, Any], user_tools: tuple[str, ...], *, no_user_tool: str
+    ) -> Task:
         criteria = task.get("evaluation_criteria") or {}
         calls, utterances, turns = _solution(criteria.get("actions") or [])
         return Task(
@@ -123,10 +131,10 @@ class Tau2Data:
             oracle=tuple(calls),
             utterances=tuple(utterances),
             user=ModelUser(
-                prompt=f"{self._guidelines}\n\n<scenario>\n"
+                prompt=f"{self._guidelines(bool(user_tools))}\n\n<scenario>\n"
                 f"{_scenario_text(task['user_scenario'])}\n</scenario>",
-                tools=self._user_tools,
-                no_tool=_NO_TOOL if self._user_tools else _NO_USER_TOOLS,
+                tools=user_tools,
+                no_tool=no_user_tool,
                 stops=STOPS,
                 solution=(ScriptedTurn(_HELLO), *turns),
                 opening=GREETING,
@@ -142,9 +150,8 @@ class Tau2Data:
         pairs = zip(_TAGS, texts, strict=True)
         return "\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in pairs)
 
-    @cached_property
-    def _guidelines(self) -> str:
-        name = "simulation_guidelines_tools.md" if self._user_tools else "simulation_guidelines.md"
+    def _guidelines(self, has_tools: bool) -> str:
+        name = "simulation_guidelines_tools.md" if has_tools else "simulation_guidelines.md"
         text = self._text(self._root / "data" / "tau2" / "user_simulator" / name)
         return text.replace("<PERSONA_GUIDELINES>", "")
 
@@ -154,7 +161,7 @@ class Tau2Data:
         path = self._root / "src" / "tau2" / "domains" / self._domain / "user_tools.py"
         if not path.is_file():
             return ()
-        return tuple(_tools_in(ast.parse(self._text(path))))
+        return tuple(tools_in(ast.parse(self._text(path)), "is_tool"))
 
     def _json(self, name: str) -> Any:
         try:
@@ -172,15 +179,13 @@ class Tau2Data:
             ) from exc
 
 
-def _tools_in(tree: ast.Module) -> Iterator[str]:
+def tools_in(tree: ast.AST, *decorators: str) -> Iterator[str]:
+    """The names of the functions that have one of these decorators."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and any(map(_is_tool, node.decorator_list)):
-            yield node.name
-
-
-def _is_tool(node: ast.expr) -> bool:
-    function = node.func if isinstance(node, ast.Call) else node
-    return isinstance(function, ast.Name) and function.id == "is_tool"
+        if isinstance(node, ast.FunctionDef):
+            made = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+            if any(isinstance(one, ast.Name) and one.id in decorators for one in made):
+                yield node.name
 
 
 def _solution(

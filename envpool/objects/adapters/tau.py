@@ -10,10 +10,14 @@ read, and only those that were read are compared.
 
 An episode is scored by playing its calls and the reference actions on fresh worlds; the two
 databases are equal exactly when the records that changed are.
+
+`banking_knowledge` has one database for both sides, whose tables are {data, notes}, and an index of
+documents, which all worlds share. Which tools the agent has unlocked is part of a world.
 """
 
 import contextlib
 import importlib
+import itertools
 import json
 import pickle
 import sys
@@ -30,9 +34,13 @@ _TEXTS: dict[str, dict[str, str]] = {}  # small table -> its records as JSON
 _LAZY: dict[str, Any] = {}  # database -> its class, whose small tables are unpickled when read
 
 
-def adapter(folder: str, domain: str, version: str) -> "Tau":
-    """The adapter for one domain of the checkout in this folder."""
-    return Tau(folder, domain, version)
+_SHARED: list[Any] = []  # indices of documents, which no call changes
+
+
+def adapter(folder: str, domain: str, version: str, variant: str = "") -> "Tau":
+    """The adapter for one domain of the checkout in this folder. `variant`: how the agent of
+    `banking_knowledge` searches; empty: the domain has no such choice."""
+    return Tau(folder, domain, version, variant)
 
 
 class Records(dict[Any, Any]):
@@ -158,6 +166,8 @@ def _changes_of(title: str, table: Any) -> Iterator[tuple[str, str | None]]:
     if isinstance(table, Records):
         yield from ((str(key), text) for key, text in table.changes().items())
         return
+    if pickle.dumps(table) == _SMALL[title]:  # other bytes may be the same records, too
+        return
     base, now = _TEXTS[title], {key: _text_of(value) for key, value in _rows_of(table)}
     yield from ((key, text) for key, text in now.items() if base.get(key) != text)
     yield from ((key, None) for key in base if key not in now)
@@ -168,6 +178,10 @@ def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(key), value) for key, value in table.items())
     elif isinstance(table, list):
         yield from ((str(index), value) for index, value in enumerate(table))
+    elif set(getattr(type(table), "model_fields", ())) == {"data", "notes"}:
+        yield from ((str(key), value) for key, value in table.data.items())
+        if table.notes:
+            yield "(notes)", table.notes
     elif hasattr(type(table), "model_fields"):
         yield from ((name, getattr(table, name)) for name in type(table).model_fields)
     else:
@@ -190,7 +204,7 @@ def _plain(value: Any) -> Any:
 class Tau:
     """One domain of the suite."""
 
-    def __init__(self, folder: str, domain: str, version: str) -> None:
+    def __init__(self, folder: str, domain: str, version: str, variant: str = "") -> None:
         self.version = version
         package = types.ModuleType("tau2")
         package.__path__ = [f"{folder}/src/tau2"]
@@ -204,9 +218,13 @@ class Tau:
         self._texts = importlib.import_module("tau2.evaluator.evaluator_communicate")
         self._actions = importlib.import_module("tau2.evaluator.evaluator_action")
         types_of = importlib.import_module("tau2.environment.toolkit").get_tool_types
-        made = self._make()
+        if variant:
+            _share_indices()
+        made = self._make(**({"retrieval_variant": variant} if variant else {}))
         tools = {} if made.user_tools is None else made.user_tools.get_tools()
         self._user_names = set(tools) - set(made.tools.get_tools())
+        if variant:
+            self._user_names |= set(made.user_tools.get_discoverable_tools())
         self._types = types_of(made.tools)
         if made.user_tools is not None:
             self._types |= types_of(made.user_tools)
@@ -220,6 +238,8 @@ class Tau:
     def world(self, spec: dict[str, Any]) -> World:
         """A world at the start of a task."""
         environment = pickle.loads(self._start)  # nosec B301: it is our own pickle
+        if "reads" in spec:
+            environment.tools.set_read_log_allowlist(set(spec["reads"]))
         if spec.get("initial") is not None:
             state = self._tasks.InitialState.model_validate(spec["initial"])
             environment.set_state(
@@ -232,8 +252,10 @@ class Tau:
         return world
 
     def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
-        """The agent's tools and then the user's."""
-        return self._specs
+        """The agent's tools and then the user's, of which a task may have some only."""
+        own = spec.get("user_tools")
+        hidden = set() if own is None else self._user_names - set(own)
+        return [one for one in self._specs if one["name"] not in hidden]
 
     def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
         """Every record of a world."""
@@ -427,6 +449,25 @@ def _judge_of_words() -> Any:
     return importlib.import_module("tau2.evaluator.evaluator_nl_assertions")
 
 
+def _share_indices() -> None:
+    """Let the worlds share the indices of documents. A search says how long it took, which is no
+    time here: a replay has the same texts."""
+    pipeline = importlib.import_module("tau2.knowledge.pipeline")
+    ticks = itertools.count()  # above 0, which upstream does not print, and below 1 ms
+    pipeline.time = types.SimpleNamespace(perf_counter=lambda: next(ticks) * 1e-9)
+    pipeline.RetrievalPipeline.__reduce__ = _as_shared
+
+
+def _as_shared(index: Any) -> Any:
+    if not any(one is index for one in _SHARED):
+        _SHARED.append(index)
+    return _shared, (next(at for at, one in enumerate(_SHARED) if one is index),)
+
+
+def _shared(number: int) -> Any:
+    return _SHARED[number]
+
+
 def _spec_of(tool: Any) -> dict[str, Any]:
     function = tool.openai_schema["function"]
     return {
@@ -449,7 +490,8 @@ def _keep_pickled(world: World, domain: str) -> None:
                 _BASES[table_title] = {key: pickle.dumps(value) for key, value in table.items()}
                 fields[name] = Records(table_title, {}, [])
             else:
-                _SMALL[table_title] = pickle.dumps(table)
+                again = pickle.loads(pickle.dumps(table))  # nosec B301: it is our own pickle
+                _SMALL[table_title] = pickle.dumps(again)  # as a table has it that was unpickled
                 _TEXTS[table_title] = {key: _text_of(value) for key, value in _rows_of(table)}
                 del fields[name]
         _LAZY[title] = _lazy(type(database), title)

@@ -1,4 +1,5 @@
 """python -m tests.suites.parity.tau2 --tau2 DIR [--domain NAME] [--tasks N] [--seed N]
+                                      [--retrieval NAME]
 
 τ²-bench's own runner and `rehearse eval` play the same tasks with the same models.
 
@@ -8,7 +9,7 @@ assertions in words, once asked by upstream's orchestrator and evaluator (tau2_r
 tools, and the final state. No real model takes part: what is compared is the two harnesses.
 
 Prints a line for each domain and kind of behaviour, and the first differences of each; the exit
-status is 1 where there is one that the table in docs/reference/suites.md does not name.
+status is 1 where there is one that the table in docs/suites.md does not name.
 """
 
 import argparse
@@ -27,12 +28,23 @@ from typing import Any
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
-from tests.suites.parity.tau2_models import BEHAVIOURS, Case, JsonObject, Models, serving
+from tests.suites.parity import tau2_banking
+from tests.suites.parity.tau2_models import (
+    BEHAVIOURS,
+    Case,
+    JsonObject,
+    Models,
+    agent_plan,
+    customer_reply,
+    serving,
+)
 
 DOMAINS = ("retail", "airline", "telecom")
+_BANKING = "banking_knowledge"
+_RETRIEVALS = ("no_knowledge", "full_kb", "golden_retrieval", "grep_only", "bm25", "bm25_grep")
 _RUNNER = Path(__file__).with_name("tau2_runner.py")
 _SIDES = ("upstream", "ours")
-_NAMED = ("blank_arguments",)  # the table in docs/reference/suites.md names it
+_NAMED = ("blank_arguments",)  # the table in docs/suites.md names it
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,10 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tau2")
     parser.add_argument("--tau2", required=True, type=Path, metavar="DIR")
     parser.add_argument("--python", metavar="FILE", help="default: DIR/.venv/bin/python")
-    parser.add_argument("--domain", choices=DOMAINS, action="append")
+    parser.add_argument("--domain", choices=(*DOMAINS, _BANKING), action="append")
+    parser.add_argument("--retrieval", choices=_RETRIEVALS, default="bm25_grep")
     parser.add_argument("--tasks", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--behaviour", choices=BEHAVIOURS, action="append")
+    parser.add_argument(
+        "--behaviour", choices={**BEHAVIOURS, **tau2_banking.BEHAVIOURS}, action="append"
+    )
     parser.add_argument(
         "--kill", type=int, default=0, help="kill ours after N requests, and resume"
     )
@@ -63,13 +78,11 @@ class _Domain:
     def __init__(self, given: argparse.Namespace, domain: str, folder: Path) -> None:
         self._given, self._domain, self._folder = given, domain, folder
         source = given.tau2 / "data" / "tau2" / "domains" / domain
-        splits = json.loads((source / "split_tasks.json").read_text())
-        base = set(splits["base"])
-        tasks = [
-            one for one in json.loads((source / "tasks.json").read_text()) if one["id"] in base
-        ]
+        self._is_banking = domain == _BANKING
+        tasks = _banking_tasks(source) if self._is_banking else _tasks(source)
         chosen = Random(given.seed).sample(tasks, min(given.tasks, len(tasks)))
-        names = given.behaviour or list(BEHAVIOURS)
+        known = tau2_banking.BEHAVIOURS if self._is_banking else BEHAVIOURS
+        names = given.behaviour or list(known)
         self._cases = [
             Case(_numbered(task, number, name), name, number, given.seed)
             for number, (task, name) in enumerate((t, name) for t in chosen for name in names)
@@ -86,8 +99,14 @@ class _Domain:
         guidelines = self._given.tau2 / "data" / "tau2" / "user_simulator"
         (data.parents[1] / "user_simulator").symlink_to(guidelines.absolute())
         for path in source.iterdir():
-            if path.name not in ("tasks.json", "split_tasks.json"):
+            if path.name not in ("tasks", "tasks.json", "split_tasks.json"):
                 (data / path.name).symlink_to(path.absolute())
+        if self._is_banking:
+            (data / "tasks").mkdir()
+            for case in self._cases:
+                path = data / "tasks" / f"task_{case.number:05d}.json"
+                path.write_text(json.dumps(case.task))
+            return checkout
         (data / "tasks.json").write_text(json.dumps([case.task for case in self._cases]))
         ids = [case.task["id"] for case in self._cases]
         (data / "split_tasks.json").write_text(json.dumps({"base": ids}))
@@ -95,7 +114,10 @@ class _Domain:
 
     def compare(self) -> int:
         """Play both, print what differs; returns the number of cases that differ."""
-        models = Models(self._cases)
+        sides = (agent_plan, customer_reply)
+        if self._is_banking:
+            sides = (tau2_banking.banking_plan, tau2_banking.banking_customer)
+        models = Models(self._cases, *sides)
         with serving(models) as address:
             theirs = self._played_upstream(address)
             ours = self._played_here(address, models)
@@ -144,7 +166,7 @@ class _Domain:
             self._domain,
         ]
         done = subprocess.run(
-            [*command, url, url],
+            [*command, url, url, *([self._given.retrieval] if self._is_banking else [])],
             input="".join(f"{case.task['id']}\n" for case in self._cases),
             capture_output=True,
             text=True,
@@ -158,7 +180,10 @@ class _Domain:
     def _played_here(self, address: str, models: Models) -> dict[str, JsonObject]:
         run = self._folder / "run"
         url = f"{address}/ours/v1"
-        command = [sys.executable, "-m", "rehearsal_room", "eval", f"tau2_{self._domain}"]
+        suite = f"tau2_{self._domain}"
+        if self._is_banking:
+            suite = f"tau2_banking_{self._given.retrieval}"
+        command = [sys.executable, "-m", "rehearsal_room", "eval", suite]
         command += ["--tau2", str(self._checkout), "--suite-python", self._given.python]
         command += ["-m", "agent", "--base-url", url, "--user-model", "customer"]
         command += ["--user-base-url", url, "--no-preflight", "-o", str(run), "-c", "2"]
@@ -219,12 +244,24 @@ class _Domain:
         return int(re.findall(r"\d+$", trajectory.started.task)[0])
 
 
+def _tasks(source: Path) -> list[JsonObject]:
+    base = set(json.loads((source / "split_tasks.json").read_text())["base"])
+    return [one for one in json.loads((source / "tasks.json").read_text()) if one["id"] in base]
+
+
+def _banking_tasks(source: Path) -> list[JsonObject]:
+    return [json.loads(path.read_text()) for path in sorted(source.glob("tasks/task_*.json"))]
+
+
 def _numbered(task: JsonObject, number: int, behaviour: str) -> JsonObject:
     """The task as a case: its number in its id and in the customer's scenario."""
     task = json.loads(json.dumps(task))
     task["id"] = f"{task['id']} {behaviour} case_{number}"
-    instructions = task["user_scenario"]["instructions"]
-    instructions["task_instructions"] += f" Say that this is case number {number}."
+    scenario, more = task["user_scenario"], f" Say that this is case number {number}."
+    if isinstance(scenario["instructions"], str):
+        scenario["instructions"] += more
+    else:
+        scenario["instructions"]["task_instructions"] += more
     return task
 
 
@@ -235,8 +272,9 @@ def _differences(theirs: JsonObject, ours: JsonObject) -> list[tuple[str, str]]:
         found.append(("reward", f"{why} {theirs.get('parts')} {ours.get('findings')}"))
     if theirs["reward"] is None:
         return found
-    if theirs["tools"] != ours.get("tools"):
-        found.append(("tools", _first(theirs["tools"], ours.get("tools") or [])))
+    texts = [_untimed(side.get("tools") or []) for side in (theirs, ours)]
+    if texts[0] != texts[1]:
+        found.append(("tools", _first(*texts)))
     if theirs["changes"] != ours.get("changes"):
         found.append(("state", f"{theirs['changes']} != {ours.get('changes')}"[:400]))
     return found
@@ -257,8 +295,13 @@ def _once(bodies: Sequence[JsonObject]) -> list[JsonObject]:
     return [one for at, one in enumerate(plain) if one not in plain[:at]]
 
 
+def _untimed(value: Any) -> Any:
+    """Without the time that a search took, which the table in docs/suites.md names."""
+    return json.loads(_TIME.sub("ms", json.dumps(value)))
+
+
 def _plain(body: JsonObject) -> JsonObject:
-    """A body without what the table in docs/reference/suites.md names: seed, name of the judge's
+    """A body without what the table in docs/suites.md names: seed, name of the judge's
     model, the second `name` of a call, and a content that is null."""
     body = {name: value for name, value in body.items() if name != "seed"}
     if body["model"] not in ("agent", "customer"):
@@ -271,7 +314,8 @@ def _plain(body: JsonObject) -> JsonObject:
             if message.get("content") is None:
                 message.pop("content", None)
         messages.append(message)
-    return {**body, "messages": messages}
+    found: JsonObject = _untimed({**body, "messages": messages})
+    return found
 
 
 def _first(theirs: Any, ours: Any, path: str = "") -> str:
@@ -293,6 +337,7 @@ def _first(theirs: Any, ours: Any, path: str = "") -> str:
 
 
 _ABSENT = "(absent)"
+_TIME = re.compile(r"(?<=[=])\d+ms(?=[,\]])")
 
 
 def _say(line: str) -> None:

@@ -6,10 +6,11 @@ A case is a task and a kind of behaviour. Its number stands in the customer's sc
 seed and what was said so far. No real model plays: this checks the two harnesses, not a model.
 """
 
+import copy
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -69,6 +70,13 @@ class Case:
     @property
     def is_endless(self) -> bool:
         return self.behaviour == "endless" and self.draw % 10 == 0
+
+
+def with_behaviour(case: Case, behaviour: str, actions: Sequence[JsonObject]) -> Case:
+    """The case with another behaviour and other actions."""
+    other = copy.copy(case)
+    other.behaviour, other.actions = behaviour, list(actions)
+    return other
 
 
 def case_in(messages: Sequence[JsonObject]) -> int:
@@ -267,10 +275,15 @@ def judgement(prompt: str) -> str:
     return json.dumps({"results": results})
 
 
+PlansAgent = Callable[[Case], list[Reply]]
+PlaysCustomer = Callable[[Case, Sequence[JsonObject]], Reply]
+
+
 class Models:
     """The server's state: the cases, and the bodies that each side sent."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[Case], plan: PlansAgent, customer: PlaysCustomer) -> None:
+        self._plan, self._customer = plan, customer
         self.cases = {case.number: case for case in cases}
         # (side, case, who) -> the bodies in their order
         self.bodies: dict[tuple[str, int, str], list[JsonObject]] = {}
@@ -288,8 +301,8 @@ class Models:
         case = self.cases[number]
         self._keep((side, number, who), body)
         if who == "customer":
-            return customer_reply(case, messages)
-        plan = agent_plan(case)
+            return self._customer(case, messages)
+        plan = self._plan(case)
         done = sum(message["role"] == "assistant" for message in messages) - 1  # the greeting
         return plan[min(done, len(plan) - 1)]
 

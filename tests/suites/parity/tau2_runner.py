@@ -1,4 +1,5 @@
-"""PYTHON tests/suites/parity/tau2_runner.py DATA DOMAIN BASE_URL JUDGE_URL < ids > results:
+"""PYTHON tests/suites/parity/tau2_runner.py DATA DOMAIN BASE_URL JUDGE_URL [RETRIEVAL]
+                                           < ids > results:
 τ²-bench's own runner and evaluators.
 
 It runs in the interpreter that has the checkout's packages, with the checkout's `src` on the path,
@@ -13,7 +14,7 @@ import sys
 from typing import Any
 
 
-def main(data: str, domain: str, base_url: str, judge_url: str) -> None:
+def main(data: str, domain: str, base_url: str, judge_url: str, retrieval: str = "") -> None:
     """Play the tasks whose ids come in, one a line."""
     os.environ |= {"TAU2_DATA_DIR": data, "OPENAI_API_BASE": judge_url, "OPENAI_API_KEY": "none"}
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # the network is not asked
@@ -29,6 +30,8 @@ def main(data: str, domain: str, base_url: str, judge_url: str) -> None:
     from tau2.runner.helpers import get_tasks
 
     _keep_databases(DB)
+    if retrieval:
+        _keep_documents()
     seen: list[tuple[Any, dict[str, Any]]] = []  # the environment, and its records at the start
     begin = Orchestrator.initialize
 
@@ -46,6 +49,7 @@ def main(data: str, domain: str, base_url: str, judge_url: str) -> None:
         llm_user="openai/customer",
         llm_args_agent=arguments,
         llm_args_user=arguments,
+        retrieval_config=retrieval or None,
     )
     tasks = {task.id: task for task in get_tasks(domain)}
     for line in sys.stdin:
@@ -84,6 +88,22 @@ def _keep_databases(base: Any) -> None:
     base.load = classmethod(loaded)
 
 
+def _keep_documents() -> None:
+    """Read and index the documents once: neither changes."""
+    from tau2.domains.banking_knowledge import retrieval
+    from tau2.domains.banking_knowledge.data_model import KnowledgeBase
+
+    load, kept, make = KnowledgeBase.load, {}, retrieval.create_bm25_retrieval_pipeline
+
+    def once(key: Any, made: Any) -> Any:
+        if key not in kept:
+            kept[key] = made()
+        return kept[key]
+
+    KnowledgeBase.load = classmethod(lambda cls, path: once(path, lambda: load(path)))
+    retrieval.create_bm25_retrieval_pipeline = lambda **given: once("", lambda: make(**given))
+
+
 def _all_records(environment: Any) -> dict[str, str]:
     """Every record of the agent's and the customer's database, as JSON."""
     agents = environment.tools.db
@@ -96,6 +116,9 @@ def _records(prefix: str, database: Any) -> dict[str, str]:
     found = {}
     for table, value in database.model_dump().items():
         rows: Any = value.items() if isinstance(value, dict) else [("", value)]
+        if isinstance(value, dict) and value.keys() == {"data", "notes"}:
+            notes = [("(notes)", value["notes"])] if value["notes"] else []
+            rows = [*value["data"].items(), *notes]
         if isinstance(value, list):
             rows = [(str(at), one) for at, one in enumerate(value)]
         for key, row in rows:
@@ -111,4 +134,4 @@ def _changes(environment: Any, start: dict[str, str]) -> dict[str, str | None]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5])
+    main(*sys.argv[1:])

@@ -125,6 +125,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: UserScript | ModelUser | UserAutomaton | None = None
     utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
+    # Words with which the agent ends a dialogue: none of the calls beside them is made, and the
+    # user does not answer.
+    stops: tuple[str, ...] = ()
 
     @property
     def is_dialogue(self) -> bool:

@@ -217,6 +217,9 @@ class LLMJudge:
         decision: VoteDecision,
     ) -> Judged:
         findings = case.evidence.findings
+        # What the benchmark's own score asked a model is a part of the verdict and of its cost.
+        own = [msgspec.structs.replace(one, label=decision.label) for one in case.code.judgements]
+        judgements = (*own, *judgements)
         reward: float | None = None
         steps: tuple[float, ...] = ()
         if decision.label is not None:
@@ -246,7 +249,14 @@ class LLMJudge:
     def _unjudged(self, case: Case, why: str) -> Judged:
         evidence = case.evidence
         verdict = unjudged(case.trajectory, why, evidence.findings, evidence.verifier_run)
-        return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
+        asked = case.code.judgements
+        return msgspec.structs.replace(
+            verdict,
+            judge=self.name,
+            code=case.code.label,
+            judgements=asked,
+            cost_usd=sum(one.cost_usd or 0.0 for one in asked),
+        )
 
 
 async def _cached(

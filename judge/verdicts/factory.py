@@ -20,6 +20,7 @@ from rehearsal_room.judge.llm.prompt import least_tokens
 from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.llm.rubric import Rubric, read_rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
+from rehearsal_room.judge.suites.answers import KeptAnswers
 from rehearsal_room.judge.verdicts.code_judges import HostingPool, ScenarioJudges
 from rehearsal_room.judge.verdicts.planted_errors import PlantedErrors
 from rehearsal_room.scenarios.awm.released_code import released_prompts
@@ -143,7 +144,7 @@ def _llm_judge(
         reasons = reasons if pool is None else Diagnoser(pool, scenarios)
     else:
         assert pool is not None
-        cases = code = ScenarioJudges(pool, scenarios, profile, models[0].answer)
+        cases = code = ScenarioJudges(pool, scenarios, profile, KeptAnswers(models[0], cache))
         reasons = code.diagnoser
     return LLMJudge(
         cases,

@@ -43,3 +43,6 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     # How often an agent is asked from the start, in the world as it is, while its last reply has no
     # content. Above 1, none of the calls is made in a reply that reaches the limit of replies.
     attempts: int = 1
+    # How many replies without words and calls, one after the other, end an episode as malformed;
+    # the agent is asked again after those before. 0: such a reply is an answer.
+    empty_replies: int = 0

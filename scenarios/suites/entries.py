@@ -3,6 +3,7 @@
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -35,9 +36,11 @@ def entry_scenario(
 ) -> Scenario:
     """The scenario of an entry, named like its task. `path` is where its data is."""
     known = msgspec.to_builtins(record)
-    if record.attempts == 1:
-        del known["attempts"]  # records of before it was there have the same digest
-    content = msgspec.json.encode((task, known, rules, user, clock))
+    # Records of before these fields were there have the same digest.
+    for name, usual in (("attempts", 1), ("empty_replies", 0)):
+        if known[name] == usual:
+            del known[name]
+    content = msgspec.json.encode((task_content(task), known, rules, user, clock))
     return Scenario(
         name=task.id,
         title=title,
@@ -54,6 +57,14 @@ def entry_scenario(
         foreign=_foreign(record),
         suite=record,
     )
+
+
+def task_content(task: Task) -> dict[str, Any]:
+    """What a task's digest is made of."""
+    content: dict[str, Any] = msgspec.to_builtins(task)
+    if not task.stops:
+        del content["stops"]  # tasks of before it was there have the same digest
+    return content
 
 
 def _foreign(record: SuiteRecord) -> McpRecord | None:

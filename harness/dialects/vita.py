@@ -3,7 +3,8 @@ writes it.
 
 The world's rules are its system prompt, with the task's time. The history has each reply as it
 came: its content, thoughts included, and arguments of calls as Python writes JSON; a call and a
-result name their tool. A reply without content and calls leaves no trace.
+result name their tool. What has no content and no calls leaves no trace: neither an empty reply nor
+the opening, which the agent is not shown.
 """
 
 import json
@@ -55,7 +56,8 @@ class Vita(Native):
         said = step.reply.said
         wire: dict[str, Any] = {"role": "assistant", "content": said}
         if not isinstance(step.decision, Act):
-            return (Message("assistant", said or "", wire=wire), *user_messages(step))
+            own = () if said is None else (Message("assistant", said, wire=wire),)
+            return (*own, *user_messages(step))
         made = tuple(zip(step.reply.calls, step.decision.calls, step.results, strict=False))
         wire["tool_calls"] = [_wire_call(sent.id, read) for sent, read, _ in made]
         calls = tuple([sent for sent, _, _ in made])

@@ -470,6 +470,9 @@ class Episode:
         assert self.user is not None
         user, user_s = await self.hear_user(self.user, self.opening, 0)
         reply = self.context.dialect.write((), self.opening, turn=0)
+        suite = self.plan.scenario.suite
+        if suite is not None and not suite.shows_opening:
+            reply = msgspec.structs.replace(reply, content="null")
         step = StepTaken(reply, Answer(self.opening), user=user, user_s=user_s)
         await self.record_step(step)
         return step

@@ -15,12 +15,12 @@ from rehearsal_room.judge.core.evidence import ScenarioInfo, scenario_info
 from rehearsal_room.judge.core.rewards import PROFILES
 from rehearsal_room.judge.failures.diagnoser import Diagnoser
 from rehearsal_room.judge.llm.client import ChatJudgeModel, judge_models
+from rehearsal_room.judge.llm.kept_answers import KeptAnswers
 from rehearsal_room.judge.llm.llm_judge import Cases, LLMJudge, LoggedCases, Reasons
 from rehearsal_room.judge.llm.prompt import least_tokens
 from rehearsal_room.judge.llm.released import ReleasedJudge
 from rehearsal_room.judge.llm.rubric import Rubric, read_rubric
 from rehearsal_room.judge.llm.verdict_cache import VerdictCache
-from rehearsal_room.judge.suites.answers import KeptAnswers
 from rehearsal_room.judge.verdicts.code_judges import HostingPool, ScenarioJudges
 from rehearsal_room.judge.verdicts.planted_errors import PlantedErrors
 from rehearsal_room.scenarios.awm.released_code import released_prompts

@@ -46,3 +46,5 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     # How many replies without words and calls, one after the other, end an episode as malformed;
     # the agent is asked again after those before. 0: such a reply is an answer.
     empty_replies: int = 0
+    # Whether the agent sees the words that open the talk in its name (see ModelUser.opening).
+    shows_opening: bool = True

@@ -187,7 +187,7 @@ def _vitabench(name: str, language: str) -> Suite:
         has_solutions=False,
         max_steps=1_000,
         max_messages=300,
-        upstream=UpstreamPrompts("vita", 0.0, {"tool_choice": "auto", "stream": False}),
+        upstream=UpstreamPrompts("vita", 0.0, {"tool_choice": "auto"}),
         needs_judge=True,
     )
 

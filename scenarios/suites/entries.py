@@ -37,7 +37,7 @@ def entry_scenario(
     """The scenario of an entry, named like its task. `path` is where its data is."""
     known = msgspec.to_builtins(record)
     # Records of before these fields were there have the same digest.
-    for name, usual in (("attempts", 1), ("empty_replies", 0)):
+    for name, usual in (("attempts", 1), ("empty_replies", 0), ("shows_opening", True)):
         if known[name] == usual:
             del known[name]
     content = msgspec.json.encode((task_content(task), known, rules, user, clock))

@@ -121,7 +121,9 @@ class VitaBenchData:
             "digest": blake2b(content, digest_size=8).hexdigest(),  # another task, another world
             "any_name": True,  # upstream answers calls of tools that there are not
         }
-        record = SuiteRecord(self._suite, self.version, category, world, empty_replies=3)
+        record = SuiteRecord(
+            self._suite, self.version, category, world, empty_replies=3, shows_opening=False
+        )
         rules = self._prompts["agent_system_prompt"].format(time=now)
         return entry_scenario(record, made, title=str(task["id"]), path=path, rules=rules)
 

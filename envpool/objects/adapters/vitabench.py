@@ -242,12 +242,14 @@ class Vita:
         """How much of what had to be ordered was ordered, and nothing else: the orders, bookings
         and reservations in both, by the larger number of them."""
         states = (self._task(spec)["evaluation_criteria"] or {}).get("expected_states") or []
-        required = {json.dumps(o, sort_keys=True) for s in states for o in s["required_orders"]}
+        listed = (one for state in states for one in state["required_orders"])
+        required = {json.dumps(one, sort_keys=True) for row in listed for one in _flat(row)}
         world = self.world(spec)
         start = {one: row["status"] for one, row in _booked(world.database)}
         for call in (call for turn in talk for call in turn["calls"]):
             self.call(world, call["name"], call["arguments"])
         named = [json.loads(one) for one in sorted(required)]
+        named = [one for one in named if _id_of(one) in start or not _is_off(one)]
         due = {_id_of(one) for one in named}
         end = [
             (one, row)
@@ -279,6 +281,17 @@ def _booked(database: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield key, _plain(value)
 
 
+def _flat(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A required order, and those that the data has among its products."""
+    products = order.get("products")
+    for one in products or ():
+        if "products" in one:
+            yield from _flat(one)
+    if products is not None:
+        order = {**order, "products": [one for one in products if "products" not in one]}
+    yield order
+
+
 def _id_of(row: dict[str, Any]) -> str:
     return str(next((row[name] for name in _BOOKED if row.get(name)), ""))
 
@@ -298,7 +311,7 @@ def _shown(identifier: str, row: dict[str, Any], start: dict[str, str]) -> str:
         return f"{kind} {row['shop_id']} {time.strip()} for {row['customer_count']}"
     counts: Counter[str] = Counter()
     for product in row["products"]:
-        counts[product["product_id"]] += product["quantity"]
+        counts[product["product_id"]] += product["quantity"] or 1
     products = ", ".join(f"{count} x {one}" for one, count in sorted(counts.items()))
     return f"{row['order_type']} of {products}"
 

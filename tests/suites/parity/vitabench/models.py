@@ -68,6 +68,7 @@ def required_calls(task: JsonObject) -> list[tuple[str, JsonObject]]:
     states = task["evaluation_criteria"]["expected_states"]
     seen = set()
     for order in (order for state in states for order in state["required_orders"]):
+        products = [one for one in order.get("products") or () if "product_id" in one]
         if (text := json.dumps(order, sort_keys=True)) in seen:
             continue
         seen.add(text)
@@ -82,16 +83,16 @@ def required_calls(task: JsonObject) -> list[tuple[str, JsonObject]]:
             arguments = {
                 "user_id": user,
                 "store_id": order["store_id"],
-                "product_ids": [one["product_id"] for one in order["products"]],
-                "product_cnts": [one["quantity"] for one in order["products"]],
+                "product_ids": [one["product_id"] for one in products],
+                "product_cnts": [one["quantity"] for one in products],
                 "address": order["location"]["address"],
                 "dispatch_time": (order["dispatch_time"] or time).strip(),
-                "attributes": [str(one.get("attributes") or "") for one in order["products"]],
+                "attributes": [str(one.get("attributes") or "") for one in products],
                 "note": order["note"] or "",
             }
             calls += [("create_delivery_order", arguments), ("pay_delivery_order", _last())]
         elif kind is not None:
-            for one in order["products"]:
+            for one in products:
                 arguments = {"user_id": user, "shop_id": order["store_id"]}
                 arguments |= {"product_id": one["product_id"], "quantity": one["quantity"]}
                 calls += [("create_instore_product_order", arguments)]

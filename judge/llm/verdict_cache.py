@@ -25,7 +25,7 @@ from rehearsal_room.judge.core.errors import JudgeError
 _APPLICATION = 0x52564332  # "RVC2": the file is a verdict cache of this format
 _BUSY_SECONDS = 30.0  # to wait for another process's write
 _CLOSING_SECONDS = 10.0
-_ANSWER = "answer"  # the mode of what is no judgement: an answer to a benchmark's own question
+_ANSWER = "answer"  # the mode of an answer to a benchmark's own question, which has no label
 _TABLE = """CREATE TABLE judgements (
     episode TEXT NOT NULL,
     rubric TEXT NOT NULL,

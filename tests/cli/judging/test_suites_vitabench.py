@@ -1,4 +1,4 @@
-"""The suites of VitaBench. Its checkout is none of ours: tests that need it run where
+"""The suites of VitaBench. Its checkout belongs to others: tests that need it run where
 REHEARSAL_VITABENCH names its folder, and REHEARSAL_VITABENCH_PYTHON an interpreter with its
 packages."""
 

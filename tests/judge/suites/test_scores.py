@@ -44,12 +44,12 @@ def test_a_task_counts_by_the_share_of_its_tries() -> None:
 
 
 def test_what_fails_stays_in_the_mean_of_vitabench() -> None:
-    """An episode without a label, one whose customer failed and one whose arguments are no object
-    are failed tasks of the score, and are counted; upstream's mean leaves them out. An agent that
+    """An episode without a label, one whose customer failed and one with malformed arguments are
+    failed tasks of the score, and are counted; upstream's mean leaves them out. An agent that
     says nothing has failed in both. The share of rubrics and our own look at the orders stand
     beside."""
     malformed = msgspec.structs.replace(
-        row("e", WRONG, "e"), ending=Ending.FORMAT_ERROR, error="The arguments are no object."
+        row("e", WRONG, "e"), ending=Ending.FORMAT_ERROR, error="The arguments are malformed."
     )
     silent = msgspec.structs.replace(
         row("f", WRONG, "f"), ending=Ending.FORMAT_ERROR, error="The reply is empty.", share=0.0

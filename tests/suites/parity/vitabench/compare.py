@@ -111,7 +111,7 @@ class _Domain:
         shown = report["groups"].get("failed left out, as upstream", 0.0)
         _say(
             f"{self._category}: {len(self._cases)} cases, {len(theirs)} that upstream counts, "
-            f"upstream's mean {mean:.6f}, the same of ours {shown:.6f}, ours with the failed "
+            f"upstream's mean {mean:.6f}, the same here {shown:.6f}, here with the failed "
             f"{report['scores'][self._category]:.6f}; {total} cases differ"
         )
         if self._given.keep:

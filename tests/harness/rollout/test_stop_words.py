@@ -88,7 +88,7 @@ async def test_an_agent_that_says_nothing_is_asked_again() -> None:
 
 @pytest.mark.parametrize("most", [1, 3])
 async def test_silence_ends_an_episode(most: int) -> None:
-    """As malformed, after as many replies as the suite says; a reply that says something resets the count."""
+    """As malformed, after as many replies as the suite says; a call resets the count."""
     silent = [Reply("")] * most
     steps, end, _, _ = await play(*silent[1:], LOOK, *silent, Reply("Late."), empty_replies=most)
     assert (end.ending, end.error) == (Ending.FORMAT_ERROR, "The reply is empty.")

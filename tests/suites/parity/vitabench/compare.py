@@ -106,8 +106,10 @@ class _Domain:
             rest = ", ".join(f"{what.strip()} {number}" for what, number in count.items())
             _say(f"{self._category} {name}: {rest}")
         total = sum(count["differ"] for count in counts.values())
-        rewards = [one["reward"] for one in theirs.values()]
-        mean = sum(rewards) / len(rewards) if rewards else 0.0
+        mean, same = (
+            _mean([one["reward"] for one in side.values() if one["reward"] is not None])
+            for side in (theirs, ours)
+        )
         shown = report["groups"].get("failed left out, as upstream", 0.0)
         _say(
             f"{self._category}: {len(self._cases)} cases, {len(theirs)} that upstream counts, "
@@ -120,7 +122,7 @@ class _Domain:
             for name, one in (("bodies", bodies), ("upstream", theirs), ("ours", ours)):
                 path = self._given.keep / f"{self._category}-{name}.json"
                 path.write_text(json.dumps(one, indent=1, default=str))
-        return total + (abs(mean - shown) > 1e-9)
+        return total + (abs(same - shown) > 1e-9)
 
     def _played_upstream(self, address: str) -> dict[str, JsonObject]:
         config = self._folder / "models.yaml"
@@ -226,6 +228,10 @@ def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
 
 def _items(value: Any) -> Any:
     return value.items() if isinstance(value, dict) else value or ()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def _found_upstream(one: JsonObject) -> JsonObject:

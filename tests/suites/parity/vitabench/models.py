@@ -52,8 +52,8 @@ FAILING = {
     "judge_gibberish": "the judge answers in words",
     "judge_object": "the judge answers with an object",
 }
-_MADE = re.compile(r"\b(?:order_id|book_id|reservation_id)[:=]([^,\s]+)")
-_LAST = "$last"  # in a plan: the id in the result before
+MADE = re.compile(r"\b(?:order_id|book_id|reservation_id)[:=]([^,\s]+)")
+LAST = "$last"  # in a plan: the id in the result before
 _WINDOW = re.compile(r"<window_content>\n(.*)\n</window_content>", re.DOTALL)
 _RUBRICS = re.compile(r"<current_rubrics>\n(.*)\n</current_rubrics>", re.DOTALL)
 
@@ -104,12 +104,12 @@ def required_calls(task: JsonObject) -> list[tuple[str, JsonObject]]:
             arguments["time"] = order.get("reservation_time") or order["book_time"]
             calls.append((tool, arguments))
             if tool == "instore_book":
-                calls.append(("pay_instore_book", {"book_id": _LAST}))
+                calls.append(("pay_instore_book", {"book_id": LAST}))
     return calls
 
 
 def _last() -> JsonObject:
-    return {"order_id": _LAST}
+    return {"order_id": LAST}
 
 
 _EMPTY: Reply = ("", [])
@@ -179,9 +179,9 @@ def agent_reply(case: Case, messages: Sequence[JsonObject], tries: int) -> Reply
     ):
         return ("\n " if kind == "silent_twice" else None), []
     text, calls = plan[min(done, len(plan) - 1)]
-    made = [one for message in messages for one in _MADE.findall(message.get("content") or "")]
+    made = [one for message in messages for one in MADE.findall(message.get("content") or "")]
     last = made[-1] if made else "none"
-    return text, [(name, arguments.replace(_LAST, last)) for name, arguments in calls]
+    return text, [(name, arguments.replace(LAST, last)) for name, arguments in calls]
 
 
 def customer_reply(case: Case, messages: Sequence[JsonObject]) -> Reply:

@@ -1,7 +1,8 @@
 """python -m tests.suites.parity.vitabench.sequences --vita DIR --python FILE [-n 200]
 
 Random sequences of calls in VitaBench's worlds: played straight, in a fork of the middle, and again
-in another process, they have the same texts, changes and digests. Prints how long a reset takes.
+in another process, they have the same texts, changes and digests. Prints how long a reset takes,
+and what our own figure of the orders is for the calls that make the required ones, and for none.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from rehearsal_room.envpool.objects.pool import ObjectPool
 from rehearsal_room.envpool.objects.process import ProgramSettings
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.vitabench import VitaBenchData
-from tests.suites.parity.vitabench.models import required_calls
+from tests.suites.parity.vitabench.models import LAST, MADE, required_calls
 
 Calls = list[tuple[str, dict[str, Any]]]
 _LENGTH = 12  # calls at most
@@ -78,7 +79,38 @@ async def _play(given: argparse.Namespace) -> int:
         f"{given.n} sequences, {num_calls} calls, {num_changed} of them changed records, "
         f"{different} sequences differ; a reset and a call {1000 * middle_reset:.2f} ms (median)\n"
     )
+    async with ObjectPool(settings) as pool:
+        await _ordered(pool, worlds)
     return int(different > 0)
+
+
+async def _ordered(pool: ObjectPool, worlds: list[tuple[Scenario, dict[str, Any]]]) -> None:
+    """Print the shares of the orders, by domain."""
+    shares: dict[tuple[str, str], list[float]] = {}
+    for scenario, task in worlds:
+        await pool.host(scenario)
+        made: list[dict[str, Any]] = []
+        async with pool.lease(scenario) as env:
+            last = "none"
+            for name, given in required_calls(task):
+                arguments = {key: last if one == LAST else one for key, one in given.items()}
+                result = await env.call(name, arguments, "")
+                found = MADE.findall(result.text)
+                last = found[-1] if found else last
+                made.append({"name": name, "arguments": arguments, "text": result.text})
+        assert scenario.suite is not None
+        for who, calls in (("the required calls", made), ("no call", [])):
+            turn = {"calls": calls, "unmade": [], "text": None, "said": None, "user": None}
+            findings = await pool.score(scenario, scenario.tasks[0], [turn], broken_off=True)
+            share = findings[-1].share
+            assert share is not None
+            shares.setdefault((scenario.suite.category, who), []).append(share)
+    for (domain, who), found in shares.items():
+        whole = sum(one == 1.0 for one in found)
+        sys.stdout.write(
+            f"{domain}, {who}: mean share of the orders {sum(found) / len(found):.3f}, "
+            f"all of them in {whole} of {len(found)} tasks\n"
+        )
 
 
 async def _replayed(pool: ObjectPool, scenario: Scenario, calls: Calls) -> Any:

@@ -23,10 +23,18 @@ class KeptAnswers:
     async def __call__(self, messages: list[dict[str, str]]) -> tuple[str, ModelJudgement]:
         """See AskModel."""
         name = self._model.name
-        question = blake2b(json.dumps(messages).encode(), digest_size=16).hexdigest()
+        question = _digest(messages)
         known = await self._cache.get_answer(name, question)
         if known is not None:
             return known, ModelJudgement(name, None, is_cached=True)
         answer, spent = await self._model.answer(messages)
         await self._cache.put_answer(name, question, answer)
         return answer, spent
+
+    async def forget(self, messages: list[dict[str, str]]) -> None:
+        """See AskModel."""
+        await self._cache.drop_answer(self._model.name, _digest(messages))
+
+
+def _digest(messages: list[dict[str, str]]) -> str:
+    return blake2b(json.dumps(messages).encode(), digest_size=16).hexdigest()

@@ -102,6 +102,13 @@ class VerdictCache(AsyncContextManagerMixin):
             (question, model, _ANSWER, answer.encode(errors="surrogatepass")),
         )
 
+    async def drop_answer(self, model: str, question: str) -> None:
+        """Forget a model's answer to the question with this digest."""
+        await self._execute(
+            "DELETE FROM judgements WHERE (episode, rubric, model, mode) = (?, '', ?, ?)",
+            (question, model, _ANSWER),
+        )
+
     async def _execute(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
         if self._database is None:
             raise RuntimeError("the verdict cache is used outside of its `async with`")

@@ -34,6 +34,9 @@ class AskModel(Protocol):
         """Its answer to messages, each with role and content, and a judgement without a label that
         has what it took. Raises PolicyError."""
 
+    async def forget(self, messages: list[dict[str, str]]) -> None:
+        """Do not use its answer again: it cannot be read."""
+
 
 class SuiteRunner:
     """Scores the episodes of one scenario of a suite (judge.code.runners.VerifierRunner)."""
@@ -65,7 +68,7 @@ class SuiteRunner:
     async def _score(
         self, task: Task, talk: list[dict[str, Any]], *, is_over: bool = False
     ) -> Verification:
-        scenario, answers = self._scenario, list[str]()
+        scenario, answers, asked = self._scenario, list[str](), list[list[dict[str, str]]]()
         spent: list[ModelJudgement] = []
         try:
             if is_over and self._asks is not None:
@@ -74,11 +77,14 @@ class SuiteRunner:
                     for question in questions:
                         answer, one = await self._asks(question)
                         answers.append(answer)
+                        asked.append(question)
                         spent.append(one)
             findings = await self._pool.score(
                 scenario, task, talk, answers or None, broken_off=not is_over
             )
         except (PolicyError, PoolError) as exc:
+            if asked and self._asks is not None and isinstance(exc, PoolError):
+                await self._asks.forget(asked[-1])
             why = f"the episode could not be scored: {exc}"
             return Verification((), why, asked=_in_all(spent, why))
         return Verification(findings, run=_RUN, asked=_in_all(spent))

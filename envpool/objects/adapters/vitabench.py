@@ -242,10 +242,10 @@ class Vita:
         """How much of what had to be ordered was ordered, and nothing else: the orders, bookings
         and reservations in both, by the larger number of them."""
         states = (self._task(spec)["evaluation_criteria"] or {}).get("expected_states") or []
-        listed = (one for state in states for one in state["required_orders"])
+        listed = (one for state in states for one in state.get("required_orders") or ())
         required = {json.dumps(one, sort_keys=True) for row in listed for one in _flat(row)}
         world = self.world(spec)
-        start = {one: row["status"] for one, row in _booked(world.database)}
+        start = {one: row.get("status") for one, row in _booked(world.database)}
         for call in (call for turn in talk for call in turn["calls"]):
             self.call(world, call["name"], call["arguments"])
         named = [json.loads(one) for one in sorted(required)]
@@ -297,10 +297,10 @@ def _id_of(row: dict[str, Any]) -> str:
 
 
 def _is_off(row: dict[str, Any]) -> bool:
-    return bool(row["status"] == "cancelled")
+    return bool(row.get("status") == "cancelled")
 
 
-def _shown(identifier: str, row: dict[str, Any], start: dict[str, str]) -> str:
+def _shown(identifier: str, row: dict[str, Any], start: dict[str, Any]) -> str:
     """What an order, a booking or a reservation is; of one that was there at the start, whether it
     is cancelled."""
     if identifier in start:
@@ -308,12 +308,12 @@ def _shown(identifier: str, row: dict[str, Any], start: dict[str, str]) -> str:
     if "products" not in row:
         kind = "reservation" if "reservation_time" in row else "booking"
         time = str(row.get("reservation_time") or row.get("book_time"))
-        return f"{kind} {row['shop_id']} {time.strip()} for {row['customer_count']}"
+        return f"{kind} {row.get('shop_id')} {time.strip()} for {row.get('customer_count')}"
     counts: Counter[str] = Counter()
     for product in row["products"]:
-        counts[product["product_id"]] += product["quantity"] or 1
+        counts[str(product.get("product_id"))] += product.get("quantity") or 1
     products = ", ".join(f"{count} x {one}" for one, count in sorted(counts.items()))
-    return f"{row['order_type']} of {products}"
+    return f"{row.get('order_type')} of {products}"
 
 
 def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:

@@ -68,6 +68,8 @@ class Windows:
         self.scored.append((answers, broken_off))
         if answers is None and not broken_off:
             raise PoolError("a model decides on the rubrics")
+        if answers and answers[-1] == "what?":
+            raise PoolError("the answer cannot be read")
         met = bool(answers) and answers is not None and answers[-1].startswith("yes")
         return (Finding("rubric 1", met, "met", "", "goal", share=float(met)),)
 
@@ -149,6 +151,15 @@ async def test_what_the_model_says_decides(tmp_path: Path) -> None:
     async with ModelServer(Status(503)) as server:
         dead = await verdict(server.url, tmp_path / "other", Windows())
     assert (dead.label, "could not be scored" in (dead.unjudged or "")) == (None, True)
+
+
+async def test_an_answer_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:
+    """The episode has no label, and judging it again asks about the last window alone."""
+    async with ModelServer(Completes("what?")) as server:
+        for num_asked in (WINDOWS, WINDOWS + 1):
+            judged = await verdict(server.url, tmp_path, Windows())
+            assert (judged.label, len(server.requests)) == (None, num_asked)
+            assert judged.judgements[0].fault.endswith("the answer cannot be read")
 
 
 async def test_nobody_is_asked_about_a_talk_without_an_end(tmp_path: Path) -> None:

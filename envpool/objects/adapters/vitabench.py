@@ -257,8 +257,8 @@ class Vita:
             if (one in start and (one in due or _is_off(row) != (start[one] == "cancelled")))
             or (one not in start and not _is_off(row))
         ]
-        wanted = Counter(_shown(_id_of(one), one, start) for one in named)
-        made = Counter(_shown(one, row, start) for one, row in end)
+        wanted = Counter(part for one in named for part in _parts(_id_of(one), one, start))
+        made = Counter(part for one, row in end for part in _parts(one, row, start))
         most = max(wanted.total(), made.total())
         share = (wanted & made).total() / most if most else 1.0
         texts = ["; ".join(sorted(one.elements())) or "nothing" for one in (wanted, made)]
@@ -298,6 +298,16 @@ def _id_of(row: dict[str, Any]) -> str:
 
 def _is_off(row: dict[str, Any]) -> bool:
     return bool(row.get("status") == "cancelled")
+
+
+def _parts(identifier: str, row: dict[str, Any], start: dict[str, Any]) -> Iterator[str]:
+    """What is compared of an order: each product apart where the tools order one at a time."""
+    products = row.get("products") or ()
+    if identifier in start or row.get("order_type") == "delivery" or len(products) < 2:
+        yield _shown(identifier, row, start)
+        return
+    for product in products:
+        yield _shown(identifier, {**row, "products": [product]}, start)
 
 
 def _shown(identifier: str, row: dict[str, Any], start: dict[str, Any]) -> str:

@@ -53,14 +53,21 @@ class ScoringPool(Protocol):
         task: Task,
         talk: list[dict[str, Any]],
         answers: Sequence[str] | None = None,
+        *,
+        broken_off: bool = False,
     ) -> tuple[Finding, ...]:
         """The suite's findings on an episode. `answers` of a model to `questions`; None: none was
-        asked. Raises PoolError."""
+        asked. `broken_off`: the episode did not end by its talk. Raises PoolError."""
 
     async def questions(
-        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+        self,
+        scenario: Scenario,
+        task: Task,
+        talk: list[dict[str, Any]],
+        answers: Sequence[str] = (),
     ) -> list[list[dict[str, str]]]:
-        """What the score asks a model: messages, each with role and content. Raises PoolError."""
+        """What the score asks a model after these answers: messages, each with role and content;
+        none: nothing more. Raises PoolError."""
 
 
 ReportTrusted = Callable[[Sequence[Scenario]], None]
@@ -239,15 +246,22 @@ class RoutingPool(AsyncContextManagerMixin):
         task: Task,
         talk: list[dict[str, Any]],
         answers: Sequence[str] | None = None,
+        *,
+        broken_off: bool = False,
     ) -> tuple[Finding, ...]:
         """See ScoringPool."""
-        return await self._scoring(scenario).score(scenario, task, talk, answers)
+        suite = self._scoring(scenario)
+        return await suite.score(scenario, task, talk, answers, broken_off=broken_off)
 
     async def questions(
-        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+        self,
+        scenario: Scenario,
+        task: Task,
+        talk: list[dict[str, Any]],
+        answers: Sequence[str] = (),
     ) -> list[list[dict[str, str]]]:
         """See ScoringPool."""
-        return await self._scoring(scenario).questions(scenario, task, talk)
+        return await self._scoring(scenario).questions(scenario, task, talk, answers)
 
     def _scoring(self, scenario: Scenario) -> ScoringPool:
         if not isinstance(self._remote, ScoringPool):

@@ -129,6 +129,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
     criterion: tuple[Criterion, ...] = ()  # none: the findings of its function decide alone
     criteria_threshold: float = 1.0  # the share of the criteria from which it is completed
+    # Words with which the agent ends a dialogue: none of the calls beside them is made, and the
+    # user does not answer.
+    stops: tuple[str, ...] = ()
 
     @property
     def is_dialogue(self) -> bool:

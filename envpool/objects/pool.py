@@ -300,11 +300,14 @@ class ObjectPool(AsyncContextManagerMixin):
             f"scenario {scenario.name!r} is scored by its suite, from the whole episode"
         )
 
-    async def questions(self, scenario: Scenario, task: Task, talk: TalkMessages) -> list[Question]:
-        """What the suite's own scoring of an episode asks a model. Raises PoolError."""
+    async def questions(
+        self, scenario: Scenario, task: Task, talk: TalkMessages, answers: Sequence[str] = ()
+    ) -> list[Question]:
+        """What the suite's own scoring of an episode asks a model after these answers; none: it
+        asks nothing more. Raises PoolError."""
         assert scenario.suite is not None
         process = await self._running()
-        scoring = scenario.suite.scoring.get(task.id, {})
+        scoring = {**scenario.suite.scoring.get(task.id, {}), "answers": list(answers)}
         answer = await process.request(
             "questions", spec=spec_of(scenario), scoring=scoring, talk=talk
         )
@@ -316,14 +319,19 @@ class ObjectPool(AsyncContextManagerMixin):
         task: Task,
         talk: TalkMessages,
         answers: Sequence[str] | None = None,
+        *,
+        broken_off: bool = False,
     ) -> tuple[Finding, ...]:
         """The suite's own scoring of an episode, as findings. `answers` of a model to `questions`;
-        None: no model was asked. Raises PoolError."""
+        None: no model was asked. `broken_off`: the episode did not end by its talk. Raises
+        PoolError."""
         assert scenario.suite is not None
         process = await self._running()
         scoring = scenario.suite.scoring.get(task.id, {})
         if answers is not None:
             scoring = {**scoring, "answers": list(answers)}
+        if broken_off:
+            scoring = {**scoring, "broken_off": True}
         answer = await process.request("score", spec=spec_of(scenario), scoring=scoring, talk=talk)
         return msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
 

@@ -20,7 +20,9 @@ An adapter module has a function `adapter(**options)`; what that returns has `ve
 `world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
 arguments)`, `records(world)` and `score(spec, scoring, talk)`. Where a score
 depends on what a model says, it has `questions(spec, scoring, talk)`, and its answers come in
-`scoring` under `answers`. A world with many records may have
+`scoring` under `answers`; it is asked again with the
+answers so far until it has no more, so a question may follow on an answer. Where an episode did not
+end by its talk, nobody is asked, and `scoring` has `broken_off`. A world with many records may have
 a method `changes()`, which returns the writes since it was asked last; otherwise all records are
 compared after each call.
 

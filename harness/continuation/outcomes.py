@@ -10,7 +10,7 @@ import msgspec
 
 from rehearsal_room.envpool.core.types import WORLD_FAULTS, ToolResult
 from rehearsal_room.harness.core.events import Ending, StepTaken
-from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply
+from rehearsal_room.harness.core.messages import NOTHING_SAID, Act, Answer, FormatError, Reply
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings
 from rehearsal_room.harness.settings.limits import Limits
 
@@ -78,7 +78,7 @@ def length_of(steps: Sequence[StepTaken], given: int) -> TalkLength:
     for number, step in enumerate(steps):
         acted = isinstance(step.decision, Act)
         length = length.after(step.executed_results, int(acted))
-        spoken = int(number >= given and not acted)
+        spoken = int(number >= given and not acted and step.decision != NOTHING_SAID)
         if (user := step.user) is not None:
             spoken += 2 * (len(user.acts) or len(user.calls)) + bool(user.text)
         length = TalkLength(length.messages + spoken, length.errors)

@@ -147,6 +147,8 @@ class FormatError(msgspec.Struct, frozen=True, tag="format_error", gc=False):
     reason: str
 
 
+# Of a reply without words and calls where the agent is asked again, as if it had said nothing.
+NOTHING_SAID = FormatError("The reply is empty.")
 Decision = Act | Answer | FormatError
 
 

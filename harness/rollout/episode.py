@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import takewhile
 from math import inf
 from typing import Any
 
@@ -56,6 +57,7 @@ from rehearsal_room.harness.core.events import (
     StepTaken,
 )
 from rehearsal_room.harness.core.messages import (
+    NOTHING_SAID,
     Act,
     AgentCall,
     Answer,
@@ -469,6 +471,9 @@ class Episode:
         assert self.user is not None
         user, user_s = await self.hear_user(self.user, self.opening, 0)
         reply = self.context.dialect.write((), self.opening, turn=0)
+        suite = self.plan.scenario.suite
+        if suite is not None and not suite.shows_opening:
+            reply = msgspec.structs.replace(reply, content="null")
         step = StepTaken(reply, Answer(self.opening), user=user, user_s=user_s)
         await self.record_step(step)
         return step
@@ -686,13 +691,17 @@ class Episode:
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         reply, too_long = cut_reply(reply)
         decision = too_long or self._limited(self.context.dialect.read(reply, turn=turn))
-        if isinstance(decision, Act) and self._ends_attempt():
+        is_stop = self._is_stop(reply, decision, turn)
+        if isinstance(decision, Act) and (is_stop or self._ends_attempt()):
             decision = self._without_calls(reply, turn)
         fault = rules.decision_fault(decision, reply, self.steps)
+        if self._says_nothing(decision):
+            decision = NOTHING_SAID
+            fault = NOTHING_SAID.reason if self._gives_up() else None
         results: list[ToolResult] = []
         call_s: list[float] = []
         began = time.perf_counter()
-        if fault is not None:
+        if fault is not None and not isinstance(decision, FormatError):
             decision = FormatError(fault)
         elif isinstance(decision, Act):
             try:
@@ -718,7 +727,9 @@ class Episode:
         again = fault is None and isinstance(decision, Answer) and self._is_asked_again(reply)
         user, user_s = None, 0.0
         if fault is None and self.user is not None and isinstance(decision, Answer):
-            user, user_s = await self.hear_user(self.user, decision.text, turn)
+            user = UserTurn("", ended=True)
+            if not is_stop:
+                user, user_s = await self.hear_user(self.user, decision.text, turn)
         step = StepTaken(
             reply=reply,
             decision=decision,
@@ -758,6 +769,27 @@ class Episode:
         """What a reply says beside its calls."""
         said = self.context.dialect.read(msgspec.structs.replace(reply, calls=()), turn=turn)
         return said if isinstance(said, Answer) else Answer("")
+
+    def _is_stop(self, reply: Reply, decision: Decision, turn: int) -> bool:
+        """Whether the agent ends the talk with a word of the task."""
+        stops = self.plan.task.stops
+        if not stops or self.user is None or isinstance(decision, FormatError):
+            return False
+        said = decision if isinstance(decision, Answer) else self._without_calls(reply, turn)
+        return any(stop in said.text for stop in stops)
+
+    def _says_nothing(self, decision: Decision) -> bool:
+        """Whether the agent is to be asked again, as if it had not replied."""
+        suite = self.plan.scenario.suite
+        is_empty = isinstance(decision, Answer) and not decision.text.strip()
+        return is_empty and suite is not None and suite.empty_replies > 0
+
+    def _gives_up(self) -> bool:
+        """Whether one more reply that says nothing ends the episode."""
+        suite = self.plan.scenario.suite
+        assert suite is not None
+        earlier = takewhile(lambda step: step.decision == NOTHING_SAID, reversed(self.steps))
+        return sum(1 for _ in earlier) + 1 >= suite.empty_replies
 
     def _is_asked_again(self, reply: Reply) -> bool:
         """Whether the talk begins again after an answer: it has no content."""

@@ -12,6 +12,7 @@ from rehearsal_room.harness.users.simulated import SimulatedUsers
 from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
 from rehearsal_room.scenarios.format import Scenario, Task
 
+NO_SEED = "without:seed"
 _SOLVES = ("oracle", "mutant")  # policies that play a reference solution, the user's part too
 _SILENT = ("noop", "random")  # policies to which a user would have nothing to say
 
@@ -46,6 +47,7 @@ async def users_of(
         client=model.client,
         max_connection_failures=model.max_connection_failures,
         answers=model.answers,
+        adapt=tuple([one for one in model.adapt if one == NO_SEED]),  # it is about both models
     )
     async with SimulatedUsers(OpenAIPolicy(asked), rewords=rewords) as users:
         if model.preflight:

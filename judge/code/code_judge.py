@@ -22,6 +22,7 @@ from rehearsal_room.judge.core.criteria import unasked, with_goal
 from rehearsal_room.judge.core.errors import VerifierError
 from rehearsal_room.judge.core.evidence import (
     Evidence,
+    Verification,
     changes_of,
     ended_of,
     episode_digest,
@@ -99,6 +100,18 @@ class CodeJudge:
             return unjudged(trajectory, why, ()), None
         changes = changes_of(trajectory)
         verification = await self._runner.verify(task, trajectory, changes, observe=observe)
+        judged, evidence = await self._verdict_on(task, trajectory, changes, verification)
+        if verification.asked is not None:
+            judged = msgspec.structs.replace(judged, asked=(verification.asked,))
+        return judged, evidence
+
+    async def _verdict_on(
+        self,
+        task: Task,
+        trajectory: Trajectory,
+        changes: tuple[RowChange, ...],
+        verification: Verification,
+    ) -> tuple[Judged, Evidence | None]:
         found, answer = verification.findings, ended_of(trajectory).answer
         texts = changes if verification.texts is None else verification.texts
         try:

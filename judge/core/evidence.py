@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.envpool.store.changes import net_changes
-from rehearsal_room.harness.core.events import Ending, EpisodeEnded, StepTaken, VerifierRun
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    ModelJudgement,
+    StepTaken,
+    VerifierRun,
+)
 from rehearsal_room.harness.core.messages import Act, FormatError
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot, make_storable
@@ -61,6 +67,8 @@ class Verification(msgspec.Struct, frozen=True):
     run: VerifierRun | None = None  # where it ran; None: it did not run
     # The rows whose texts the bounds are about; None: those that the episode changed.
     texts: tuple[RowChange, ...] | None = None
+    # What the answers of a model took on which the findings depend; None: nobody was asked.
+    asked: ModelJudgement | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True):

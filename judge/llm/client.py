@@ -152,20 +152,18 @@ class ChatJudgeModel(AsyncContextManagerMixin):
         )
         return answer, spent, exhausted
 
-    async def answer(self, messages: list[dict[str, str]]) -> str:
-        """The text with which the model answers the question of a suite's own score: the request
-        has these messages and temperature 0, and nothing else. Raises PolicyError."""
+    async def answer(self, messages: list[dict[str, str]]) -> tuple[str, ModelJudgement]:
+        """The text with which the model answers the question of a suite's own score, and what it
+        took: the request has these messages and temperature 0, and nothing else. Raises
+        PolicyError."""
         settings = replace(self._settings, temperature=0.0, max_tokens=None)
         at_most = self._settings.max_tokens or 0
         question = _PlainQuestion(settings, self._endpoint.base_url, messages, at_most=at_most)
         size = sum(len(message["content"]) for message in messages) // 4
-        try:
-            outcome = await self._client.ask(question, _uncounted, num_tokens=size)
-        except BudgetExhausted as exc:
-            raise PolicyError(str(exc)) from exc
-        if isinstance(outcome, NoAnswer):
-            raise PolicyError(self._fault(outcome))
-        return outcome
+        answer, spent, _ = await self._ask(question, num_tokens=size)
+        if answer is None:
+            raise PolicyError(spent.fault)
+        return answer, spent
 
     def _fault(self, outcome: NoAnswer) -> str:
         sentence = error_sentence(
@@ -176,10 +174,6 @@ class ChatJudgeModel(AsyncContextManagerMixin):
             secret=self._endpoint.api_key,
         )
         return f"no judgement of {sentence}"
-
-
-def _uncounted(charge: Charge) -> None:
-    """The budget has counted it."""
 
 
 class _PlainQuestion:

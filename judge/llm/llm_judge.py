@@ -168,13 +168,13 @@ class LLMJudge:
             code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid or own else "llm"
         )
         judged = self._judged(case, code, judgements, decision)
-        if not were_open:
-            return judged
+        # What criteria and a benchmark's own score asked is a part of the verdict's cost.
+        asked = (*criteria.judgements, *case.code.asked)
         return msgspec.structs.replace(
             judged,
-            asked=criteria.judgements,
-            cost_usd=judged.cost_usd + _cost_of(criteria.judgements),
-            code=by_code,
+            asked=asked,
+            cost_usd=_cost_of((*judgements, *asked)),
+            code=by_code if were_open else judged.code,
         )
 
     async def _criteria_judged(self, case: Case, seed: int, cache: VerdictCache | None) -> Settled:
@@ -283,6 +283,7 @@ class LLMJudge:
     def _unjudged(self, case: Case, why: str, asked: Sequence[ModelJudgement] = ()) -> Judged:
         evidence = case.evidence
         verdict = unjudged(case.trajectory, why, evidence.findings, evidence.verifier_run)
+        asked = (*asked, *case.code.asked)
         return msgspec.structs.replace(
             verdict,
             judge=self.name,

@@ -25,6 +25,7 @@ from rehearsal_room.judge.core.errors import JudgeError
 _APPLICATION = 0x52564332  # "RVC2": the file is a verdict cache of this format
 _BUSY_SECONDS = 30.0  # to wait for another process's write
 _CLOSING_SECONDS = 10.0
+_ANSWER = "answer"  # the mode of an answer to a benchmark's own question, which has no label
 _TABLE = """CREATE TABLE judgements (
     episode TEXT NOT NULL,
     rubric TEXT NOT NULL,
@@ -44,7 +45,7 @@ class VerdictCache(AsyncContextManagerMixin):
     is not changed. When the file fails later, that is logged, and costs requests but no verdicts.
 
     The key of a judgement is the episode's digest (see judge.core.evidence), the rubric's version,
-    the model and the judge's mode.
+    the model and the judge's mode. That of an answer is the question and the model.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,6 +85,28 @@ class VerdictCache(AsyncContextManagerMixin):
         await self._execute(
             "INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?)",
             (digest, rubric, model, mode, encode(stored)),
+        )
+
+    async def get_answer(self, model: str, question: str) -> str | None:
+        """The stored answer of a model to the question with this digest; None: there is none."""
+        rows = await self._execute(
+            "SELECT data FROM judgements WHERE (episode, rubric, model, mode) = (?, '', ?, ?)",
+            (question, model, _ANSWER),
+        )
+        return rows[0][0].decode(errors="surrogatepass") if rows else None
+
+    async def put_answer(self, model: str, question: str, answer: str) -> None:
+        """Store a model's answer to the question with this digest."""
+        await self._execute(
+            "INSERT OR REPLACE INTO judgements VALUES (?, '', ?, ?, ?)",
+            (question, model, _ANSWER, answer.encode(errors="surrogatepass")),
+        )
+
+    async def drop_answer(self, model: str, question: str) -> None:
+        """Forget a model's answer to the question with this digest."""
+        await self._execute(
+            "DELETE FROM judgements WHERE (episode, rubric, model, mode) = (?, '', ?, ?)",
+            (question, model, _ANSWER),
         )
 
     async def _execute(self, sql: str, values: tuple[Any, ...]) -> list[Any]:

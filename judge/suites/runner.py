@@ -5,13 +5,17 @@ judged from its log like any other. Its findings reproduce the official verdict:
 completed where the suite counts it as solved.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.router import ScoringPool
 from rehearsal_room.harness.core.errors import PolicyError
-from rehearsal_room.harness.core.events import Ending, VerifierRun
+from rehearsal_room.harness.core.events import Ending, ModelJudgement, VerifierRun
+from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.judge.code.runners import OraclePlay
 from rehearsal_room.judge.core.case import VerifierSource
@@ -20,9 +24,18 @@ from rehearsal_room.judge.suites.talk import talk_of
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.format import Scenario, Task
 
-# The text with which a model answers messages, each with role and content. Raises PolicyError.
-AskModel = Callable[[list[dict[str, str]]], Awaitable[str]]
 _RUN = VerifierRun("worker")
+
+
+class AskModel(Protocol):
+    """A model that answers the questions of a suite's own score."""
+
+    async def __call__(self, messages: list[dict[str, str]]) -> tuple[str, ModelJudgement]:
+        """Its answer to messages, each with role and content, and a judgement without a label that
+        has what it took. Raises PolicyError."""
+
+    async def forget(self, messages: list[dict[str, str]]) -> None:
+        """Do not use its answer again: it cannot be read."""
 
 
 class SuiteRunner:
@@ -42,7 +55,7 @@ class SuiteRunner:
     ) -> Verification:
         """See VerifierRunner."""
         talk, ending = talk_of(trajectory), ended_of(trajectory).ending
-        return await self._score(task, talk, asks=ending is Ending.ANSWERED)
+        return await self._score(task, talk, is_over=ending is Ending.ANSWERED)
 
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""
@@ -53,14 +66,45 @@ class SuiteRunner:
         return None
 
     async def _score(
-        self, task: Task, talk: list[dict[str, Any]], *, asks: bool = False
+        self, task: Task, talk: list[dict[str, Any]], *, is_over: bool = False
     ) -> Verification:
-        scenario, answers = self._scenario, None
+        scenario, answers, asked = self._scenario, list[str](), list[list[dict[str, str]]]()
+        spent: list[ModelJudgement] = []
         try:
-            if asks and self._asks is not None:
-                questions = await self._pool.questions(scenario, task, talk)
-                answers = [await self._asks(question) for question in questions]
-            findings = await self._pool.score(scenario, task, talk, answers or None)
+            if is_over and self._asks is not None:
+                # A question may follow on the answers to those before it.
+                while questions := await self._pool.questions(scenario, task, talk, answers):
+                    for question in questions:
+                        answer, one = await self._asks(question)
+                        answers.append(answer)
+                        asked.append(question)
+                        spent.append(one)
+            findings = await self._pool.score(
+                scenario, task, talk, answers or None, broken_off=not is_over
+            )
         except (PolicyError, PoolError) as exc:
-            return Verification((), f"the episode could not be scored: {exc}")
-        return Verification(findings, run=_RUN)
+            if asked and self._asks is not None and isinstance(exc, PoolError):
+                await self._asks.forget(asked[-1])
+            why = f"the episode could not be scored: {exc}"
+            return Verification((), why, asked=_in_all(spent, why))
+        return Verification(findings, run=_RUN, asked=_in_all(spent))
+
+
+def _in_all(spent: Sequence[ModelJudgement], fault: str = "") -> ModelJudgement | None:
+    """What all answers took; None: nobody was asked."""
+    if not spent:
+        return None
+    prices = [one.cost_usd for one in spent]
+    known = [price for price in prices if price is not None]
+    return msgspec.structs.replace(
+        spent[0],
+        fault=fault,
+        reasoning=f"{plural(len(spent), 'answer')} to the benchmark's own questions",
+        requests=sum(one.requests for one in spent),
+        prompt_tokens=sum(one.prompt_tokens for one in spent),
+        cached_tokens=sum(one.cached_tokens for one in spent),
+        completion_tokens=sum(one.completion_tokens for one in spent),
+        cost_usd=math.fsum(known) if len(known) == len(prices) else None,
+        is_cached=all(one.is_cached for one in spent),
+        seconds=math.fsum(one.seconds for one in spent),
+    )

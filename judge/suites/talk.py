@@ -11,12 +11,14 @@ from rehearsal_room.harness.dialects.base import after_thought
 
 def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     """The turns of an episode, each with its calls, what the agent said (None: it made calls, or
-    its reply was malformed), what it said beside its calls, the calls that were not made because
+    its reply was malformed), what it said beside its calls, its content as the server sent it
+    (None: it sent none), the calls that were not made because
     the talk was over, whether it began again after this turn, and the user's turn (None: there was
     none) with the messages in which the user made calls.
 
     Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
-    "text": None, "beside": "I go there.", "unmade": [], "again": False, "user": None}]
+    "text": None, "beside": "I go there.", "said": "I go there.", "unmade": [],
+    "again": False, "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
 
@@ -28,6 +30,7 @@ def _turn(step: StepTaken) -> dict[str, Any]:
         "calls": [] if user is not None else _calls(step),
         "text": text,
         "beside": after_thought(step.reply.text) if isinstance(step.decision, Act) else "",
+        "said": step.reply.said,
         "unmade": _unmade(step),
         "again": step.again,
         "user": None

@@ -15,6 +15,7 @@ from rehearsal_room.judge.core.evidence import ScenarioInfo, scenario_info
 from rehearsal_room.judge.core.rewards import PROFILES
 from rehearsal_room.judge.failures.diagnoser import Diagnoser
 from rehearsal_room.judge.llm.client import ChatJudgeModel, judge_models
+from rehearsal_room.judge.llm.kept_answers import KeptAnswers
 from rehearsal_room.judge.llm.llm_judge import Cases, LLMJudge, LoggedCases, Reasons
 from rehearsal_room.judge.llm.prompt import least_tokens
 from rehearsal_room.judge.llm.released import ReleasedJudge
@@ -143,7 +144,7 @@ def _llm_judge(
         reasons = reasons if pool is None else Diagnoser(pool, scenarios)
     else:
         assert pool is not None
-        cases = code = ScenarioJudges(pool, scenarios, profile, models[0].answer)
+        cases = code = ScenarioJudges(pool, scenarios, profile, KeptAnswers(models[0], cache))
         reasons = code.diagnoser
     return LLMJudge(
         cases,

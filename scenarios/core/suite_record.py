@@ -46,3 +46,8 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     # Tools that the suite executes though the agent, or the user, was not shown them.
     unlisted: tuple[str, ...] = ()
     users_unlisted: tuple[str, ...] = ()
+    # How many replies without words and calls, one after the other, end an episode as malformed;
+    # the agent is asked again after those before. 0: such a reply is an answer.
+    empty_replies: int = 0
+    # Whether the agent sees the words that open the talk in its name (see ModelUser.opening).
+    shows_opening: bool = True

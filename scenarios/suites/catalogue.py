@@ -19,6 +19,7 @@ from rehearsal_room.scenarios.suites import (
     mcpmark,
     tau2,
     tau2_banking,
+    vitabench,
 )
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
@@ -64,6 +65,7 @@ class Suite(msgspec.Struct, frozen=True):
     max_messages: int | None = None  # of a talk; None: no limit
     max_errors: int | None = None  # failed calls that end an episode; None: no limit
     upstream: "UpstreamPrompts | None" = None  # how upstream asks a model; None: we do not
+    needs_judge: bool = False  # whether its score is nothing without a model that judges
 
 
 def suite(name: str) -> Suite:
@@ -200,6 +202,24 @@ def _tau2_banking(variant: str) -> Suite:
     )
 
 
+def _vitabench(name: str, language: str) -> Suite:
+    return Suite(
+        name,
+        f"VitaBench, {language} tasks: an agent that orders, books and travels for a customer",
+        tuple(vitabench.DOMAINS),
+        "vitabench",
+        "a checkout of meituan-longcat/vitabench (--suite-path), an interpreter with its packages "
+        "(--suite-python), a model that plays the customer (--user-model), and one that decides on "
+        "the rubrics (--judge hybrid --judge-model)",
+        lambda flags: vitabench.VitaBenchData(flags.folder, name),
+        has_solutions=False,
+        max_steps=1_000,
+        max_messages=300,
+        upstream=UpstreamPrompts("vita", 0.0, {"tool_choice": "auto"}),
+        needs_judge=True,
+    )
+
+
 SUITES: dict[str, Suite] = {
     bfcl.NAME: Suite(
         bfcl.NAME,
@@ -226,6 +246,7 @@ SUITES: dict[str, Suite] = {
     ),
     **{f"tau2_{domain}": _tau2_domain(domain) for domain in tau2.DOMAINS},
     **{f"tau2_banking_{name}": _tau2_banking(name) for name in tau2_banking.VARIANTS},
+    **{name: _vitabench(name, language) for name, language in vitabench.LANGUAGES.items()},
     mcp_universe.NAME: Suite(
         mcp_universe.NAME,
         "MCP-Universe: questions that real MCP servers answer",

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_USER = User("", "", "")
+_LATER_OF_RECORDS = (
+    *("attempts", "unlisted", "users_unlisted", "empty_replies", "shows_opening"),
+)
+_LATER_OF_TASKS = ("criterion", "criteria_threshold", "stops")
 ANSWER = "Done."  # of a reference solution where the suite names none
 
 
@@ -35,13 +40,7 @@ def entry_scenario(
     clock: str = "",
 ) -> Scenario:
     """The scenario of an entry, named like its task. `path` is where its data is."""
-    known = msgspec.to_builtins(record)
-    # Records of before these were there have the same digest.
-    if record.attempts == 1:
-        del known["attempts"]
-    for name in ("unlisted", "users_unlisted"):
-        if not known[name]:
-            del known[name]
+    known = _without(msgspec.to_builtins(record), record, _LATER_OF_RECORDS)
     content = msgspec.json.encode((task_content(task), known, rules, user, clock))
     return Scenario(
         name=task.id,
@@ -62,11 +61,16 @@ def entry_scenario(
 
 
 def task_content(task: Task) -> dict[str, Any]:
-    """What a task's digest is made of. Tasks of before there were criteria have the same digest."""
-    content: dict[str, Any] = msgspec.to_builtins(task)
-    if not task.criterion:
-        del content["criterion"], content["criteria_threshold"]
-    return content
+    """What a task's digest is made of."""
+    return _without(msgspec.to_builtins(task), task, _LATER_OF_TASKS)
+
+
+def _without(content: dict[str, Any], of: msgspec.Struct, later: Sequence[str]) -> dict[str, Any]:
+    """The content without those of the `later` fields that have their usual value, so that tasks
+    and records of before these were there keep their digests."""
+    usual = {field.name: field.default for field in msgspec.structs.fields(of)}
+    kept = [name for name in later if getattr(of, name) != usual[name]]
+    return {name: value for name, value in content.items() if name not in later or name in kept}
 
 
 def _foreign(record: SuiteRecord) -> McpRecord | None:

@@ -24,7 +24,7 @@ from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn, User
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario
+from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, task_content
 
 DOMAINS = ("retail", "airline", "telecom")
 VERSION = "1.0.1"  # whose rules these are; other versions grade otherwise
@@ -113,7 +113,7 @@ class Tau2Data:
         )
         title = f"τ²-bench {self._domain}" if initial is None else str(tasks[0]["id"])
         one = entry_scenario(record, made[0], title=title, path=self._data, rules=self._rules)
-        content = msgspec.json.encode([one.digest, made])
+        content = msgspec.json.encode([one.digest, list(map(task_content, made))])
         digest = blake2b(content, digest_size=16).hexdigest()
         return msgspec.structs.replace(one, name=name, tasks=tuple(made), digest=digest)
 

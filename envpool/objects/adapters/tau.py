@@ -323,6 +323,8 @@ class Tau:
             return []
         if "NL_ASSERTION" not in [str(one.value) for one in criteria.reward_basis]:
             return []
+        if scoring.get("answers"):
+            return []
         asked: list[Any] = []
         self._words.generate = lambda **given: asked.append(given["messages"])
         with contextlib.suppress(AttributeError):  # it reads an answer that it did not get

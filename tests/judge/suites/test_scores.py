@@ -43,6 +43,40 @@ def test_a_task_counts_by_the_share_of_its_tries() -> None:
     assert (found.overall, found.tasks, found.episodes, found.unjudged) == (0.75, 2, 5, 2)
 
 
+def test_what_fails_stays_in_the_mean_of_vitabench() -> None:
+    """An episode without a label, one whose customer failed and one with malformed arguments are
+    failed tasks of the score, and are counted; upstream's mean leaves them out. An agent that
+    says nothing has failed in both. The share of rubrics and our own look at the orders stand
+    beside."""
+    malformed = msgspec.structs.replace(
+        row("e", WRONG, "e"), ending=Ending.FORMAT_ERROR, error="The arguments are malformed."
+    )
+    silent = msgspec.structs.replace(
+        row("f", WRONG, "f"), ending=Ending.FORMAT_ERROR, error="The reply is empty.", share=0.0
+    )
+    done = msgspec.structs.replace(row("a", DONE, "a"), share=1.0)
+    wrong = msgspec.structs.replace(row("b", WRONG, "b"), share=0.5)
+    rows = [done, wrong, row("c", None, "c"), row("d", BROKEN, "d"), malformed, silent]
+    orders = Finding("orders (beside the score)", True, "", "", "guard", share=0.3, weight=0.0)
+    found = scores_of(
+        "vitabench_en", rows, dict.fromkeys("abcdef", "delivery"), {"a": [orders], "f": [orders]}
+    )
+    assert found.scores == {"delivery": pytest.approx(1 / 6)}
+    assert (found.overall, found.unjudged) == (pytest.approx(1 / 6), 3)
+    assert found.groups == {
+        "failed left out, as upstream": pytest.approx(1 / 3),
+        "share of rubrics": pytest.approx(0.5),
+        "orders as required, ours": pytest.approx(0.3),
+    }
+    assert found.overall_range is not None
+    assert (found.overall_range.least, found.overall_range.most) == (
+        pytest.approx(1 / 6),
+        pytest.approx(4 / 6),
+    )
+    nothing = scores_of("vitabench", [row("c", None)], {"c": "delivery"}, {})
+    assert (nothing.overall, nothing.groups, nothing.unjudged) == (0.0, {}, 1)
+
+
 def test_pass_hat_k_is_the_chance_that_all_tries_succeed() -> None:
     """Of three tries at one task two succeeded, of the other all: pass^2 is the mean of 1/3 and
     1."""

@@ -249,6 +249,7 @@ def eval_command(
         "group_size": tries,
     }
     settings = with_defaults(settings_of(config, output, resume, flags), found, flags)
+    _require_judge(found, settings)
     has_begun = resume and output is not None and (output / RUN_FILE).is_file()
     if prompts != "ours" and not has_begun:
         settings = _asked_like_upstream(settings, found, flags, is_demanded=prompts is not None)
@@ -295,6 +296,16 @@ def _require_category(found: Suite, category: str | None) -> None:
         hint = did_you_mean(category, found.categories)
         hint = hint or f"; categories: {', '.join(found.categories)}"
         raise SettingsError(f"--category: suite {found.name!r} has no category {category!r}{hint}")
+
+
+def _require_judge(found: Suite, settings: Settings) -> None:
+    """Raises SettingsError where only a model can score what the policy plays, and none does."""
+    plays = settings.policy.name in MODEL_POLICIES or settings.agent.target
+    if found.needs_judge and plays and settings.judge.mode != "hybrid":
+        raise SettingsError(
+            f"--judge: a model decides on every rubric of suite {found.name!r}: name it with "
+            "--judge hybrid --judge-model NAME"
+        )
 
 
 def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:

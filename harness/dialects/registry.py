@@ -9,6 +9,7 @@ from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.dialects.tau2 import Tau2
+from rehearsal_room.harness.dialects.toolsandbox import ToolSandbox
 from rehearsal_room.harness.dialects.verbatim import Verbatim
 
 NAMES = ("native", "hermes", "awm", "awm-tool", "tau2")
@@ -37,6 +38,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return AgentDojo()
     if name == "tau2":
         return Tau2()
+    if name == "toolsandbox":
+        return ToolSandbox()
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

@@ -43,3 +43,5 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     # How often an agent is asked from the start, in the world as it is, while its last reply has no
     # content. Above 1, none of the calls is made in a reply that reaches the limit of replies.
     attempts: int = 1
+    # Whether a call of a tool that the agent does not have makes its reply malformed.
+    ends_on_unknown_tool: bool = False

@@ -12,6 +12,8 @@ from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_USER = User("", "", "")
+# Fields that came later, with their usual values: records of before have the same digest.
+_LATER = {"attempts": 1, "ends_on_unknown_tool": False}
 ANSWER = "Done."  # of a reference solution where the suite names none
 
 
@@ -35,8 +37,9 @@ def entry_scenario(
 ) -> Scenario:
     """The scenario of an entry, named like its task. `path` is where its data is."""
     known = msgspec.to_builtins(record)
-    if record.attempts == 1:
-        del known["attempts"]  # records of before it was there have the same digest
+    for name, usual in _LATER.items():
+        if known[name] == usual:
+            del known[name]
     content = msgspec.json.encode((task, known, rules, user, clock))
     return Scenario(
         name=task.id,

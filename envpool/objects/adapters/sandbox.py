@@ -1,0 +1,230 @@
+"""The worlds and the scoring of ToolSandbox (see scenarios.suites.toolsandbox), in its own process.
+
+A world is upstream's `ExecutionContext`, and its `ExecutionEnvironment` executes the calls: those of
+one reply in all orders, as upstream does it. What an episode is worth is upstream's own evaluation
+of a context in which the talk was played again, message by message.
+"""
+
+import importlib
+import importlib.util
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+_KEYS = {
+    "SETTING": "device_id",
+    "CONTACT": "person_id",
+    "MESSAGING": "message_id",
+    "REMINDER": "reminder_id",
+}
+# Upstream makes the id of a call a part of a program. These characters cannot make it do anything.
+_PLAIN_ID = re.compile(r"[\w.:-]*", re.ASCII).fullmatch
+_MAX_MESSAGES = 30
+_END = "end_conversation"  # the user's only tool
+
+
+def adapter(folder: str, listing: str, version: str) -> "Sandbox":
+    """The adapter for a checkout; `listing` is the program that loads its scenarios."""
+    return Sandbox(folder, listing, version)
+
+
+class World:
+    """A context of upstream's, which only dill can copy."""
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+
+    def __getstate__(self) -> bytes:
+        dumped: bytes = importlib.import_module("dill").dumps(self.context)
+        return dumped
+
+    def __setstate__(self, state: bytes) -> None:
+        self.context = importlib.import_module("dill").loads(state)
+
+
+class Sandbox:
+    """The suite."""
+
+    def __init__(self, folder: str, listing: str, version: str) -> None:
+        self.version = version
+        spec = importlib.util.spec_from_file_location("toolsandbox_tasks", listing)
+        assert spec is not None and spec.loader is not None
+        tasks = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(tasks)
+        self.scenarios: dict[str, Any] = tasks.load(folder)
+        self._contexts = importlib.import_module("tool_sandbox.common.execution_context")
+        self._messages = importlib.import_module("tool_sandbox.common.message_conversion")
+        self._conversion = importlib.import_module("tool_sandbox.common.tool_conversion")
+        roles = importlib.import_module("tool_sandbox.roles.execution_environment")
+        self._executes: Any = roles.ExecutionEnvironment()
+
+    def world(self, spec: dict[str, Any]) -> World:
+        """A world at its start, with the tools imported, as `Scenario.play` begins."""
+        copy = importlib.import_module("copy")
+        context = copy.deepcopy(self.scenarios[spec["scenario"]].starting_context)
+        self._contexts.set_current_context(context)
+        for row in self._rows():
+            if (row["sender"], row["recipient"]) == ("SYSTEM", "EXECUTION_ENVIRONMENT"):
+                self._executes.respond(ending_index=row["sandbox_message_index"])
+        return World(context)
+
+    def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
+        """The agent's tools, and then the user's."""
+        context = self.scenarios[spec["scenario"]].starting_context
+        self._contexts.set_current_context(context)
+        found = []
+        for role, scrambled in (("AGENT", True), ("USER", False)):
+            for name, tool in context.get_available_tools(scrambling_allowed=scrambled).items():
+                if role in tool.visible_to:
+                    made = self._conversion.convert_to_openai_tool(tool, name)["function"]
+                    made["schema"] = made.pop("parameters")
+                    found.append(made)
+        return found
+
+    def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
+        """The rows of the tables. Ids are not unique upstream: a second row has `#2` after its."""
+        for table, key in _KEYS.items():
+            seen = Counter[str]()
+            for row in world.context.get_database(table).to_dicts():
+                seen[row[key]] += 1
+                number = f"#{seen[row[key]]}" if seen[row[key]] > 1 else ""
+                yield table.lower(), f"{row[key]}{number}", row
+
+    def call(self, world: World, name: str, arguments: Any) -> tuple[str, str | None]:
+        """Execute a call that nobody announced."""
+        (answer,) = self.calls(world, [{"name": name, "arguments": arguments, "id": "call"}])
+        return answer["text"], answer["error"]
+
+    def calls(self, world: World, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Execute the calls of one reply together: for each its text, what kind of failure it is,
+        and the place of its answer among theirs."""
+        self._contexts.set_current_context(world.context)
+        calls = _with_plain_ids(calls)
+        sender = "USER" if calls[0]["name"] == _END else "AGENT"
+        before = world.context.max_sandbox_message_index
+        self._say_calls(sender, calls)
+        self._executes.respond()
+        world.context = self._contexts.get_current_context()  # maybe of another order of the calls
+        answers = [row for row in self._rows() if row["sandbox_message_index"] > before]
+        return _in_order(calls, answers[len(calls) :])
+
+    def score(
+        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Upstream's similarity. A talk with which upstream's runner cannot go on is worth nothing,
+        as there."""
+        scenario = self.scenarios[spec["scenario"]]
+        self._contexts.set_current_context(self.world(spec).context)
+        try:
+            self._play(talk)
+            found = scenario.evaluation.evaluate(
+                execution_context=self._contexts.get_current_context(),
+                max_turn_count=scenario.max_messages,
+            )
+        except Exception as exc:
+            return [_finding(0.0, f"turns {scenario.max_messages}; {type(exc).__name__}: {exc}")]
+        parts = [f"turns {found.turn_count}"]
+        for kind in ("milestone", "minefield"):
+            for number, (at, similarity) in getattr(found, f"{kind}_mapping").items():
+                parts.append(f"{kind} {number} at message {at}: {similarity:.6g}")
+        return [_finding(float(found.similarity), "; ".join(parts))]
+
+    def _play(self, talk: list[dict[str, Any]]) -> None:
+        """Play a talk in the current context, up to upstream's limit. Raises what upstream's runner
+        would."""
+        most = self._contexts.get_current_context().max_sandbox_message_index + _MAX_MESSAGES
+        for number, turn in enumerate(talk):
+            if self._is_over(most):
+                return
+            if turn["calls"]:
+                self._say_calls("AGENT", _with_plain_ids(turn["calls"]))
+                if not self._is_over(most):
+                    self._executes.respond()
+                continue
+            if turn["text"] is None:
+                raise ValueError("a reply that upstream's runner cannot use")
+            self._say("AGENT", "USER", turn["text"])
+            if turn["user"] is not None and not self._is_over(most):
+                self._hear(turn["user"], number, most)
+
+    def _hear(self, user: dict[str, Any], number: int, most: int) -> None:
+        calls = iter(user["calls"])
+        for place, act in enumerate(user["acts"] or [{"calls": 1} for _ in user["calls"]]):
+            made = [next(calls) | {"id": f"user_{number}_{place}_{at}"} for at in range(act["calls"])]
+            self._say_calls("USER", made)
+            if self._is_over(most):
+                return
+            self._executes.respond()
+        if not self._is_over(most) and not user["ended"]:
+            self._say("USER", "AGENT", user["text"])
+
+    def _is_over(self, most: int) -> bool:
+        last = self._rows()[-1]
+        return not last["conversation_active"] or last["sandbox_message_index"] >= most
+
+    def _rows(self) -> list[dict[str, Any]]:
+        database = self._contexts.get_current_context().get_database(
+            "SANDBOX", get_all_history_snapshots=True, drop_sandbox_message_index=False
+        )
+        rows: list[dict[str, Any]] = database.to_dicts()
+        return rows
+
+    def _say_calls(self, sender: str, calls: list[dict[str, Any]]) -> None:
+        """Add a message for each call. Raises KeyError for a tool that its caller does not have."""
+        context = self._contexts.get_current_context()
+        tools = context.get_available_tools(scrambling_allowed=sender == "AGENT")
+        messages = []
+        for call in calls:
+            id, tool = call["id"], tools.get(call["name"])
+            if tool is None or sender not in tool.visible_to:
+                raise KeyError(f"there is no tool {call['name']!r}")
+            name = tool.__name__
+            code = (
+                f"{id}_parameters = {call['arguments']}\n"
+                f"{id}_response = {name}(**{id}_parameters)\nprint(repr({id}_response))"
+            )
+            beside = {"openai_tool_call_id": id, "openai_function_name": call["name"]}
+            messages.append(
+                self._messages.Message(
+                    sender=sender,
+                    recipient="EXECUTION_ENVIRONMENT",
+                    content=code,
+                    **(beside if sender == "AGENT" else {}),
+                )
+            )
+        self._executes.add_messages(messages)
+
+    def _say(self, sender: str, recipient: str, text: str) -> None:
+        message = self._messages.Message(sender=sender, recipient=recipient, content=text)
+        self._executes.add_messages([message])
+
+
+def _with_plain_ids(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one if _PLAIN_ID(one["id"]) else {**one, "id": "call"} for one in calls]
+
+
+def _in_order(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answer of each call. Where an order of the calls failed, they came in that order; calls
+    with one id have the answers in the order in which they came."""
+    left = list(enumerate(answers))
+    found = []
+    for call in calls:
+        id = call["id"]
+        one = next((each for each in left if each[1]["openai_tool_call_id"] == id), left[0])
+        left.remove(one)
+        place, row = one
+        error = None if row["tool_call_exception"] is None else "refused"
+        found.append({"text": row["content"], "error": error, "place": place})
+    return found
+
+
+def _finding(similarity: float, found: str) -> dict[str, Any]:
+    return {
+        "name": "similarity",
+        "passed": similarity >= 1.0,
+        "expected": "1",
+        "found": f"{similarity:.6g}; {found}"[:2000],
+        "kind": "goal",
+        "share": similarity,
+    }

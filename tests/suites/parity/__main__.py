@@ -16,6 +16,7 @@ import argparse
 import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
+from tests.suites.parity.toolsandbox import compare as toolsandbox
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
@@ -26,6 +27,7 @@ def main() -> int:
     for name, other in (
         ("tau2", tau2.main),
         ("awm", awm_release.main),
+        ("toolsandbox", toolsandbox.main),
     ):  # they take other arguments
         if sys.argv[1:2] == [name]:
             return other(sys.argv[2:])

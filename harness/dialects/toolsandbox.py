@@ -1,4 +1,4 @@
-"""What ToolSandbox 0.0.1 sends a model: tool calling of the chat API, as its `OpenAIAPIAgent` writes it.
+"""What ToolSandbox 0.0.1 sends a model: tool calling of the chat API, as its `OpenAIAPIAgent` does.
 
 What a model writes beside its calls is not shown again, results name their tool, and those of one
 reply stand in the order in which the world gave them. A reply without calls and without content,

@@ -1,8 +1,8 @@
 """Users whom a model plays, at an endpoint of its own.
 
 The model reads its prompt, hears the agent as its partner, and may call the user's own tools before
-it speaks. It ends the talk with one of the words that the task names, or by a tool. What the user said and did is
-in the log, so an episode that goes on after an interruption asks nothing again.
+it speaks. It ends the talk with one of the words that the task names, or by a tool. What the user
+said and did is in the log, so an episode that goes on after an interruption asks nothing again.
 """
 
 import json

@@ -320,8 +320,8 @@ def _mean_of_all(scores: _Categories, groups: Mapping[str, float]) -> float | No
 
 
 def sandbox_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
-    """ToolSandbox's mean over all scenarios that were played, and over those without and with a paid
-    service."""
+    """ToolSandbox's mean over all scenarios that were played, and over those without and with a
+    paid service."""
     parts = {
         "all_categories": toolsandbox.CATEGORIES,
         "without a paid service": toolsandbox.VARIANTS,
@@ -330,7 +330,9 @@ def sandbox_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, f
     groups = {}
     for name, part in parts.items():
         if total := sum(sizes.get(one, 0) for one in part):
-            groups[name] = math.fsum(scores[one] * sizes[one] for one in part if one in sizes) / total
+            groups[name] = (
+                math.fsum(scores[one] * sizes[one] for one in part if one in sizes) / total
+            )
     return groups
 
 

@@ -17,7 +17,8 @@ def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     none) with the messages in which the user made calls.
 
     Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None,
-    "id": "call_1"}], "text": None, "beside": "I go there.", "unmade": [], "again": False, "user": None}]
+    "id": "call_1"}], "text": None, "beside": "I go there.", "unmade": [], "again": False,
+    "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
 

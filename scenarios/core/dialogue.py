@@ -63,8 +63,8 @@ class EarlierWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ModelUserWithTool(ModelUser, frozen=True, forbid_unknown_fields=True, tag="model_with_tool"):
     """A user whom a model plays, and who ends the talk by a tool, which is among `tools`.
 
-    The model may call it in its first reply to the agent's words only, and is asked with nothing but
-    messages and tools. It hears words without content, and may say such.
+    The model may call it in its first reply to the agent's words only, and is asked with nothing
+    but messages and tools. It hears words without content, and may say such.
     """
 
     ends_by: str = ""  # the tool

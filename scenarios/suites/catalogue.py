@@ -12,7 +12,14 @@ import msgspec
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2, toolsandbox
+from rehearsal_room.scenarios.suites import (
+    agentdojo,
+    bfcl,
+    mcp_universe,
+    mcpmark,
+    tau2,
+    toolsandbox,
+)
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 

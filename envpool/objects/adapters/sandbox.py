@@ -1,8 +1,8 @@
 """The worlds and the scoring of ToolSandbox (see scenarios.suites.toolsandbox), in its own process.
 
-A world is upstream's `ExecutionContext`, and its `ExecutionEnvironment` executes the calls: those of
-one reply in all orders, as upstream does it. What an episode is worth is upstream's own evaluation
-of a context in which the talk was played again, message by message. Its search for the best match
+A world is upstream's `ExecutionContext`, and its `ExecutionEnvironment` executes the calls: those
+of one reply in all orders, as upstream does it. An episode's worth is upstream's own evaluation of
+a context in which the talk was played again, message by message. Its search for the best match
 tries some millions of ways where a long talk meets five milestones; here it leaves those out that
 cannot be better than the best so far, which changes no result.
 """
@@ -241,7 +241,9 @@ class Sandbox:
     def _hear(self, user: dict[str, Any], number: int, most: int) -> None:
         calls = iter(user["calls"])
         for place, act in enumerate(user["acts"] or [{"calls": 1} for _ in user["calls"]]):
-            made = [next(calls) | {"id": f"user_{number}_{place}_{at}"} for at in range(act["calls"])]
+            made = [
+                next(calls) | {"id": f"user_{number}_{place}_{at}"} for at in range(act["calls"])
+            ]
             self._say_calls("USER", made)
             if self._is_over(most):
                 return

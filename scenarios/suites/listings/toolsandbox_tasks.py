@@ -64,7 +64,7 @@ def freeze() -> None:
             if getattr(module, "datetime", None) is datetime:
                 module.datetime = clock  # type: ignore[attr-defined]
             if hasattr(module, "uuid4"):
-                module.uuid4 = counted
+                vars(module)["uuid4"] = counted
 
 
 def base_of(name: str) -> str:

@@ -16,8 +16,8 @@ import argparse
 import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
-from tests.suites.parity.toolsandbox import compare as toolsandbox
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+from tests.suites.parity.toolsandbox import compare as toolsandbox
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
 

@@ -1,5 +1,5 @@
-"""What the fake models of ToolSandbox's comparison say: functions of the scenario and of the number of
-the turn, so that both sides get the same replies."""
+"""What the fake models of ToolSandbox's comparison say: functions of the scenario and of the number
+of the turn, so that both sides get the same replies."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +109,9 @@ def _to_the_limit(case: Case, rng: Random) -> Plan:
         calls([{**rng.choice(case.calls or [_drawn(case, rng)])} for _ in range(size)], at)
         for at, size in enumerate(sizes)
     ]
-    return Plan([one if rng.random() < 0.9 else says("Wait.") for one in drawn], [says("Yes.")] * 30)
+    return Plan(
+        [one if rng.random() < 0.9 else says("Wait.") for one in drawn], [says("Yes.")] * 30
+    )
 
 
 def _bad(case: Case, rng: Random, last: dict[str, Any]) -> Plan:
@@ -122,7 +124,7 @@ def _wrong(case: Case, rng: Random) -> Plan:
     one = _drawn(case, rng)
     changed: list[Any] = [
         {**one["arguments"], "more": 1},
-        dict.fromkeys(one["arguments"], []),
+        {name: [] for name in one["arguments"]},
         dict.fromkeys(one["arguments"]),
         {},
     ]
@@ -135,7 +137,9 @@ def _short(make: Callable[[Case, Random], Plan]) -> Callable[[Case, Random], Pla
 
     def made(case: Case, rng: Random) -> Plan:
         plan = make(case, rng)
-        return plan if len(case.targets) < 3 else Plan(plan.agent[:3], plan.user[:1], plan.again[:1])
+        return (
+            plan if len(case.targets) < 3 else Plan(plan.agent[:3], plan.user[:1], plan.again[:1])
+        )
 
     return made
 
@@ -196,7 +200,8 @@ BEHAVIOURS: Behaviours = {
         [says("Is it done?")] * 9,
     ),
     "a user who ends twice": lambda case, rng: Plan(
-        [says(case.text)], [{**END, "tool_calls": [{**END["tool_calls"][0], "id": i} for i in "ab"]}]
+        [says(case.text)],
+        [{**END, "tool_calls": [{**END["tool_calls"][0], "id": i} for i in "ab"]}],
     ),
 }
 _MORE = {"name": "end_conversation", "arguments": '{"why": "done"}'}

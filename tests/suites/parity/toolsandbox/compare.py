@@ -155,8 +155,8 @@ class _Pass:
         num = sum(map(sum, (one.values() for one in model.bodies["ours"].values())))
         means = [sum(one[at] for one in sums.values()) / len(self._behaviours) for at in (0, 1)]
         _say(
-            f"seed {self._seed}: {len(self._behaviours)} scenarios, {len(counts)} behaviours, {num} "
-            f"requests, mean similarity {means[0]:.6f} upstream and {means[1]:.6f} here, "
+            f"seed {self._seed}: {len(self._behaviours)} scenarios, {len(counts)} behaviours, "
+            f"{num} requests, mean similarity {means[0]:.6f} upstream and {means[1]:.6f} here, "
             f"{total} scenarios differ"
         )
         return total

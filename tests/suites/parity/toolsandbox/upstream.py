@@ -1,4 +1,4 @@
-"""PYTHON tests/suites/parity/toolsandbox/upstream.py LISTING CHECKOUT [URL OUTPUT < names > results]:
+"""PYTHON upstream.py LISTING CHECKOUT [URL OUTPUT < names > results]:
 ToolSandbox's own runner, with a clock and ids that stand still.
 
 It runs in the interpreter that has the checkout's packages and imports nothing of this project but

@@ -16,7 +16,8 @@ _CALLS = (AgentCall("a", {"x": "é"}, "call_1"), AgentCall("b", {}, "call_2"))
 
 
 def test_upstream_gives_up_what_is_malformed_and_nothing_else() -> None:
-    """No content and arguments that are no object are malformed; an empty text is said."""
+    """A reply without content, and arguments that are a text, are malformed; an empty text is
+    said."""
     read = ToolSandbox().read
     assert isinstance(read(Reply("", content="null"), turn=0), FormatError)
     assert isinstance(read(Reply("", (AgentCall("a", "{", "i"),)), turn=0), FormatError)

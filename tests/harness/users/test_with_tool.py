@@ -1,4 +1,4 @@
-"""A user who ends the talk by a tool: when it is offered, what it is shown, and what ends nothing."""
+"""A user who ends the talk by a tool: when it is offered, what is shown, and what ends nothing."""
 
 from collections.abc import Sequence
 
@@ -67,7 +67,7 @@ async def test_the_tool_ends_the_talk() -> None:
 
 
 async def test_a_call_that_fails_is_not_shown_and_the_tool_not_offered_again() -> None:
-    """The model is asked again without the tool; a second call then is no answer."""
+    """The model is asked again without the tool; a second call is refused."""
     user, model = _user(CALL, Reply("Go on."), CALL, CALL)
     turn = await user.reply("Done.", _World(ToolResult("TypeError", "refused")))
     assert (turn.text, turn.ended) == ("Go on.", False)

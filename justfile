@@ -262,7 +262,7 @@ dialogues *ARGS: sync
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
-# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`, `just parity vitabench --vita DIR --python FILE`, `just parity awm --awm-code DIR`.
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`, `just parity vitabench --vita DIR --python FILE`, `just parity toolsandbox --checkout DIR --python FILE`, `just parity awm --awm-code DIR`.
 parity SUITE *ARGS: sync
     [ {{SUITE}} != bfcl ] || tests/suites/run.sh --install
     {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}

@@ -54,7 +54,12 @@ import msgspec
 from rehearsal_room.scenarios.api import Row, RowChange, User
 from rehearsal_room.scenarios.call_checks import McpRecord
 from rehearsal_room.scenarios.core.criteria import Criterion, criteria_faults
-from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
+from rehearsal_room.scenarios.core.dialogue import (
+    ModelUser,
+    ModelUserWithTool,
+    UserAutomaton,
+    UserScript,
+)
 from rehearsal_room.scenarios.core.server_record import (
     ServerCommand,
     ServerRecord,
@@ -124,7 +129,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
     # With whom the agent talks; None: nobody answers it.
-    user: UserScript | ModelUser | UserAutomaton | None = None
+    user: UserScript | ModelUser | ModelUserWithTool | UserAutomaton | None = None
     utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
     criterion: tuple[Criterion, ...] = ()  # none: the findings of its function decide alone

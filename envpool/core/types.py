@@ -58,6 +58,9 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     # A fault on purpose, or who edited a fork, answered in the world's place: no tool was executed.
     injected: bool = False
     asked: tuple[ServerRequest, ...] = ()  # what the world's server asked during the call
+    # Among the results of its reply, where the world answers several calls in an order of its own;
+    # None: they are in the order of the calls.
+    place: int | None = None
 
     @property
     def is_error(self) -> bool:
@@ -75,6 +78,24 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
     pages: dict[int, bytes]  # page number (from 1) -> the page's bytes
     num_pages: int  # the database's size in pages
     digest: str
+
+
+class SentCall(msgspec.Struct, frozen=True):
+    """A call of a reply, before it is made."""
+
+    name: str
+    arguments: Any
+    call_id: str  # with which it will be made
+    sent_id: str = ""  # that the model's server gave it; empty: none
+
+
+@runtime_checkable
+class TakesTogether(Protocol):
+    """A leased world to which all calls of one reply are handed together."""
+
+    def announce(self, calls: Sequence[SentCall]) -> None:
+        """These calls come next, one after the other. The world may make them all with the first;
+        where they are not made so, each is made by itself."""
 
 
 @runtime_checkable

@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.remote_states import Verified
-from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import Env, SentCall, StoredState, ToolResult, ToolSpec
 from rehearsal_room.envpool.inprocess.toolset import Tool
 from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
 from rehearsal_room.envpool.objects.process import ProgramSettings, SuiteProcess
@@ -88,7 +88,8 @@ class ObjectStates(HostedScenario):
 
 
 class ObjectEnv:
-    """A leased object world. It implements envpool.core.types.Env."""
+    """A leased object world. It implements envpool.core.types.Env, and TakesTogether: a world whose
+    `spec` has `together` makes all calls of a reply with its first."""
 
     awaits = True
 
@@ -97,7 +98,9 @@ class ObjectEnv:
         self._lease = lease
         self._numbers = numbers
         self._world = numbers.next()
+        # Requests of calls so far, as the program gets them: its operation, and the fields.
         self._calls: list[tuple[str, dict[str, Any]]] = []
+        self._announced: tuple[SentCall, ...] = ()
         self._is_open = False  # whether the suite has the world, in the state after `_calls`
         self._answered: OrderedDict[str, ToolResult] = OrderedDict()
 
@@ -122,9 +125,18 @@ class ObjectEnv:
     def digest(self) -> str:
         return self._lease.digest
 
+    def announce(self, calls: Sequence[SentCall]) -> None:
+        is_usable = spec_of(self._states.scenario).get("together") and all(
+            one.name in self._states.names and isinstance(one.arguments, dict) for one in calls
+        )
+        self._announced = tuple(calls) if is_usable else ()
+
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         if call_id and call_id in self._answered:
             return self._answered[call_id]
+        announced, self._announced = self._announced, ()
+        if announced and announced[0].call_id == call_id:
+            return await self._call_together(announced)
         if not self._states.has(name):
             suite = self._states.scenario.suite
             known = ", ".join(tool.name for tool in self.tools)
@@ -135,35 +147,50 @@ class ObjectEnv:
         if not isinstance(arguments, dict):
             text = f"{name}: the arguments must be a JSON object."
             return ToolResult(text, "arguments", (), self.digest)
-        result = self._mirrored(await self._called(name, arguments))
+        result = self._mirrored(await self._called("call", name=name, arguments=arguments))
         if call_id:
-            self._answered[call_id] = result
-            if len(self._answered) > _REMEMBERED:
-                self._answered.popitem(last=False)
+            self._remember(call_id, result)
         return result
 
-    async def _called(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _call_together(self, calls: Sequence[SentCall]) -> ToolResult:
+        """Make all calls of a reply; the result of the first. What they changed belongs to the
+        first that succeeded: the order in which they were made may be another."""
+        sent = [{"name": one.name, "arguments": one.arguments, "id": one.sent_id} for one in calls]
+        answer = await self._called("calls", calls=sent)
+        answers: list[dict[str, Any]] = answer["answers"]
+        swapped = [one["place"] for one in answers] != [*range(len(answers))]
+        wrote = next((at for at, one in enumerate(answers) if one["error"] is None), 0)
+        results = []
+        for at, one in enumerate(answers):
+            result = self._mirrored({**one, "writes": answer["writes"] if at == wrote else []})
+            place = one["place"] if swapped else None
+            results.append(msgspec.structs.replace(result, place=place))
+        for call, result in zip(calls, results, strict=True):
+            self._remember(call.call_id, result, most=max(_REMEMBERED, len(calls)))
+        return results[0]
+
+    def _remember(self, call_id: str, result: ToolResult, *, most: int = _REMEMBERED) -> None:
+        self._answered[call_id] = result
+        while len(self._answered) > most:
+            self._answered.popitem(last=False)
+
+    async def _called(self, op: str, **fields: Any) -> dict[str, Any]:
         try:
             if not self._is_open:
                 await self._open()
-            return await self._call(name, arguments)
+            return await self._process.request(op, world=self._world, **fields)
         except PoolError as exc:
             raise WorldError(str(exc)) from exc
         finally:
-            self._calls.append((name, arguments))
+            self._calls.append((op, fields))
 
     async def _open(self) -> None:
         """Make the suite's world, and repeat the calls so far."""
         spec = spec_of(self._states.scenario)
         await self._process.request("open", world=self._world, spec=spec)
-        for name, arguments in self._calls:
-            await self._call(name, arguments)
+        for op, fields in self._calls:
+            await self._process.request(op, world=self._world, **fields)
         self._is_open = True
-
-    async def _call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return await self._process.request(
-            "call", world=self._world, name=name, arguments=arguments
-        )
 
     def _mirrored(self, answer: dict[str, Any]) -> ToolResult:
         """The result of a call, whose changed records are written into the mirror."""
@@ -189,6 +216,7 @@ class ObjectEnv:
     def reset(self) -> None:
         self._lease.reset()
         self._answered.clear()
+        self._announced = ()
         self._calls.clear()
         self._is_open = False
 

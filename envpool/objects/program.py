@@ -7,6 +7,8 @@ imports nothing of this project but one adapter beside it. Requests and answers 
     {"op": "open", "world": 3, "spec": {...}}            -> {}
     {"op": "call", "world": 3, "name": "cd", "arguments": {...}}
                                                          -> {"text": "...", "writes": [...]}
+    {"op": "calls", "world": 3, "calls": [{"name", "arguments", "id"}]}
+                                             -> {"answers": [{"text", "error", "place"}], "writes"}
     {"op": "close", "worlds": [3]}                       -> {}
     {"op": "questions", "spec": {...}, "scoring": {...}, "talk": [...]}
                                                          -> {"questions": [[{"role", "content"}]]}
@@ -20,9 +22,10 @@ An adapter module has a function `adapter(**options)`; what that returns has `ve
 `world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
 arguments)`, `records(world)` and `score(spec, scoring, talk)`. Where a score
 depends on what a model says, it has `questions(spec, scoring, talk)`, and its answers come in
-`scoring` under `answers`; it is asked again with the
-answers so far until it has no more, so a question may follow on an answer. Where an episode did not
-end by its talk, nobody is asked, and `scoring` has `broken_off`. A world with many records may have
+`scoring` under `answers`; it is asked again with the answers so far until it has no more, so a
+question may follow on an answer. Where an episode did not end by its talk, nobody is asked, and
+`scoring` has `broken_off`. Where all calls of a reply are made together, it has `calls(world,
+calls)`. A world with many records may have
 a method `changes()`, which returns the writes since it was asked last; otherwise all records are
 compared after each call.
 
@@ -59,6 +62,8 @@ class ProgramWorlds:
                 self.open(request["world"], request["spec"])
             case "call":
                 return self.call(request["world"], request["name"], request["arguments"])
+            case "calls":
+                return self.calls(request["world"], request["calls"])
             case "close":
                 for world in request["worlds"]:
                     self.live.pop(world, None)
@@ -99,10 +104,21 @@ class ProgramWorlds:
 
     def call(self, world: int, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Execute a call: its text, what kind of failure it is, and the records that changed."""
+        text, error = self.adapter.call(self.live[world], name, arguments)
+        return {"text": text, "error": error, "writes": self.writes(world)}
+
+    def calls(self, world: int, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        """Execute the calls of one reply together: the answer of each, and the records that
+        changed."""
+        answers = self.adapter.calls(self.live[world], calls)
+        return {"answers": answers, "writes": self.writes(world)}
+
+    def writes(self, world: int) -> list[list[Any]]:
+        """The records of a world that changed since it was asked last."""
         one = self.live[world]
-        text, error = self.adapter.call(one, name, arguments)
         if hasattr(one, "changes"):
-            return {"text": text, "error": error, "writes": one.changes()}
+            changed: list[list[Any]] = one.changes()
+            return changed
         before, after = self.records[world], self.records_of(one)
         writes: list[list[Any]] = [
             [*key, value] for key, value in after.items() if before.get(key) != value
@@ -110,7 +126,7 @@ class ProgramWorlds:
         writes += [[*key, None] for key in before if key not in after]
         if writes:
             self.records[world] = after
-        return {"text": text, "error": error, "writes": writes}
+        return writes
 
     def records_of(self, world: Any) -> dict[tuple[str, str], str]:
         """The records of a world, each value as JSON text."""

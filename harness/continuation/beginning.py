@@ -13,7 +13,7 @@ from typing import Any
 import anyio.lowlevel
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.core.types import TakesTogether, ToolResult
 from rehearsal_room.harness.core.events import (
     ForkedFrom,
     ForkEdit,
@@ -112,10 +112,12 @@ async def rebuild(
     start_digest: str,
     call_tool: MakeCall,
     *,
+    env: object,
     dialect: Dialect,
     briefing: Briefing,
 ) -> None:
     """Bring a fresh world, which has this start digest, into the state after the resumed turns.
+    `env` is that world, which may want to know all calls of a reply before the first.
 
     Raises KeptTurnsDiffer, and what `call_tool` raises; the world is then in some other state.
     """
@@ -125,6 +127,8 @@ async def rebuild(
         )
     for turn, step in enumerate(beginning.steps):
         await anyio.lowlevel.checkpoint()  # an instant world must not block the event loop
+        if isinstance(env, TakesTogether):
+            env.announce(step.calls_of_world())
         for call, logged in zip(step.executed_calls, step.executed_results, strict=False):
             # Nothing was executed: there is no such tool, or its caller does not have it.
             if logged.injected or logged.error == "unknown_tool":

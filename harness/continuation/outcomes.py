@@ -58,10 +58,14 @@ class TalkLength(msgspec.Struct, frozen=True):
     messages: int = 0  # replies, messages of the user, and the results of the calls of each
     errors: int = 0  # failed calls of both
 
-    def after(self, results: Sequence[ToolResult], acts: int) -> "TalkLength":
-        """The length after messages with calls, which had these results."""
+    def after(
+        self, results: Sequence[ToolResult], acts: int, *, single: bool = False
+    ) -> "TalkLength":
+        """The length after messages with calls, which had these results. `single`: each call and
+        each result is a message."""
         errors = sum(result.is_error for result in results)
-        return TalkLength(self.messages + 2 * acts, self.errors + errors)
+        messages = 2 * (len(results) if single else acts)
+        return TalkLength(self.messages + messages, self.errors + errors)
 
     def limit_reached(self, limits: Limits) -> str | None:
         """Which limit is reached, as a sentence; None: none is."""
@@ -72,15 +76,18 @@ class TalkLength(msgspec.Struct, frozen=True):
         return None
 
 
-def length_of(steps: Sequence[StepTaken], given: int) -> TalkLength:
-    """The length of an episode. `given`: turns at the start for which no agent was asked."""
+def length_of(steps: Sequence[StepTaken], given: int, *, single: bool = False) -> TalkLength:
+    """The length of an episode. `given`: turns at the start for which no agent was asked; `single`:
+    see `TalkLength.after`."""
     length = TalkLength()
     for number, step in enumerate(steps):
         acted = isinstance(step.decision, Act)
-        length = length.after(step.executed_results, int(acted))
+        user = step.user
+        acts = int(acted) if user is None else len(user.acts) or len(user.calls)
+        length = length.after(step.executed_results, acts, single=single)
         spoken = int(number >= given and not acted and step.decision != NOTHING_SAID)
-        if (user := step.user) is not None:
-            spoken += 2 * (len(user.acts) or len(user.calls)) + bool(user.text)
+        if user is not None:
+            spoken += bool(user.text) or not user.ended
         length = TalkLength(length.messages + spoken, length.errors)
     return length
 

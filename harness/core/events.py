@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import SentCall, StoredState, ToolResult, ToolSpec
 from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
@@ -24,6 +24,7 @@ from rehearsal_room.harness.core.messages import (
     Message,
     Reply,
     UserTurn,
+    sent_calls,
 )
 from rehearsal_room.harness.core.mistakes import Diagnosis
 from rehearsal_room.scenarios.checks import Finding
@@ -152,6 +153,24 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
         if isinstance(self.decision, Act):
             return self.decision.calls
         return () if self.user is None else self.user.calls
+
+    def calls_of_world(self, hidden: Sequence[str] | None = None) -> tuple[SentCall, ...]:
+        """The agent's calls that the world made; none where it made none. `hidden`: see
+        `was_refused`; None: no call that names an unknown tool was made."""
+        if not isinstance(self.decision, Act):
+            return ()
+        pairs = zip(self.decision.calls, self.results, strict=False)
+        made = {call.id for call, one in pairs if not self._is_not_made(call, one, hidden)}
+        return sent_calls(self.decision, self.reply, made)
+
+    def _is_not_made(
+        self, call: AgentCall, result: ToolResult, hidden: Sequence[str] | None
+    ) -> bool:
+        if result.injected:
+            return True
+        if hidden is None:
+            return result.error == "unknown_tool"
+        return self.was_refused(call, result, hidden)
 
     def was_refused(self, call: AgentCall, result: ToolResult, hidden: Sequence[str]) -> bool:
         """Whether the harness refused one of `executed_calls`, so that the world was not asked: the

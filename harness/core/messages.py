@@ -3,11 +3,13 @@
 The loop shows a Window to the policy and gets a Reply; a dialect turns the Reply into a Decision.
 """
 
+from collections.abc import Container
+from itertools import zip_longest
 from typing import Any, Literal
 
 import msgspec
 
-from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import SentCall, ToolResult, ToolSpec
 
 
 class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -150,6 +152,17 @@ class FormatError(msgspec.Struct, frozen=True, tag="format_error", gc=False):
 # Of a reply without words and calls where the agent is asked again, as if it had said nothing.
 NOTHING_SAID = FormatError("The reply is empty.")
 Decision = Act | Answer | FormatError
+
+
+def sent_calls(act: Act, reply: Reply, made: Container[str]) -> tuple[SentCall, ...]:
+    """The calls of a reply that the world makes, with the ids that the model's server gave them.
+    `made`: the ids of these calls in the log."""
+    ids = [call.id for call in reply.calls]
+    return tuple(
+        SentCall(call.name, call.arguments, call.id, sent or "")
+        for call, sent in zip_longest(act.calls, ids[: len(act.calls)])
+        if call.id in made
+    )
 
 
 class UserAct(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

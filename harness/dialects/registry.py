@@ -9,6 +9,7 @@ from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.dialects.tau2 import Tau2
+from rehearsal_room.harness.dialects.toolsandbox import ToolSandbox
 from rehearsal_room.harness.dialects.verbatim import Verbatim
 from rehearsal_room.harness.dialects.vita import Vita
 
@@ -40,6 +41,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Tau2()
     if name == "vita":
         return Vita()
+    if name == "toolsandbox":
+        return ToolSandbox()
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

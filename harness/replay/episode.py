@@ -9,7 +9,13 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import Env, Recalls, StoredState, ToolResult
+from rehearsal_room.envpool.core.types import (
+    Env,
+    Recalls,
+    StoredState,
+    TakesTogether,
+    ToolResult,
+)
 from rehearsal_room.envpool.mcp.asks import AsksBack, LoggedAnswers
 from rehearsal_room.envpool.store.states import States
 from rehearsal_room.harness.core.briefings import logged_briefing
@@ -196,6 +202,7 @@ class EpisodeReplay:
         if len(calls) != len(results):
             expected, found = f"{len(results)} results", f"{len(calls)} calls"
             return ReplayDifference("results", index, None, None, expected, found)
+        self._announce(step)
         for position, (call, logged) in enumerate(zip(calls, results, strict=True)):
             if logged.injected or step.was_refused(call, logged, self._hidden):
                 continue
@@ -203,6 +210,10 @@ class EpisodeReplay:
             if difference is not None:
                 return difference
         return None
+
+    def _announce(self, step: StepTaken) -> None:
+        if isinstance(self._env, TakesTogether):
+            self._env.announce(step.calls_of_world(self._hidden))
 
     async def _compare_call(
         self, index: int, position: int, call: AgentCall, logged: ToolResult
@@ -289,6 +300,7 @@ class EpisodeReplay:
         """What a step's calls return in this world; results that the world did not give stay."""
         calls = step.executed_calls
         results = []
+        self._announce(step)
         for call, one in zip_longest(calls, step.executed_results[: len(calls)]):
             stays = one is not None and (one.injected or step.was_refused(call, one, self._hidden))
             results.append(one if stays else await self._call(call, one))

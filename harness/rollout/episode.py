@@ -21,7 +21,14 @@ import msgspec
 import structlog
 
 from rehearsal_room.envpool.core.errors import WorldError
-from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env, Recalls, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import (
+    WORLD_FAULTS,
+    Env,
+    Recalls,
+    TakesTogether,
+    ToolResult,
+    ToolSpec,
+)
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack, LoggedAnswers, NotAnswered
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import (
@@ -69,6 +76,7 @@ from rehearsal_room.harness.core.messages import (
     UserAct,
     UserTurn,
     Window,
+    sent_calls,
 )
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.dialects.base import Dialect, call_id
@@ -151,6 +159,8 @@ def earlier_of(scenario: Scenario) -> tuple[Message, ...]:
 
 _log = structlog.get_logger(__name__)
 _SHORT = TalkLength()
+_NO_REPLY = Reply()
+_TOO_LATE = "The talk has reached its limit of messages: the call was not made."
 
 
 async def run_episode(
@@ -323,6 +333,7 @@ class Episode:
                 beginning,
                 self.env.start_digest,
                 _repeating(self.env, self._call, beginning),
+                env=self.env,
                 dialect=self.context.dialect,
                 briefing=self.briefing,
             )
@@ -494,7 +505,7 @@ class Episode:
         limits = self.context.limits
         if limits.max_errors is None and limits.max_messages is None:
             return _SHORT  # nobody asks
-        return length_of(self.steps, int(bool(self.opening)))
+        return length_of(self.steps, int(bool(self.opening)), single=limits.single_messages)
 
     def _replies_in_turn(self) -> int:
         """How many steps there were since the user spoke last; 0 outside of dialogues."""
@@ -631,18 +642,23 @@ class Episode:
             self.history.apply(reply)
 
     async def execute(
-        self, decision: Act, results: list[ToolResult], seconds: list[float] | None = None
+        self,
+        decision: Act,
+        results: list[ToolResult],
+        seconds: list[float] | None = None,
+        *,
+        reply: Reply = _NO_REPLY,
     ) -> None:
-        """Make the calls in order and append their results to `results`, and how long each took to
-        `seconds`. Stops after a call that ends the episode (see Limits.world_stop). Raises
-        WorldError."""
+        """Make the calls of a reply in order and append their results to `results`, and how long
+        each took to `seconds`. Stops after a call that ends the episode (see Limits.world_stop).
+        Raises WorldError."""
+        if isinstance(self.env, TakesTogether):
+            calls = decision.calls
+            made = {call.id for call in calls if self._result_without_world(call) is None}
+            self.env.announce(sent_calls(decision, reply, made))
         for call in decision.calls:
             began = time.perf_counter()
-            result = self._given_result(call)
-            if result is None:
-                result = self.context.dialect.local_result(call, self.briefing)
-            if result is None:
-                result = self._refusal_of(call.name)
+            result = self._result_without_world(call)
             if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.context.meters.called(time.perf_counter() - began)
@@ -651,6 +667,14 @@ class Episode:
                 seconds.append(time.perf_counter() - began)
             if result.error in WORLD_FAULTS and self.context.limits.stops_with_world:
                 return
+
+    def _result_without_world(self, call: AgentCall) -> ToolResult | None:
+        """The result of a call for which the world is not asked; None: it is."""
+        return (
+            self._given_result(call)
+            or self.context.dialect.local_result(call, self.briefing)
+            or self._refusal_of(call.name)
+        )
 
     def _given_result(self, call: AgentCall) -> ToolResult | None:
         """The result that somebody gave to a call of a fork; None: nobody did."""
@@ -691,6 +715,8 @@ class Episode:
             return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         reply, too_long = cut_reply(reply)
         decision = too_long or self._limited(self.context.dialect.read(reply, turn=turn))
+        if isinstance(decision, Act) and (unknown := self._unknown_tool(decision)):
+            decision = FormatError(unknown)
         is_stop = self._is_stop(reply, decision, turn)
         if isinstance(decision, Act) and (is_stop or self._ends_attempt()):
             decision = self._without_calls(reply, turn)
@@ -705,7 +731,12 @@ class Episode:
             decision = FormatError(fault)
         elif isinstance(decision, Act):
             try:
-                await self.execute(decision, results, call_s)
+                if self._is_beyond_limit(decision):
+                    results += [ToolResult(_TOO_LATE, "refused", (), self.env.digest, True)] * len(
+                        decision.calls
+                    )
+                else:
+                    await self.execute(decision, results, call_s, reply=reply)
             except BaseException:
                 if results:  # the calls before the failure did happen, so the log must have them
                     done = Act(decision.calls[: len(results)])
@@ -809,6 +840,23 @@ class Episode:
         )
         return heard, time.perf_counter() - began
 
+    def _unknown_tool(self, decision: Act) -> str:
+        """Why a reply is malformed that calls a tool which the agent does not have, where that
+        matters to the suite; empty: it is not."""
+        suite = self.plan.scenario.suite
+        if suite is None or not suite.ends_on_unknown_tool or self.available is None:
+            return ""
+        unknown = [call.name for call in decision.calls if call.name not in self.available]
+        known = ", ".join(self.available)
+        return f"There is no tool {unknown[0]!r}. Tools: {known}." if unknown else ""
+
+    def _is_beyond_limit(self, decision: Act) -> bool:
+        """Whether the calls of a reply, each a message of its own, reach the limit of messages."""
+        limits = self.context.limits
+        if limits.max_messages is None or not limits.single_messages:
+            return False
+        return self.length.messages + len(decision.calls) >= limits.max_messages
+
     def _limited(self, decision: Decision) -> Decision:
         """The decision, or why it is malformed: it has more calls than a reply may have, or its
         answer is too long."""
@@ -882,8 +930,9 @@ class _ActingUser:
             before = self._episode.length
             spoken = int(bool(self._episode.steps) or not self._episode.opening)
             self._length = TalkLength(before.messages + spoken, before.errors)
-        length = self._length.after(self.results, len(acts))
-        return length.limit_reached(self._episode.context.limits) is not None
+        limits = self._episode.context.limits
+        length = self._length.after(self.results, len(acts), single=limits.single_messages)
+        return length.limit_reached(limits) is not None
 
 
 def _repeating(env: Env, call: MakeCall, beginning: Beginning) -> MakeCall:

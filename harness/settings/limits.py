@@ -44,6 +44,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"default": "no limit"},
         ),
     ] = None
+    single_messages: Annotated[
+        bool,
+        Meta(
+            description="Whether each tool call, and each result, counts as a message of its own. "
+            "Then calls that reach `max_messages` are not made.",
+            extra={"flag": ""},
+        ),
+    ] = False
     max_errors: Annotated[
         _Count | None,
         Meta(

@@ -1,8 +1,8 @@
 """Users whom a model plays, at an endpoint of its own.
 
 The model reads its prompt, hears the agent as its partner, and may call the user's own tools before
-it speaks. It ends the talk with one of the words that the task names. What the user said and did is
-in the log, so an episode that goes on after an interruption asks nothing again.
+it speaks. It ends the talk with one of the words that the task names, or by a tool. What the user
+said and did is in the log, so an episode that goes on after an interruption asks nothing again.
 """
 
 import json
@@ -28,7 +28,7 @@ from rehearsal_room.harness.policies.openai import OpenAIPolicy
 from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
 from rehearsal_room.harness.users.reworded import RewordedUser, Wordings
 from rehearsal_room.harness.users.scripted import TaskUsers
-from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
+from rehearsal_room.scenarios.core.dialogue import ModelUser, ModelUserWithTool, UserAutomaton
 from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_CALLS = 100  # messages of the user with calls, before it speaks
@@ -60,6 +60,8 @@ class SimulatedUsers(AsyncContextManagerMixin):
         self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
     ) -> EpisodeUser | None:
         """The user of an episode; None: its task is not a dialogue."""
+        if isinstance(task.user, ModelUserWithTool):
+            return UserWithTool(task.user, tools, self._model)
         if isinstance(task.user, ModelUser):
             return SimulatedUser(task.user, tools, self._model, seed % _SEEDS)
         if isinstance(task.user, UserAutomaton) and self._wordings is not None:
@@ -140,3 +142,51 @@ class SimulatedUser:
         self._messages.append(Message("assistant", act.text, tuple(sent)))
         for id, result in zip(act.ids, results, strict=False):
             self._messages.append(Message("tool", result_text(result), call_id=id))
+
+
+class UserWithTool:
+    """The user of one episode, who ends the talk by a tool (see ModelUserWithTool)."""
+
+    def __init__(
+        self, user: ModelUserWithTool, tools: Sequence[ToolSpec], model: OpenAIPolicy
+    ) -> None:
+        self.hidden = user.tools
+        self._user = user
+        self._tools = tuple([tool for tool in tools if tool.name in user.tools])
+        self._model = model
+        earlier = [Message(one.role, one.text) for one in user.earlier]
+        self._messages = [Message("system", user.prompt), *earlier]
+
+    def keep(self, text: str, turn: UserTurn) -> None:
+        """Remember a turn that is logged already."""
+        self._messages += [Message("user", text), Message("assistant", turn.text)]
+
+    async def reply(self, text: str, world: UserWorld) -> UserTurn:
+        """Ask the model what the user says, or whether the talk is over. A call that fails ends
+        nothing: the model is asked again, without the tool, and does not see the call. Raises
+        WorldError where it cannot answer."""
+        self._messages.append(Message("user", text))
+        reply = await self._asked(self._tools)
+        acts: tuple[UserAct, ...] = ()
+        if reply.calls:
+            acts = (UserAct(tuple([call.id for call in reply.calls]), reply.text),)
+            results = [await self._act(call, world) for call in reply.calls]
+            if not all(result.is_error for result in results) or world.is_over(acts):
+                return UserTurn("", ended=True, acts=acts)
+            reply = await self._asked(())
+        said = reply.said
+        if reply.calls or said is None:
+            raise WorldError("the user's model answered with neither a text nor the tool it has")
+        self._messages.append(Message("assistant", said))
+        return UserTurn(said, acts=acts)
+
+    async def _act(self, call: AgentCall, world: UserWorld) -> ToolResult:
+        if call.name != self._user.ends_by or not isinstance(call.arguments, dict):
+            raise WorldError(f"the user's model called {call.name!r}, which it cannot do so")
+        return await world.call(call.name, call.arguments)
+
+    async def _asked(self, tools: tuple[ToolSpec, ...]) -> Reply:
+        try:
+            return await self._model.reply_to(Window(tuple(self._messages), tools), None)
+        except PolicyError as exc:
+            raise WorldError(f"the user's model could not answer: {exc}") from exc

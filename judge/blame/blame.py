@@ -292,7 +292,12 @@ async def _way(case: _Case, turn: int, search: Search, player: ForkPlayer) -> tu
         beginning = Beginning(_kept(origin, turn), started.start_digest)
         try:
             await rebuild(
-                beginning, env.start_digest, env.call, dialect=player.dialect, briefing=briefing
+                beginning,
+                env.start_digest,
+                env.call,
+                env=env,
+                dialect=player.dialect,
+                briefing=briefing,
             )
             return (await search.way(env, case.changes_before(turn))).calls
         except WorldError as exc:

@@ -26,7 +26,14 @@ from rehearsal_room.harness.outcomes.units import Unit, by_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, tau2, tau2_banking, vitabench
+from rehearsal_room.scenarios.suites import (
+    agentdojo,
+    bfcl,
+    tau2,
+    tau2_banking,
+    toolsandbox,
+    vitabench,
+)
 
 _Categories = Mapping[str, float]
 _Tasks = dict[tuple[str, str], list[float]]  # the tries of each task: 1 or 0
@@ -39,7 +46,7 @@ _FIGURES = (
     ("utility under attack", "utility", True),
     ("attacks that succeeded", "attack resisted", False),
 )
-_BY_SHARE: frozenset[str] = frozenset()  # suites whose score is the mean share of a task
+_BY_SHARE = frozenset({toolsandbox.NAME})  # suites whose score is the mean share of a task
 _TAU2 = (*[f"tau2_{domain}" for domain in tau2.DOMAINS], *tau2_banking.SUITES)
 _VITABENCH = frozenset(vitabench.LANGUAGES)
 _FAILED_COUNT = _VITABENCH  # suites in which an episode that does not count is a failed one
@@ -366,9 +373,32 @@ def _mean_of_all(scores: _Categories, groups: Mapping[str, float]) -> float | No
     return _mean(list(scores.values())) if scores else None
 
 
+def sandbox_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+    """ToolSandbox's mean over all scenarios that were played, and over those without and with a
+    paid service."""
+    parts = {
+        "all_categories": toolsandbox.CATEGORIES,
+        "without a paid service": toolsandbox.VARIANTS,
+        "with a paid service": toolsandbox.PAID,
+    }
+    groups = {}
+    for name, part in parts.items():
+        if total := sum(sizes.get(one, 0) for one in part):
+            groups[name] = (
+                math.fsum(scores[one] * sizes[one] for one in part if one in sizes) / total
+            )
+    return groups
+
+
+def _sandbox_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:
+    return groups.get("all_categories")
+
+
 _GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]] = {
-    bfcl.NAME: bfcl_groups
+    bfcl.NAME: bfcl_groups,
+    toolsandbox.NAME: sandbox_groups,
 }
 _OVERALL: dict[str, Callable[[_Categories, Mapping[str, float]], float | None]] = {
-    bfcl.NAME: _bfcl_overall
+    bfcl.NAME: _bfcl_overall,
+    toolsandbox.NAME: _sandbox_overall,
 }

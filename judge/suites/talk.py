@@ -1,5 +1,6 @@
 """An episode as a suite's program scores it: its turns as JSON."""
 
+from itertools import zip_longest
 from typing import Any
 
 from rehearsal_room.envpool.core.types import ToolResult
@@ -16,8 +17,8 @@ def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     the talk was over, whether it began again after this turn, and the user's turn (None: there was
     none) with the messages in which the user made calls.
 
-    Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
-    "text": None, "beside": "I go there.", "said": "I go there.", "unmade": [],
+    Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None,
+    "id": "call_1"}], "text": None, "beside": "I go there.", "said": "I go there.", "unmade": [],
     "again": False, "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
@@ -27,7 +28,7 @@ def _turn(step: StepTaken) -> dict[str, Any]:
     text = step.decision.text if isinstance(step.decision, Answer) else None
     user = step.user
     return {
-        "calls": [] if user is not None else _calls(step),
+        "calls": [] if user is not None else _agent_calls(step),
         "text": text,
         "beside": after_thought(step.reply.text) if isinstance(step.decision, Act) else "",
         "said": step.reply.said,
@@ -54,6 +55,13 @@ def _unmade(step: StepTaken) -> list[dict[str, Any]]:
 def _calls(step: StepTaken) -> list[dict[str, Any]]:
     made = zip(step.executed_calls, step.executed_results, strict=False)
     return [_call(call, result) for call, result in made]
+
+
+def _agent_calls(step: StepTaken) -> list[dict[str, Any]]:
+    """The agent's calls, each with the id that the model's server gave it."""
+    ids = [call.id for call in step.reply.calls]
+    made = zip_longest(_calls(step), ids)
+    return [{**call, "id": id or ""} for call, id in made if call is not None]
 
 
 def _call(call: AgentCall, result: ToolResult) -> dict[str, Any]:

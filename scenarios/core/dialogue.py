@@ -53,6 +53,24 @@ class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mo
     opening: str = ""
 
 
+class EarlierWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message that a user's model is shown before the talk."""
+
+    role: Literal["system", "user", "assistant"]  # `user` is the agent, as in the talk
+    text: str
+
+
+class ModelUserWithTool(ModelUser, frozen=True, forbid_unknown_fields=True, tag="model_with_tool"):
+    """A user whom a model plays, and who ends the talk by a tool, which is among `tools`.
+
+    The model may call it in its first reply to the agent's words only, and is asked with nothing
+    but messages and tools. It hears words without content, and may say such.
+    """
+
+    ends_by: str = ""  # the tool
+    earlier: tuple[EarlierWords, ...] = ()  # after the prompt: few-shot talks, its own first words
+
+
 LineKind = Literal["fact", "correction", "change", "pressure"]
 
 

@@ -51,3 +51,5 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     empty_replies: int = 0
     # Whether the agent sees the words that open the talk in its name (see ModelUser.opening).
     shows_opening: bool = True
+    # Whether a call of a tool that the agent does not have makes its reply malformed.
+    ends_on_unknown_tool: bool = False

@@ -19,6 +19,7 @@ from rehearsal_room.scenarios.suites import (
     mcpmark,
     tau2,
     tau2_banking,
+    toolsandbox,
     vitabench,
 )
 from rehearsal_room.scenarios.suites.entries import identifier
@@ -63,6 +64,10 @@ class Suite(msgspec.Struct, frozen=True):
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
     max_messages: int | None = None  # of a talk; None: no limit
+    single_messages: bool = False  # whether each call and each result is one of them
+    max_calls: int | None = None  # of a reply, where it is asked as upstream asks; None: no limit
+    # Whether the names of its scenarios begin with their category.
+    names_begin_with_category: bool = True
     max_errors: int | None = None  # failed calls that end an episode; None: no limit
     upstream: "UpstreamPrompts | None" = None  # how upstream asks a model; None: we do not
     needs_judge: bool = False  # whether its score is nothing without a model that judges
@@ -103,6 +108,9 @@ class SuiteFinder:
         # The longest category that the name begins with comes first.
         for category in sorted(self._suite.categories, key=len, reverse=True):
             if name.startswith(category) and (found := self._of(category).get(name)) is not None:
+                return found
+        for category in () if self._suite.names_begin_with_category else self._suite.categories:
+            if (found := self._of(category).get(name)) is not None:
                 return found
         raise UnknownScenario(
             f"suite {self._suite.name!r} has no entry {given!r}; categories: "
@@ -247,6 +255,22 @@ SUITES: dict[str, Suite] = {
     **{f"tau2_{domain}": _tau2_domain(domain) for domain in tau2.DOMAINS},
     **{f"tau2_banking_{name}": _tau2_banking(name) for name in tau2_banking.VARIANTS},
     **{name: _vitabench(name, language) for name, language in vitabench.LANGUAGES.items()},
+    toolsandbox.NAME: Suite(
+        toolsandbox.NAME,
+        "ToolSandbox: a phone, and a user whom a model plays",
+        toolsandbox.CATEGORIES,
+        "sandbox",
+        f"{toolsandbox.NEEDS}; and a model that plays the user (--user-model)",
+        lambda flags: toolsandbox.ToolSandboxData(flags.folder, flags.python),
+        usual=toolsandbox.VARIANTS,
+        has_solutions=False,
+        max_steps=toolsandbox.MAX_MESSAGES,
+        max_messages=toolsandbox.MAX_MESSAGES,
+        single_messages=True,
+        max_calls=toolsandbox.MAX_CALLS,
+        names_begin_with_category=False,
+        upstream=UpstreamPrompts("toolsandbox"),
+    ),
     mcp_universe.NAME: Suite(
         mcp_universe.NAME,
         "MCP-Universe: questions that real MCP servers answer",

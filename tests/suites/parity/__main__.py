@@ -5,6 +5,7 @@
     python -m tests.suites.parity agentdojo [--category NAME] …
     python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
     python -m tests.suites.parity vitabench --vita DIR --python PYTHON [--tasks N] …
+    python -m tests.suites.parity toolsandbox --checkout DIR --python PYTHON …
     python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
@@ -18,6 +19,7 @@ import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+from tests.suites.parity.toolsandbox import compare as toolsandbox
 from tests.suites.parity.vitabench.compare import main as compare_vitabench
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
@@ -29,6 +31,7 @@ def main() -> int:
         ("tau2", tau2.main),
         ("awm", awm_release.main),
         ("vitabench", compare_vitabench),
+        ("toolsandbox", toolsandbox.main),
     ):  # they take other arguments
         if sys.argv[1:2] == [name]:
             return other(sys.argv[2:])

@@ -318,6 +318,7 @@ def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) ->
     for name in ("max_messages", "max_errors"):
         if flags.get(name) is None:
             limits = msgspec.structs.replace(limits, **{name: getattr(found, name)})
+    limits = msgspec.structs.replace(limits, single_messages=found.single_messages)
     worlds = settings.worlds
     if found.names_model and not worlds.suite_model and settings.model.name:
         worlds = msgspec.structs.replace(worlds, suite_model=settings.model.name)
@@ -347,7 +348,8 @@ def _asked_like_upstream(
     if not upstream.has_seed and "without:seed" not in model.adapt:
         model = msgspec.structs.replace(model, adapt=(*model.adapt, "without:seed"))
     if flags.get("max_calls") is None:
-        limits = msgspec.structs.replace(limits, max_calls=_UNLIMITED)
+        most = _UNLIMITED if found.max_calls is None else found.max_calls
+        limits = msgspec.structs.replace(limits, max_calls=most)
     return msgspec.structs.replace(
         settings, model=model, user=user, limits=limits, dialect=upstream.dialect
     )

@@ -315,7 +315,9 @@ async def _bring(env: Env, origin: ScratchOrigin) -> None:
     )
     dialect = dialect_of(logged.started.dialect)
     try:
-        await rebuild(beginning, env.start_digest, env.call, dialect=dialect, briefing=briefing)
+        await rebuild(
+            beginning, env.start_digest, env.call, env=env, dialect=dialect, briefing=briefing
+        )
     except KeptTurnsDiffer as exc:
         raise SettingsError(f"fork: the world does not repeat the episode: {exc}") from exc
 

@@ -7,6 +7,7 @@ from rehearsal_room.harness.dialects.awm_release import AwmRelease
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.dialects.mcp_universe import PREFIX, McpUniverse
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.dialects.tau2 import Tau2
 from rehearsal_room.harness.dialects.verbatim import Verbatim
@@ -37,6 +38,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return AgentDojo()
     if name == "tau2":
         return Tau2()
+    if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal():
+        return McpUniverse(int(name.removeprefix(PREFIX)))
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

@@ -209,6 +209,19 @@ SUITES: dict[str, Suite] = {
         mcp_universe.McpUniverseData,
         has_solutions=False,
         max_steps=100,
+        upstream=UpstreamPrompts(
+            mcp_universe.NAME,
+            1.0,
+            {
+                "top_p": 1.0,
+                "frequency_penalty": 0.0,
+                "presence_penalty": 0.0,
+                "max_completion_tokens": 10_000,
+                "seed": 12345,
+                "parallel_tool_calls": True,
+            },
+            has_seed=True,  # one for all: `fields` has it
+        ),
     ),
     mcpmark.NAME: Suite(
         mcpmark.NAME,

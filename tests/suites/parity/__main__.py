@@ -4,6 +4,7 @@
                                        [--passes N] [--behaviour NAME]
     python -m tests.suites.parity agentdojo [--category NAME] …
     python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
+    python -m tests.suites.parity mcp_universe [--python PYTHON] [--files PROGRAM] …
     python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
@@ -17,6 +18,7 @@ import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+from tests.suites.parity.mcp_universe import compare as universe
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
 
@@ -26,6 +28,7 @@ def main() -> int:
     for name, other in (
         ("tau2", tau2.main),
         ("awm", awm_release.main),
+        ("mcp_universe", universe.main),
     ):  # they take other arguments
         if sys.argv[1:2] == [name]:
             return other(sys.argv[2:])

@@ -51,6 +51,7 @@ from rehearsal_room.judge.suites.scores import (
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.suites import mcp_universe
 from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
 
 _UNLIMITED = 1_000_000  # calls in a reply
@@ -337,15 +338,42 @@ def _asked_like_upstream(
         model = msgspec.structs.replace(model, adapt=(*model.adapt, "without:seed"))
     if flags.get("max_calls") is None:
         limits = msgspec.structs.replace(limits, max_calls=_UNLIMITED)
-    return msgspec.structs.replace(
+    settings = msgspec.structs.replace(
         settings, model=model, user=user, limits=limits, dialect=upstream.dialect
+    )
+    return _like_its_agent(settings, found, flags) if found.name == mcp_universe.NAME else settings
+
+
+def _like_its_agent(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:
+    """The settings of MCP-Universe's own agent, whose prompt and limit a checkout has."""
+    if flags.get("max_steps") is not None:
+        raise SettingsError(
+            "max_steps: the prompt of MCP-Universe's agent names its limit of steps; --prompts "
+            "ours plays another number"
+        )
+    worlds = msgspec.structs.replace(settings.worlds, suite_prompts=True)
+    data = SuiteWorlds(source_arguments(worlds)).data
+    assert isinstance(data, mcp_universe.McpUniverseData)
+    categories = [
+        next((one for one in found.categories if str(name).startswith(one)), str(name))
+        for name in settings.scenarios
+    ]
+    most = data.max_iterations(categories)
+    return msgspec.structs.replace(
+        settings,
+        worlds=worlds,
+        dialect=f"{mcp_universe.NAME}:{most}",
+        limits=msgspec.structs.replace(settings.limits, max_steps=most),
+        format=msgspec.structs.replace(settings.format, rules="off"),
     )
 
 
 def _score_name(found: Suite, settings: Settings) -> str:
     """The suite as scores name it. Where a model could be asked as upstream asks it, and was not,
     that is a part of the name."""
-    is_ours = found.upstream is not None and settings.dialect != found.upstream.dialect
+    is_ours = found.upstream is not None and not settings.dialect.startswith(
+        found.upstream.dialect
+    )
     return f"{found.name} (prompts: ours)" if is_ours else found.name
 
 

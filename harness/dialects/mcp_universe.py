@@ -1,4 +1,4 @@
-"""What MCP-Universe's agent `function_call` (package 1.1.3) sends a model, and how it reads replies.
+"""What MCP-Universe's agent `function_call` (package 1.1.3) sends a model, and how it reads it.
 
 The first message is the agent's prompt, and each round but the first begins with a message that
 counts the steps that are left. Only a JSON object with `thought` and `answer` ends the talk, and

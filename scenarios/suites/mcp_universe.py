@@ -109,9 +109,9 @@ class McpUniverseData:
         PackageError."""
         if (found := digest_of(self._root / "mcpuniverse")) != DIGEST:
             raise PackageError(
-                f"{self._root}: agent and evaluators of this checkout are not those of MCP-Universe "
-                f"{RELEASE} (digest {found}, not {DIGEST}), so scores would not compare with that "
-                "of its runner: check out that release, or play with --prompts ours"
+                f"{self._root}: agent and evaluators of this checkout (digest {found}) are not "
+                f"those of MCP-Universe {RELEASE}, so scores would not compare with those of its "
+                "runner: check out that release, or play with --prompts ours"
             )
 
     def _with_prompt(self, scenario: Scenario, prompt: str) -> Scenario:

@@ -21,6 +21,7 @@ from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
 from rehearsal_room.scenarios.suites.measured import MEASURED, Measured
 
+_SHOWN = 17  # categories of a suite that the text names
 AGENTS = {
     "noop": "nothing",
     "oracle": "reference",
@@ -84,13 +85,14 @@ def info_of(one: Suite) -> SuiteInfo:
 
 def suite_lines(one: Suite) -> list[str]:
     """A suite as text."""
-    count = (
-        "as many tasks as your copy has" if one.num_tasks is None else f"{one.num_tasks:,} tasks"
-    )
+    count = "the tasks of your copy" if one.num_tasks is None else f"{one.num_tasks:,} tasks"
+    shown = ", ".join(one.categories[:_SHOWN])
+    if (more := len(one.categories) - _SHOWN) > 0:
+        shown += f" and {more} more (--json lists them)"
     lines = [
         f"{one.name}: {one.title}",
         f"  {count}, licence {one.licence or 'not stated'}",
-        f"  categories: {', '.join(one.categories)}",
+        f"  categories: {shown}",
         f"  needs: {one.needs}",
         f"  exact: {one.exact or 'not compared with its own runner'}",
         f"  asks a model: {one.asks or 'nothing but the agent'}",

@@ -189,11 +189,10 @@ def eval_command(
     if all_that_runs:
         if suite_name or flags["category"] or flags["chosen"]:
             raise SettingsError(
-                "--all-that-runs plays whole suites: name no suite, category or task"
+                "--all-that-runs plays whole suites: name no suite and no part of one"
             )
-        _play_all(
-            json_file, named_by_suite("--at", places), named_by_suite("--python-of", pythons), flags
-        )
+        named = named_by_suite("--at", places), named_by_suite("--python-of", pythons)
+        _play_all(json_file, *named, flags)
         return
     if places or pythons:
         raise SettingsError("--at and --python-of belong to --all-that-runs")

@@ -174,7 +174,9 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "sends half of its arguments": _instead(lambda task, at: _raw([(_name(task), '{"a": ')], at)),
     "sends a list of arguments": _instead(lambda task, at: _raw([(_name(task), "[1]")], at)),
     "sends a wrong type": _instead(
-        lambda task, at: _raw([(_name(task), json.dumps(dict.fromkeys(task.calls[0][1], [])))], at)
+        lambda task, at: _raw(
+            [(_name(task), json.dumps({name: [] for name in task.calls[0][1]}))], at
+        )
     ),
     "gives a surplus argument": _instead(
         lambda task, at: _raw([(_name(task), json.dumps({**task.calls[0][1], "zz": 1}))], at)

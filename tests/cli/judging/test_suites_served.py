@@ -39,9 +39,9 @@ class Librarian:
     def _reply(self, task: str, results: list[str]) -> Completes:
         if "How many copies" in task:
             answer = '{"copies": 4, "title": "The Glass River"}'
-            return _then(results, ("find_book", {"title": "The Glass River"}), answer)
+            return _then(results, ("library__find_book", {"title": "The Glass River"}), answer)
         if "Lend one copy" in task:
-            return _then(results, ("lend", {"title": "The Glass River"}), '{"copies": 3}')
+            return _then(results, ("library__lend", {"title": "The Glass River"}), '{"copies": 3}')
         if "signs of the key" in task:
             if not results:
                 return _calls("desk__key_sign", {})
@@ -91,7 +91,8 @@ def mark(*more: object, category: str = "filesystem") -> tuple[object, ...]:
 
 
 def universe(*more: object, category: str = "web_search") -> tuple[object, ...]:
-    return ("eval", "mcp_universe", "--suite-path", UNIVERSE, "--category", category, *more)
+    asked = ("eval", "mcp_universe", "--suite-path", UNIVERSE, "--category", category)
+    return (*asked, "--prompts", "ours", *more)
 
 
 def model_at(url: str) -> tuple[object, ...]:
@@ -171,7 +172,10 @@ def test_evaluators_decide_on_the_answer(
         for body in model.bodies
         if body.get("tools")
     }
-    assert tools == {("find_book", "lend"), ("lend",)}
+    assert tools == {
+        ("library__find_book", "library__lend"),
+        ("library__lend",),
+    }
     assert [json.loads(line) for line in undone.read_text().splitlines()] == [
         {"title": "The Glass River"}
     ]

@@ -29,6 +29,7 @@ from rehearsal_room.cli.play.suite_table import (
     print_table,
     write_table,
 )
+from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.sources.suites import SuiteWorlds
 from rehearsal_room.harness.core.errors import SettingsError
@@ -238,7 +239,7 @@ def _play_all(
         console.print(f"{found.name}: {found.title}", highlight=False)
         try:
             result = _play_suite(found, console, mine)
-        except ScenarioError as exc:  # it is not installed, or another release is
+        except (PoolError, ScenarioError) as exc:  # it is not installed, or another release is
             rows.append(TableRow(found.name, why_not=str(exc)))
             continue
         if result is not None:

@@ -38,8 +38,10 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return AgentDojo()
     if name == "tau2":
         return Tau2()
-    if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal():
-        return McpUniverse(int(name.removeprefix(PREFIX)))
+    if name.startswith(PREFIX):
+        if not (number := name.removeprefix(PREFIX)).isdecimal():
+            raise SettingsError("dialect: 'mcp_universe' says how many steps are left: --max-steps")
+        return McpUniverse(int(number))
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

@@ -51,7 +51,7 @@ def open_policy(
     if settings.policy.name == "human":
         raise SettingsError("policy: 'human' plays one episode at a time: rehearse play")
     if settings.policy.name == "replay":
-        replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect)
+        replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect_name)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
         return replayed
     return None

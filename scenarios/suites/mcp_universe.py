@@ -7,6 +7,7 @@ or a program that the user has installed.
 """
 
 import json
+import os
 import subprocess  # nosec B404
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,7 @@ _AGENT = (
     *("agent/configs/function_call_prompt.j2", "llm/openai.py", "benchmark/task.py"),
     *("evaluator/evaluator.py", "evaluator/functions.py"),
 )
+_HARMLESS = ("HOME", "LANG", "PATH")  # variables that its process gets: no keys
 _LISTING = Path(__file__).parent / "listings" / "mcp_universe_prompts.py"
 _FORM = "\n\nAnswer with one JSON object of this form, and with nothing else:\n"
 
@@ -144,6 +146,7 @@ class McpUniverseData:
                 text=True,
                 timeout=120,
                 check=False,
+                env={name: os.environ[name] for name in _HARMLESS if name in os.environ},
             )
             found: dict[str, Any] = json.loads(done.stdout)
         except (OSError, ValueError, subprocess.TimeoutExpired) as exc:

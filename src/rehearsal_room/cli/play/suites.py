@@ -410,7 +410,6 @@ def _like_its_agent(settings: Settings, found: Suite, flags: Mapping[str, Any]) 
     return msgspec.structs.replace(
         settings,
         worlds=worlds,
-        dialect=f"{mcp_universe.NAME}:{most}",
         limits=msgspec.structs.replace(settings.limits, max_steps=most),
         format=msgspec.structs.replace(settings.format, rules="off"),
     )
@@ -419,7 +418,7 @@ def _like_its_agent(settings: Settings, found: Suite, flags: Mapping[str, Any]) 
 def _score_name(found: Suite, settings: Settings) -> str:
     """The suite as scores name it. Where a model could be asked as upstream asks it, and was not,
     that is a part of the name."""
-    is_ours = found.upstream is not None and not settings.dialect.startswith(found.upstream.dialect)
+    is_ours = found.upstream is not None and settings.dialect != found.upstream.dialect
     return f"{found.name} (prompts: ours)" if is_ours else found.name
 
 

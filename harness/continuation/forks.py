@@ -210,8 +210,8 @@ def check_fork(
             )
     if started.dialect != settings.dialect_name:
         raise SettingsError(
-            f"{where} is in dialect {started.dialect}, not {settings.dialect_name}: its turns cannot be "
-            f"shown in another one; pass --dialect {started.dialect}"
+            f"{where} is in dialect {started.dialect}, not {settings.dialect_name}: its turns "
+            f"cannot be shown in another one; pass --dialect {started.dialect}"
         )
     if turn > len(trajectory.steps):
         has = plural(len(trajectory.steps), "turn")

@@ -9,6 +9,7 @@ request from standard input and writes one answer:
 An answer {"fault": "…"} says why it could not.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -31,9 +32,8 @@ def main() -> None:
 def prompts_of(request: dict[str, Any]) -> dict[str, Any]:
     """The limit of iterations that a benchmark's file names, and the prompts of its agent."""
     sys.path.insert(0, request["root"])
-    import yaml
-    from mcpuniverse.agent.function_call import FunctionCall
-
+    yaml: Any = importlib.import_module("yaml")
+    agents: Any = importlib.import_module("mcpuniverse.agent.function_call")
     with open(request["benchmark"], encoding="utf-8") as file:
         parts = [part for part in yaml.safe_load_all(file) if part]
     named = [part["spec"]["agent"] for part in parts if part["kind"].lower() == "benchmark"]
@@ -47,7 +47,7 @@ def prompts_of(request: dict[str, Any]) -> dict[str, Any]:
         for name, value in (spec.get("config") or {}).items()
         if name in ("instruction", "max_iterations", "context_examples", "template_vars")
     }
-    agent = FunctionCall(None, None, config=config)
+    agent = agents.FunctionCall(None, None, config=config)
     prompts = []
     for question, form in request["questions"]:
         if form:  # as its `_execute` puts them together

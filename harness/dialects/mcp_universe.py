@@ -95,14 +95,14 @@ class McpUniverse(Native):
                 messages.append(Message("assistant", text))
             left = self._steps_left(int(decision.calls[0].id[1:].partition("-")[0]))
             return (*messages, Message("user", left))
-        if text or not messages:
+        if reply.said:
             messages.append(Message("assistant", text))
         if isinstance(decision, FormatError):
             _, comment = _read_text(reply.said or "")
             if comment and not (comment == _EMPTY and reply.thought):
                 messages.append(Message("user", comment))
             messages.append(Message("user", decision.reason))
-        return tuple(message for message in messages if message.content)
+        return tuple(messages)
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
         """As in the chat API; an answer is the JSON object that is read as one."""

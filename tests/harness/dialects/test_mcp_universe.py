@@ -47,6 +47,7 @@ def test_the_answer_is_one_field_of_a_json_object(text: str, answer: str) -> Non
             "It is 5.",
             "Encountered an error in parsing LLM response:\nIt is 5.\n\nPlease try again.",
         ),
+        (" \n ", "Encountered an error in parsing LLM response:\n\n\nPlease try again."),
         ('{"thought": "hm"}', None),
         ('["answer 5"]', None),
         ('{"answer": "5"}', "Encountered an unexpected error for the LLM response:"),
@@ -60,6 +61,7 @@ def test_another_text_is_no_answer(text: str, comment: str | None) -> None:
     assert decision == FormatError("You have 4 steps remaining. Please continue.")
     said = [one.content for one in DIALECT.turn_messages(StepTaken(Reply(text), decision))]
     assert said[-1] == decision.reason
+    assert said[: bool(text)] == ([text.strip()] if text else [])
     comments = said[bool(text) : -1]
     assert len(comments) == (comment is not None)
     assert comment is None or comments[0].startswith(comment)

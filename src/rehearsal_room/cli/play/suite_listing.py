@@ -108,11 +108,10 @@ def measured_lines(name: str) -> list[str]:
         scores = ", ".join(f"{AGENTS[one.agent]} {100 * one.score:.2f} %" for one in found)
         lines.append(f"measured of the whole suite: {scores}")
     for one in found:
-        if one.seconds is not None:
-            about = f", about {one.tokens:,} prompt tokens" if one.tokens else ""
-            lines.append(
-                f"a run of the agent {AGENTS[one.agent]}: {one.seconds:,.0f} s on two cores{about}"
-            )
+        parts = [f"{one.seconds:,.0f} s on two cores"] if one.seconds is not None else []
+        parts += [f"about {one.tokens:,} prompt tokens"] if one.tokens else []
+        if parts:
+            lines.append(f"a run of the agent {AGENTS[one.agent]}: {', '.join(parts)}")
     return lines
 
 

@@ -42,7 +42,7 @@ class NoopPolicy:
 
 
 class RecitingPolicy:
-    """Says what it was told."""
+    """Repeats its instruction."""
 
     name = "recites"
 

@@ -29,7 +29,7 @@ def test_each_suite_says_what_its_score_is_worth(rehearse: Rehearse) -> None:
 
 
 def test_what_was_measured_is_of_a_suite_and_names_its_command() -> None:
-    """Each figure can be had again."""
+    """A reader can play each figure again."""
     for name, found in MEASURED.items():
         assert len({one.agent for one in found}) == len(found)
         for one in found:

@@ -30,7 +30,8 @@ _log = structlog.get_logger(__name__)
 class ServedConnection:
     """The servers of one task. Call `open` once and `close` in any case.
 
-    With several servers a tool is called `server__tool`, as MCP-Universe does it.
+    A tool is called `server__tool` in MCP-Universe, as upstream does it, and where a task has
+    several servers.
     """
 
     def __init__(self, world: ServedWorld, settings: ServedSettings, databases: Databases) -> None:
@@ -93,6 +94,10 @@ class ServedConnection:
             await self._stack.aclose()
 
     @property
+    def _has_long_names(self) -> bool:
+        return isinstance(self._world.check, EvaluatorCheck) or len(self._world.servers) > 1
+
+    @property
     def _has_cleanups(self) -> bool:
         check = self._world.check
         return isinstance(check, EvaluatorCheck) and bool(check.config.get("cleanups"))
@@ -110,7 +115,7 @@ class ServedConnection:
         await connection.open()
         for spec in connection.tools:
             if not server.tools or spec.name in server.tools:
-                name = spec.name if len(self._world.servers) == 1 else f"{server.name}__{spec.name}"
+                name = f"{server.name}__{spec.name}" if self._has_long_names else spec.name
                 if name in self._routes:
                     raise WorldError(f"two servers have a tool {name!r}")
                 self._routes[name] = server.name, connection, spec.name

@@ -47,6 +47,8 @@ class AdaptiveWriter:
             fields = self.features.apply(window.fields)
             seed = None if "seed" in fields else seed
             window = msgspec.structs.replace(window, fields=fields)
+        if "seed" in self._fields:
+            seed = None
         return self._writer.body(window, seed=seed if self._sends_seed else None, form=self._form)
 
     def adapt(

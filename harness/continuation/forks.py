@@ -208,10 +208,10 @@ def check_fork(
                 f"{started.scenario_digest}), not of {scenario.name}:{task.id} (digest "
                 f"{scenario.digest})"
             )
-    if started.dialect != settings.dialect:
+    if started.dialect != settings.dialect_name:
         raise SettingsError(
-            f"{where} is in dialect {started.dialect}, not {settings.dialect}: its turns cannot be "
-            f"shown in another one; pass --dialect {started.dialect}"
+            f"{where} is in dialect {started.dialect}, not {settings.dialect_name}: its turns "
+            f"cannot be shown in another one; pass --dialect {started.dialect}"
         )
     if turn > len(trajectory.steps):
         has = plural(len(trajectory.steps), "turn")
@@ -228,7 +228,7 @@ def check_fork(
         raise SettingsError(
             f"{where}: turn {turn} ends the episode ({ending}); keep {turn - 1} or fewer"
         )
-    written = written_turns(turns, dialect_of(settings.dialect), first=turn)
+    written = written_turns(turns, dialect_of(settings.dialect_name), first=turn)
     is_over = started.is_dialogue, any(task.single_turn for _, task in tasks)
     for number, one in enumerate(written, turn + 1):
         _check_written(number, one.step.decision, settings, *is_over)
@@ -251,7 +251,7 @@ def _check_written(
 
 def _ending_with(step: StepTaken, settings: Settings) -> str:
     """How an episode of these settings would end with a logged step; empty: it would go on."""
-    rules = make_rules(settings.format, dialect_of(settings.dialect))
+    rules = make_rules(settings.format, dialect_of(settings.dialect_name))
     limits = msgspec.structs.replace(settings.limits, world_stop=stops_with_world(settings))
     outcome = outcome_of(step, fault_of(step, rules), settings.format, limits)
     return "" if outcome is None else outcome[0].value

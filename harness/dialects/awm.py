@@ -55,6 +55,7 @@ class Awm:
     """
 
     reads_cut_replies = False
+    unanswered = ""
 
     def __init__(self, *, results: str = "user", lenient: bool = True) -> None:
         self.name = "awm" if results == "user" else "awm-tool"

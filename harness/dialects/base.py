@@ -33,6 +33,11 @@ class Dialect(Protocol):
         """Whether a reply that was cut at its limit of tokens is read like another; otherwise it
         ends the episode."""
 
+    @property
+    def unanswered(self) -> str:
+        """The answer of an agent that reached its limit of steps without one, which is judged like
+        another; empty: the episode ends at the limit."""
+
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
         """The pinned head of every window: the system prompt and the task."""
 

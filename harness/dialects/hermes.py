@@ -46,6 +46,7 @@ class Hermes:
 
     name = "hermes"
     reads_cut_replies = False
+    unanswered = ""
 
     def __init__(self) -> None:
         self._system = ScenarioText(_system_prompt)

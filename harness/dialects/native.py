@@ -37,6 +37,7 @@ class Native:
 
     name = "native"
     reads_cut_replies = False
+    unanswered = ""
 
     def __init__(self) -> None:
         self._system = ScenarioText(preamble)

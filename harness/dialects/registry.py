@@ -7,6 +7,7 @@ from rehearsal_room.harness.dialects.awm_release import AwmRelease
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.dialects.mcp_universe import PREFIX, McpUniverse
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.dialects.tau2 import Tau2
 from rehearsal_room.harness.dialects.toolsandbox import ToolSandbox
@@ -43,6 +44,10 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Vita()
     if name == "toolsandbox":
         return ToolSandbox()
+    if name.startswith(PREFIX):
+        if not (number := name.removeprefix(PREFIX)).isdecimal():
+            raise SettingsError("dialect: 'mcp_universe' says how many steps are left: --max-steps")
+        return McpUniverse(int(number))
     if name == "verbatim":  # of imported logs; no run is played in it
         return Verbatim()
     raise SettingsError(

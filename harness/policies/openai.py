@@ -382,7 +382,7 @@ def _check(settings: OpenAISettings) -> None:
         ServerFeatures.adapted(settings.adapt)
     except ValueError as exc:
         raise SettingsError(f"adapt: {exc}") from exc
-    for field in ("messages", "tools", "seed", "stream", "n"):  # n: choices are read as one reply
+    for field in ("messages", "tools", "stream", "n"):  # n: choices are read as one reply
         if field in settings.extra:
             raise SettingsError(f"extra_body: {field!r} cannot be set there")
 

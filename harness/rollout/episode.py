@@ -475,6 +475,9 @@ class Episode:
                 return over
             if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
                 return self._outcome_at_turn_limit(limits.turn_steps)
+        if context.dialect.unanswered:
+            self.answer = context.dialect.unanswered
+            return Ending.ANSWERED, None
         return Ending.STEP_LIMIT, None
 
     async def _open_talk(self) -> StepTaken:

@@ -206,16 +206,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "hermes",
             "awm",
             "awm-tool",
-            "bfcl",
             "agentdojo",
+            "bfcl",
+            "mcp_universe",
             "tau2",
+            "toolsandbox",
             "vita",
             "awm-release",
             "awm-release-tool",
         ],
         Meta(
-            description="Format in which the model is shown tools and calls them; bfcl, agentdojo, "
-            "tau2, vita and awm-release (see --profile) are what these projects' own runners send."
+            description="Format in which the model is shown tools and calls them; agentdojo, bfcl, "
+            "mcp_universe, tau2, toolsandbox, vita and awm-release (see --profile) are what these "
+            "projects' own runners send."
         ),
     ] = "native"
     policy: Annotated[
@@ -281,6 +284,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_adaptive(self) -> bool:
         """Whether the number of episodes at once follows from how the model server answers."""
         return self.concurrency == "auto" and self.policy.name in ADAPTIVE_POLICIES
+
+    @property
+    def dialect_name(self) -> str:
+        """The dialect as logs name it: mcp_universe has the limit of steps, of which it speaks."""
+        most = self.limits.max_steps
+        return f"mcp_universe:{most}" if self.dialect == "mcp_universe" else self.dialect
 
     @property
     def player(self) -> str:

@@ -111,6 +111,13 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "NAME", "default": "that of --model"},
         ),
     ] = ""
+    suite_prompts: Annotated[
+        bool,
+        Meta(
+            description="Whether tasks of a suite have the whole prompt of its own agent as their "
+            "instruction (MCP-Universe); `rehearse eval --prompts` sets it."
+        ),
+    ] = False
     mcp_env: Annotated[
         tuple[str, ...],
         Meta(

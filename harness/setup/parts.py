@@ -121,7 +121,7 @@ async def make_parts(
 ) -> RunParts:
     """The parts of a run that this process plays, of what is open. Raises SettingsError and
     PoolError."""
-    dialect = dialect_of(settings.dialect, lenient=settings.format.rules != "awm")
+    dialect = dialect_of(settings.dialect_name, lenient=settings.format.rules != "awm")
     return RunParts(
         pool=pool,
         policy=await policy_of(settings, opened_policy, dialect, pool, tasks),
@@ -193,7 +193,7 @@ def warn_of_mismatches(settings: Settings, history: HistoryWindow, console: Cons
     if card is None:
         return
     for mismatch in card_mismatches(
-        card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
+        card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect_name
     ):
         console.print(
             Text.assemble(("WARNING", "bold red"), f" {printable(f'{model}: {mismatch}')}")

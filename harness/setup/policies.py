@@ -15,7 +15,12 @@ from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.policies.base import OpenPolicy, Policy
 from rehearsal_room.harness.policies.latency import LatencyPolicy
 from rehearsal_room.harness.policies.mutants import MutantPolicy
-from rehearsal_room.harness.policies.noop import NoopPolicy
+from rehearsal_room.harness.policies.noop import (
+    ListingPolicy,
+    NoopPolicy,
+    PastingPolicy,
+    RecitingPolicy,
+)
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from rehearsal_room.harness.policies.oracle import OraclePolicy, finds_its_place
 from rehearsal_room.harness.policies.random_calls import RandomPolicy
@@ -46,7 +51,7 @@ def open_policy(
     if settings.policy.name == "human":
         raise SettingsError("policy: 'human' plays one episode at a time: rehearse play")
     if settings.policy.name == "replay":
-        replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect)
+        replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect_name)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
         return replayed
     return None
@@ -122,6 +127,12 @@ async def _prepared_policy(
         return OraclePolicy(dialect, await writes_in(pool, known) if known else None)
     if settings.policy.name == "noop":
         return NoopPolicy(dialect)
+    if settings.policy.name == "recites":
+        return RecitingPolicy(dialect)
+    if settings.policy.name == "pastes":
+        return PastingPolicy(dialect)
+    if settings.policy.name == "lists":
+        return ListingPolicy(dialect, tasks)
     if settings.policy.name == "random":
         return RandomPolicy(dialect)
     if settings.policy.name == "mutant":

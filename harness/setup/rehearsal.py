@@ -55,7 +55,7 @@ async def rehearsed(
         user = users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)
         earlier = profile_prompt(settings)
         briefing = briefing_of(plan.scenario, plan.task, env.tools, user, earlier)
-    dialect = dialect_of(settings.dialect, lenient=settings.format.rules != "awm")
+    dialect = dialect_of(settings.dialect_name, lenient=settings.format.rules != "awm")
     window = HistoryFold(parse_history(settings.history), dialect, briefing).window()
     first = Assignment(plan.episode, plan.scenario, plan.task, plan.seed, briefing, plan.member)
     async with anyio.create_task_group() as tasks:

@@ -41,7 +41,7 @@ def vllm(
         answers=settings.model.answers,
     )
     policy = VllmPolicy(server, sampling_of(settings), switch=switch, adapters=adapters)
-    check_template(policy.chat, dialect_of(settings.dialect), model=settings.model.name)
+    check_template(policy.chat, dialect_of(settings.dialect_name), model=settings.model.name)
     return policy
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.policies.noop import LAZY
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.users.base import UserSource
@@ -14,7 +15,7 @@ from rehearsal_room.scenarios.format import Scenario, Task
 
 NO_SEED = "without:seed"
 _SOLVES = ("oracle", "mutant")  # policies that play a reference solution, the user's part too
-_SILENT = ("noop", "random")  # policies to which a user would have nothing to say
+_SILENT = ("noop", "random", *LAZY)  # policies to which a user would have nothing to say
 
 
 @asynccontextmanager

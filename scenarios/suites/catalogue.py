@@ -71,6 +71,14 @@ class Suite(msgspec.Struct, frozen=True):
     max_errors: int | None = None  # failed calls that end an episode; None: no limit
     upstream: "UpstreamPrompts | None" = None  # how upstream asks a model; None: we do not
     needs_judge: bool = False  # whether its score is nothing without a model that judges
+    num_tasks: int | None = None  # in all categories; None: it depends on the user's data
+    licence: str = ""  # of the suite's data and code
+    exact: str = ""  # what equals the suite's own runner, and what does not, in a sentence
+    asks: str = ""  # which models a score asks beside the agent, in a sentence; empty: none
+    # Whether the usual categories need neither a key, nor a service, nor another model than the
+    # agent's: `rehearse eval --all-that-runs` plays them.
+    is_free: bool = False
+    needs_user: bool = False  # whether a model must play the user: then `--user-model` is enough
 
 
 def suite(name: str) -> Suite:
@@ -190,6 +198,17 @@ def _tau2(
         open_,
         max_messages=200,
         max_errors=10,
+        num_tasks={"retail": 114, "airline": 50, "telecom": 114, "banking": 97}[category],
+        licence="MIT",
+        exact="requests, rewards and final states equal those of version 1.0.1's runner; "
+        "assertions in words are judged by the model that you name",
+        asks="the customer (--user-model)"
+        + (
+            "; the assertions in words of 40 tasks (--judge hybrid), which count as met otherwise"
+            if category == "retail"
+            else ""
+        ),
+        needs_user=True,
         upstream=UpstreamPrompts("tau2", 0.0, {"tool_choice": "auto"}, has_seed=True),
     )
 
@@ -237,6 +256,10 @@ SUITES: dict[str, Suite] = {
         "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
         _open_bfcl,
         turn_steps=21,  # upstream stops a model that goes on calling after 20
+        num_tasks=4_441,
+        licence="Apache-2.0",
+        exact="requests, verdicts and end states equal those of its runner",
+        is_free=True,
         upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
     ),
     agentdojo.NAME: Suite(
@@ -250,6 +273,10 @@ SUITES: dict[str, Suite] = {
         names_model=True,
         max_steps=48,  # of three attempts
         turn_steps=16,  # of an attempt
+        num_tasks=11_056,
+        licence="MIT",
+        exact="requests, utility and security equal those of its runner",
+        is_free=True,
         upstream=UpstreamPrompts("agentdojo", None, {"tool_choice": "auto"}),
     ),
     **{f"tau2_{domain}": _tau2_domain(domain) for domain in tau2.DOMAINS},
@@ -282,6 +309,23 @@ SUITES: dict[str, Suite] = {
         mcp_universe.McpUniverseData,
         has_solutions=False,
         max_steps=100,
+        licence="Apache-2.0",
+        exact="requests and evaluators equal those of its agent `function_call` and its runner "
+        "(package 1.1.3, tasks of our own); other agents of it are not played",
+        asks="some answers of web_search (the checkout's own evaluator asks gpt-4.1)",
+        upstream=UpstreamPrompts(
+            mcp_universe.NAME,
+            1.0,
+            {
+                "top_p": 1.0,
+                "frequency_penalty": 0.0,
+                "presence_penalty": 0.0,
+                "max_completion_tokens": 10_000,
+                "seed": 12345,
+                "parallel_tool_calls": True,
+            },
+            has_seed=True,  # one for all: `fields` has it
+        ),
     ),
     mcpmark.NAME: Suite(
         mcpmark.NAME,
@@ -295,5 +339,7 @@ SUITES: dict[str, Suite] = {
         mcpmark.McpMarkData,
         has_solutions=False,
         max_steps=100,
+        licence="Apache-2.0",
+        exact="its scripts decide; the prompt is ours, and no run was compared with its runner",
     ),
 }

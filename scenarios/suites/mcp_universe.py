@@ -7,11 +7,16 @@ or a program that the user has installed.
 """
 
 import json
-from collections.abc import Mapping
+import os
+import subprocess  # nosec B404
+import sys
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from rehearsal_room.scenarios.core.served_worlds import (
     EvaluatorCheck,
@@ -35,6 +40,16 @@ CATEGORIES = (
 # Where the tasks are: the first is that of version 1, the second what later commits have.
 _TASKS = ("mcpuniverse/benchmark/configs/mcpuniverse", "mcpuniverse/benchmark/mcpuniverse")
 _SERVERS = "mcpuniverse/mcp/configs/server_list.json"
+# What decides what a model is sent and how its answer is judged, in the package's release.
+RELEASE = "1.1.3"
+DIGEST = "a4c870494ea46c60"
+_AGENT = (
+    *("agent/function_call.py", "agent/base.py", "agent/utils.py"),
+    *("agent/configs/function_call_prompt.j2", "llm/openai.py", "benchmark/task.py"),
+    *("evaluator/evaluator.py", "evaluator/functions.py"),
+)
+_HARMLESS = ("HOME", "LANG", "PATH")  # variables that its process gets: no keys
+_LISTING = Path(__file__).parent / "listings" / "mcp_universe_prompts.py"
 _FORM = "\n\nAnswer with one JSON object of this form, and with nothing else:\n"
 
 
@@ -71,8 +86,78 @@ class McpUniverseData:
 
     def scenarios(self, category: str) -> list[Scenario]:
         """The tasks of a category. Raises PackageError."""
-        folder = self._folder_of(category)
-        return [self._scenario(category, path) for path in sorted(folder.glob("*.json"))]
+        paths = sorted(self._folder_of(category).glob("*.json"))
+        found = [self._scenario(category, path) for path in paths]
+        if not self._flags.prompts:
+            return found
+        prompts = self._asked(category, found)["prompts"]
+        return [self._with_prompt(*both) for both in zip(found, prompts, strict=True)]
+
+    def max_iterations(self, categories: Sequence[str]) -> int:
+        """How often upstream's agent asks its model in a task of these categories. Raises
+        PackageError where they differ in it, and for another release's agent."""
+        self.require_release()
+        limits = {name: self._asked(name, [])["max_iterations"] for name in categories}
+        if len(set(limits.values())) > 1:
+            named = ", ".join(f"{name} {limit}" for name, limit in limits.items())
+            raise PackageError(
+                f"{self._tasks}: the categories differ in their limit of steps ({named}), so play "
+                "them one by one with --category, or with --prompts ours"
+            )
+        return int(next(iter(limits.values())))
+
+    def require_release(self) -> None:
+        """Refuse a checkout whose agent or evaluators are not those of the release. Raises
+        PackageError."""
+        if (found := digest_of(self._root / "mcpuniverse")) != DIGEST:
+            raise PackageError(
+                f"{self._root}: agent and evaluators of this checkout (digest {found}) are not "
+                f"those of MCP-Universe {RELEASE}, so scores would not compare with those of its "
+                "runner: check out that release, or play with --prompts ours"
+            )
+
+    def _with_prompt(self, scenario: Scenario, prompt: str) -> Scenario:
+        (task,) = scenario.tasks
+        assert scenario.suite is not None
+        asked = msgspec.structs.replace(task, instruction=prompt)
+        return entry_scenario(scenario.suite, asked, title=scenario.title, path=scenario.path)
+
+    def _asked(self, category: str, scenarios: Sequence[Scenario]) -> dict[str, Any]:
+        """The limit and the prompts of upstream's agent. Raises PackageError."""
+        benchmark = self._tasks / f"{category}.yaml"
+        if not benchmark.is_file():
+            raise PackageError(
+                f"{benchmark}: this file, which names the limit of upstream's agent, is missing; "
+                "--prompts ours needs none"
+            )
+        questions = []
+        for scenario in scenarios:
+            config = _read(scenario.path)
+            question = str(config.get("question", ""))
+            values = self._flags.values(variables_in(question))
+            questions.append([filled(question, values), config.get("output_format")])
+        asked = {"root": str(self._root), "benchmark": str(benchmark), "questions": questions}
+        python = self._flags.python or sys.executable
+        try:
+            done = subprocess.run(  # nosec B603
+                [python, str(_LISTING)],
+                input=json.dumps(asked),
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+                env={name: os.environ[name] for name in _HARMLESS if name in os.environ},
+            )
+            found: dict[str, Any] = json.loads(done.stdout)
+        except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
+            raise PackageError(f"{python} cannot list the prompts of MCP-Universe: {exc}") from exc
+        if fault := found.get("fault"):
+            raise PackageError(
+                f"{python} cannot list the prompts of MCP-Universe's agent ({fault}): name an "
+                "interpreter that has the checkout's packages with --suite-python, or play with "
+                "--prompts ours"
+            )
+        return found
 
     def _folder_of(self, category: str) -> Path:
         for folder in (self._tasks / category, self._tasks / "task_configs" / category):
@@ -113,6 +198,15 @@ class McpUniverseData:
         )
         record = SuiteRecord(NAME, self.version, category, {}, served=world)
         return entry_scenario(record, task, title=path.stem, path=path)
+
+
+def digest_of(package: Path) -> str:
+    """The digest of the agent and its evaluators; files that are missing count as empty."""
+    found = blake2b(digest_size=8)
+    for name in _AGENT:
+        path = package / name
+        found.update(name.encode() + (path.read_bytes() if path.is_file() else b""))
+    return found.hexdigest()
 
 
 def _form(form: object) -> str:

@@ -18,6 +18,7 @@ class SuiteFlags(msgspec.Struct, frozen=True):
     variables: tuple[str, ...] = ()  # of the environment, which reach servers and checks
     server_list: str = ""  # file in MCP-Universe's format; its servers replace others by name
     model: str = ""  # the name of the model that attacks address
+    prompts: bool = False  # whether instructions are the prompts of the suite's own agent
 
     @property
     def servers(self) -> dict[str, ServerSpec]:

@@ -30,7 +30,13 @@ from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.harness.policies.base import Agent, Assignment, OpenPolicy, Policy
 from rehearsal_room.harness.policies.latency import LatencyPolicy
 from rehearsal_room.harness.policies.mutants import MutantPolicy
-from rehearsal_room.harness.policies.noop import NoopPolicy
+from rehearsal_room.harness.policies.noop import (
+    LAZY,
+    ListingPolicy,
+    NoopPolicy,
+    PastingPolicy,
+    RecitingPolicy,
+)
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from rehearsal_room.harness.policies.oracle import OraclePolicy
 from rehearsal_room.harness.policies.random_calls import RandomPolicy
@@ -165,6 +171,13 @@ async def disturbed(dialect: str, folder: Path) -> AsyncIterator[Policy]:
 POLICIES: dict[str, Making] = {
     "oracle": known(lambda dialect, _: OraclePolicy(dialect)),
     "noop": known(lambda dialect, _: NoopPolicy(dialect)),
+    "recites": known(lambda dialect, _: RecitingPolicy(dialect)),
+    "pastes": known(lambda dialect, _: PastingPolicy(dialect)),
+    "lists": known(
+        lambda dialect, _: ListingPolicy(
+            dialect, [(one.scenario, one.task) for one in [assignment()]]
+        )
+    ),
     "random": known(lambda dialect, _: RandomPolicy(dialect)),
     "mutant": known(lambda dialect, _: MutantPolicy(dialect, writes_of)),
     "scripted": known(scripted),
@@ -184,11 +197,11 @@ IN_DIALECTS = [
     *((name, "native") for name in POLICIES),
     *(
         (name, dialect)
-        for name in ("oracle", "noop", "random", "mutant", "scripted", "tokenized")
+        for name in ("oracle", "noop", *LAZY, "random", "mutant", "scripted", "tokenized")
         for dialect in ("hermes", "awm")
     ),
 ]
-FIXED = ("oracle", "noop", "mutant", "scripted", "latency")
+FIXED = ("oracle", "noop", "recites", "lists", "mutant", "scripted", "latency")
 each_policy = pytest.mark.parametrize("name", POLICIES)
 each_in_dialects = pytest.mark.parametrize(
     ("name", "dialect"), IN_DIALECTS, ids=[f"{name}-{dialect}" for name, dialect in IN_DIALECTS]

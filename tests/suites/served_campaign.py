@@ -80,7 +80,7 @@ def _universe(python: str, folder: Path) -> Iterator[str]:
         folder,
         {},
         {task: tuple(([], answer) for answer in both) for task, both in scripts.items()},
-        ["--suite-python", python],
+        ["--suite-python", python, "--prompts", "ours"],
         {},
     )
     yield from _faults("web_search", report, len(scripts))

@@ -27,10 +27,12 @@ _JUDGE = {
 }
 _EVAL = {
     "list": Verb(
-        "play.suites:list_command", "List the suites, their categories, and what each needs."
+        "play.suite_listing:list_command",
+        "List the suites: their tasks, what each needs, what of its score is exact, what asks a "
+        "model, and what agents get that do no work.",
     ),
     "needs": Verb(
-        "play.suites:needs_command",
+        "play.suite_listing:needs_command",
         "List which tasks of a suite can be played here, and what the others need.",
     ),
 }
@@ -81,6 +83,7 @@ SECTIONS = {
             "Play a third-party benchmark and score it by its own rules.",
             _EVAL,
         ),
+        "suites": _EVAL["list"],
     },
     "Look": {
         "show": Verb(
@@ -222,7 +225,6 @@ MOVED = {
     "scenarios show": "worlds show",
     "size": "compare size",
     "study": "judge study",
-    "suites": "eval",
     "suites list": "eval list",
     "suites needs": "eval needs",
     "synthesise": "worlds synthesise",

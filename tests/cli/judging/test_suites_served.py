@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.scenarios.suites import mcp_universe
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes, ReceivedRequest, Status
@@ -39,9 +41,9 @@ class Librarian:
     def _reply(self, task: str, results: list[str]) -> Completes:
         if "How many copies" in task:
             answer = '{"copies": 4, "title": "The Glass River"}'
-            return _then(results, ("find_book", {"title": "The Glass River"}), answer)
+            return _then(results, ("library__find_book", {"title": "The Glass River"}), answer)
         if "Lend one copy" in task:
-            return _then(results, ("lend", {"title": "The Glass River"}), '{"copies": 3}')
+            return _then(results, ("library__lend", {"title": "The Glass River"}), '{"copies": 3}')
         if "signs of the key" in task:
             if not results:
                 return _calls("desk__key_sign", {})
@@ -91,7 +93,8 @@ def mark(*more: object, category: str = "filesystem") -> tuple[object, ...]:
 
 
 def universe(*more: object, category: str = "web_search") -> tuple[object, ...]:
-    return ("eval", "mcp_universe", "--suite-path", UNIVERSE, "--category", category, *more)
+    asked = ("eval", "mcp_universe", "--suite-path", UNIVERSE, "--category", category)
+    return (*asked, "--prompts", "ours", *more)
 
 
 def model_at(url: str) -> tuple[object, ...]:
@@ -171,7 +174,10 @@ def test_evaluators_decide_on_the_answer(
         for body in model.bodies
         if body.get("tools")
     }
-    assert tools == {("find_book", "lend"), ("lend",)}
+    assert tools == {
+        ("library__find_book", "library__lend"),
+        ("library__lend",),
+    }
     assert [json.loads(line) for line in undone.read_text().splitlines()] == [
         {"title": "The Glass River"}
     ]
@@ -308,3 +314,118 @@ def test_an_interpreter_may_be_named_from_here(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(UNIVERSE)
     assert ServedSettings("env/bin/python").interpreter == str(UNIVERSE / "env" / "bin" / "python")
     assert ServedSettings("python3").interpreter == "python3"
+
+
+_AGENT = """
+class FunctionCall:
+    def __init__(self, manager, llm, config):
+        self._config = type("Config", (), config)
+
+    def _get_output_format_prompt(self, form):
+        return f"FORM {sorted(form)}"
+
+    def _build_prompt(self, question):
+        return f"{self._config.instruction} {self._config.max_iterations} steps. {question}"
+"""
+_BENCHMARK = """kind: agent
+spec: {name: librarian, type: react, config: {instruction: Be a librarian., max_iterations: 3}}
+---
+kind: agent
+spec: {name: other, config: {max_iterations: 9}}
+---
+kind: benchmark
+spec: {agent: librarian, tasks: []}
+"""
+
+
+def checkout_with_agent(folder: Path) -> Path:
+    """The checkout, with an agent of our own in the place of upstream's."""
+    checkout = folder / "checkout"
+    shutil.copytree(UNIVERSE, checkout)
+    agent = checkout / "mcpuniverse" / "agent"
+    agent.mkdir()
+    (agent / "__init__.py").touch()
+    (agent / "function_call.py").write_text(_AGENT)
+    tasks = checkout / "mcpuniverse" / "benchmark" / "configs" / "mcpuniverse"
+    (tasks / "web_search.yaml").write_text(_BENCHMARK)
+    (tasks / "multi_server.yaml").write_text(_BENCHMARK.replace("iterations: 3", "iterations: 5"))
+    return checkout
+
+
+@pytest.mark.slow  # worlds of servers that are started
+def test_a_model_is_asked_as_mcp_universes_agent_asks_it(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its prompt is the only message, the steps are counted down, sampling is upstream's, and an
+    agent that gives no answer is judged by the apology that upstream gives in its name."""
+    pytest.importorskip("yaml")
+    checkout, model, run = checkout_with_agent(tmp_path), Librarian(), tmp_path / "run"
+    monkeypatch.setattr(mcp_universe, "DIGEST", mcp_universe.digest_of(checkout / "mcpuniverse"))
+    asked = ("eval", "mcp_universe", "--suite-path", checkout, "--task")
+    with served(model) as server:
+        one = (*asked, "web_search_books_task_0001", *model_at(server.url), "-o", run)
+        report = json_of(rehearse, *one)
+    assert (report["suite"], report["scores"]) == ("mcp_universe", {"web_search": 0.0})
+    first, second, *_ = [body for body in model.bodies if "tools" in body]
+    sampling = {
+        name: first[name] for name in ("temperature", "top_p", "seed", "max_completion_tokens")
+    }
+    assert sampling == {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "seed": 12345,
+        "max_completion_tokens": 10_000,
+    }
+    (prompt,) = first["messages"]
+    assert prompt["content"].startswith("Be a librarian. 3 steps. ")
+    assert prompt["content"].endswith("\n            FORM ['copies']")
+    assert second["messages"][-1]["content"] == "You have 2 steps remaining. Please continue."
+    with open_reader(run) as reader:
+        (trajectory,) = reader.trajectories()
+    assert trajectory.ended is not None
+    assert trajectory.ended.answer.startswith("I'm sorry, but I couldn't find")
+    assert len(trajectory.steps) == 3
+    assert json_of(rehearse, "replay", run)["divergences"] == []
+    assert json_of(rehearse, "judge", run)["labels"]["agent_error"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "expected"),
+    [
+        ("agent", (), "are not those of MCP-Universe 1.1.3, so scores would not compare"),
+        ("", ("--max-steps", "9"), "names its limit of steps; --prompts ours plays another number"),
+        ("", ("--category", "all"), "the categories differ in their limit of steps"),
+        ("yaml", (), "web_search.yaml: this file, which names the limit of upstream's agent, is"),
+        ("python", (), "cannot list the prompts of MCP-Universe's agent ("),
+    ],
+)
+def test_a_checkout_that_cannot_be_asked_like_upstream_is_refused(
+    rehearse: Rehearse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    words: tuple[str, ...],
+    expected: str,
+) -> None:
+    """One sentence says why; --prompts ours plays it."""
+    pytest.importorskip("yaml")
+    checkout = checkout_with_agent(tmp_path)
+    if change == "python":
+        (checkout / "mcpuniverse" / "agent" / "function_call.py").write_text("import nowhere_42")
+    if change != "agent":
+        digest = mcp_universe.digest_of(checkout / "mcpuniverse")
+        monkeypatch.setattr(mcp_universe, "DIGEST", digest)
+    if change == "yaml":
+        next(checkout.rglob("web_search.yaml")).unlink()
+    chosen = ("--category", "web_search")
+    if words[:1] == ("--category",):
+        chosen, words = (
+            ("--task", "web_search_books_task_0001"),
+            ("--task", "multi_server_desk_task_0001"),
+        )
+    status, _, err = rehearse(
+        "eval", "mcp_universe", "--suite-path", checkout, *chosen, *words, "-p", "noop"
+    )
+    assert status != 0
+    assert expected in err
+    assert "Traceback" not in err

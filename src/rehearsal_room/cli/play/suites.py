@@ -1,8 +1,6 @@
-"""The command `eval`, with `eval list` and `eval needs`: third-party benchmarks, played by our
-harness."""
+"""The command `eval`: third-party benchmarks, played by our harness."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,16 @@ from rehearsal_room.cli.core.options import (
     write_json,
 )
 from rehearsal_room.cli.play.run import play_run, print_settings
+from rehearsal_room.cli.play.suite_listing import AGENTS, measured_lines
+from rehearsal_room.cli.play.suite_table import (
+    SuiteTable,
+    TableRow,
+    percent,
+    print_table,
+    write_table,
+)
+from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.core.own_folder import own_folder
-from rehearsal_room.envpool.served.needs import ServedSettings
-from rehearsal_room.envpool.served.needs import faults as faults_of
 from rehearsal_room.envpool.sources.suites import SuiteWorlds
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import AGENT
@@ -33,12 +38,12 @@ from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.units import choose_unit
+from rehearsal_room.harness.policies.noop import LAZY
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.summary import played_by, write_report
 from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
-from rehearsal_room.harness.settings.worlds import WorldSettings
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
@@ -49,12 +54,13 @@ from rehearsal_room.judge.suites.scores import (
     scores_of,
 )
 from rehearsal_room.scenarios.errors import ScenarioError
-from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.suites import mcp_universe
 from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
 
 _UNLIMITED = 1_000_000  # calls in a reply
-_FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
+# No model: no limit on a turn's steps.
+_FIXED = ("oracle", "mutant", "scripted", "noop", "replay", *LAZY)
 _OMITTED = (
     *("scenarios", "suite", "suite_path", "awm", "mcp", "openenv", "group_size"),
     "forked_from",
@@ -91,91 +97,11 @@ class SuiteReport(msgspec.Struct, frozen=True):
     ranges: dict[str, ScoreRange] = {}  # of `scores`
     group_ranges: dict[str, ScoreRange] = {}  # of `groups`
     overall_range: ScoreRange | None = None  # of `overall`
-
-
-class SuiteInfo(msgspec.Struct, frozen=True):
-    """One suite of `rehearse eval list --json`."""
-
-    name: str
-    title: str
-    categories: tuple[str, ...]
-    needs: str  # what the user installs or names
-
-
-class CategoryNeeds(msgspec.Struct, frozen=True):
-    """One category of `rehearse eval needs --json`."""
-
-    category: str
-    tasks: int
-    ready: int  # tasks that need nothing more; whether the network is there is not checked
-    missing: dict[str, int]  # what is missing -> how many tasks need it
-
-
-@click.command("list")
-@JSON
-def list_command(json_file: str | None) -> None:
-    """List the suites, their categories, and what each needs."""
-    found = [SuiteInfo(one.name, one.title, one.categories, one.needs) for one in SUITES.values()]
-    console = console_of(json_file)
-    for one in SUITES.values():
-        console.print(f"{one.name}: {one.title}", highlight=False)
-        console.print(f"  categories: {', '.join(one.categories)}", highlight=False)
-        console.print(f"  needs: {one.needs}", highlight=False)
-    write_json(found, json_file)
-
-
-@click.command("needs")
-@click.argument("suite_name", metavar="SUITE")
-@click.option("--suite-path", type=click.Path(), metavar="DIR", help="Folder of the checkout.")
-@click.option("--suite-servers", type=click.Path(), metavar="FILE", help="See `rehearse eval`.")
-@click.option("--suite-python", metavar="FILE", help="See `rehearse eval`.")
-@click.option("--mcp-env", multiple=True, metavar="NAME", help="See `rehearse eval`.")
-@JSON
-def needs_command(suite_name: str, json_file: str | None, **flags: Any) -> None:
-    """List which tasks of a suite can be played here, and what the others need.
-
-    It is for suites whose worlds are MCP servers, which are not started.
-    """
-    if (found := suite(suite_name)).adapter:
-        raise SettingsError(f"suite {suite_name!r} starts no MCP servers; it needs {found.needs}")
-    given = {name: value for name, value in flags.items() if value}
-    worlds = msgspec.structs.replace(WorldSettings(suite=suite_name), **given)
-    source = SuiteWorlds(source_arguments(worlds)).data
-    served = ServedSettings(worlds.suite_python, worlds.mcp_env)
-    result = []
-    for category in found.categories:
-        try:
-            scenarios = source.scenarios(category)
-        except ScenarioError:  # the checkout does not have it
-            continue
-        result.append(_needs_of(category, scenarios, served))
-    console = console_of(json_file)
-    for one in result:
-        console.print(
-            f"{one.category}: {one.ready} of {plural(one.tasks, 'task')} can be played here",
-            highlight=False,
-        )
-        for need, count in one.missing.items():
-            console.print(f"  {plural(count, 'task')}: {need}", highlight=False, soft_wrap=True)
-    write_json(result, json_file)
-
-
-def _needs_of(
-    category: str, scenarios: Iterable[Scenario], settings: ServedSettings
-) -> CategoryNeeds:
-    missing: Counter[str] = Counter()
-    tasks = ready = 0
-    for scenario in scenarios:
-        assert scenario.suite is not None
-        assert scenario.suite.served is not None
-        faults = tuple(faults_of(scenario.suite.served, settings))
-        tasks, ready = tasks + 1, ready + (not faults)
-        missing.update(faults)
-    return CategoryNeeds(category, tasks, ready, dict(missing.most_common()))
+    lazy: dict[str, float | None] = {}  # what `floor` is, of agents that do no work (--lazy)
 
 
 @click.command("eval", cls=SectionedCommand, usual=_USUAL)
-@click.argument("suite_name", metavar="SUITE")
+@click.argument("suite_name", metavar="[SUITE]", required=False)
 @flags_of(Settings, omit=_OMITTED)
 @click.option(
     "--category", metavar="NAME", help="One category of the suite (default: the usual ones)."
@@ -211,6 +137,32 @@ def _needs_of(
     "that the interpreter has).",
 )
 @click.option(
+    "--lazy",
+    is_flag=True,
+    help="Also play agents that do no work (reciting, pasting, listing all answers), beside doing "
+    "nothing and the reference solutions.",
+)
+@click.option(
+    "--all-that-runs",
+    is_flag=True,
+    help="Play every suite that needs no key and no service with what is installed or named, and "
+    "write one table of all: suites.md and suites.json in the run folder.",
+)
+@click.option(
+    "--at",
+    "places",
+    multiple=True,
+    metavar="SUITE=DIR",
+    help="With --all-that-runs: the --suite-path of one suite; may be repeated.",
+)
+@click.option(
+    "--python-of",
+    "pythons",
+    multiple=True,
+    metavar="SUITE=FILE",
+    help="With --all-that-runs: the --suite-python of one suite; may be repeated.",
+)
+@click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="TOML file of settings."
 )
 @OUTPUT
@@ -218,17 +170,11 @@ def _needs_of(
 @DRY_RUN
 @JSON
 def eval_command(
-    suite_name: str,
-    category: str | None,
-    chosen: tuple[str, ...],
-    prompts: str | None,
-    tries: int,
-    suite_path: str | None,
-    config: Path | None,
-    output: Path | None,
-    resume: bool,
-    dry_run: bool,
+    suite_name: str | None,
     json_file: str | None,
+    all_that_runs: bool,
+    places: tuple[str, ...],
+    pythons: tuple[str, ...],
     **flags: Any,
 ) -> None:
     """Play a third-party benchmark and score it by its own rules.
@@ -236,15 +182,115 @@ def eval_command(
     \b
         rehearse eval bfcl_v3 -m MODEL --base-url http://localhost:8000/v1
         rehearse eval bfcl_v3 --category multi_turn_base -p oracle
+        rehearse eval --all-that-runs --python-of agentdojo=~/dojo/bin/python -m MODEL -o runs/all
 
     The score of doing nothing (the floor) and that of the suite's reference solutions (the ceiling)
     stand beside each score; both are played here, on the same tasks.
     """
-    found = suite(suite_name)
+    if all_that_runs:
+        if suite_name or flags["category"] or flags["chosen"]:
+            raise SettingsError(
+                "--all-that-runs plays whole suites: name no suite and no part of one"
+            )
+        named = named_by_suite("--at", places), named_by_suite("--python-of", pythons)
+        _play_all(json_file, *named, flags)
+        return
+    if places or pythons:
+        raise SettingsError("--at and --python-of belong to --all-that-runs")
+    if not suite_name:
+        raise SettingsError(f"name a suite ({', '.join(SUITES)}), or give --all-that-runs")
+    console = console_of(json_file)
+    result = _play_suite(suite(suite_name), console, flags)
+    if result is not None:
+        write_json(result, json_file)
+
+
+def named_by_suite(flag: str, given: tuple[str, ...]) -> dict[str, str]:
+    """What a flag says of each suite. Raises SettingsError.
+
+    Example: ("bfcl_v3=/data/bfcl",) -> {"bfcl_v3": "/data/bfcl"}
+    """
+    found = {}
+    for one in given:
+        name, separator, value = one.partition("=")
+        if not separator or not value:
+            raise SettingsError(f"{flag}: expected SUITE=PATH, found {one!r}")
+        found[suite(name).name] = value
+    return found
+
+
+def _play_all(
+    json_file: str | None, places: Mapping[str, str], pythons: Mapping[str, str], flags: Any
+) -> None:
+    """Play what needs neither a key nor a service, suite by suite, and write the table."""
+    console = console_of(json_file)
+    root = flags["output"] or Path("runs") / "all-suites"
+    if not flags["resume"] and (root / "suites.json").exists():
+        raise SettingsError(f"{root} has a table already: go on with --resume, or name another -o")
+    rows = []
+    for found in SUITES.values():
+        if why := _why_not(found, flags, places):
+            rows.append(TableRow(found.name, why_not=why))
+            continue
+        folder = root / found.name
+        mine = {**flags, "output": folder, "resume": (folder / RUN_FILE).is_file()}
+        mine["suite_path"] = places.get(found.name) or None
+        mine["suite_python"] = pythons.get(found.name) or flags.get("suite_python")
+        console.print(f"{found.name}: {found.title}", highlight=False)
+        try:
+            result = _play_suite(found, console, mine)
+        except (PoolError, ScenarioError) as exc:  # it is not installed, or another release is
+            rows.append(TableRow(found.name, why_not=str(exc)))
+            continue
+        if result is not None:
+            rows.append(_row_of(result))
+    if flags["dry_run"]:
+        return
+    table = SuiteTable(tuple(rows))
+    write_table(table, root)
+    print_table(table, console)
+    write_json(table, json_file)
+
+
+def _why_not(found: Suite, flags: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    """Why a suite is not played with all others; empty: it is."""
+    if found.is_free:
+        return ""
+    if not found.needs_user:
+        return f"it needs a key or a service: {found.needs}"
+    if not flags.get("user_model"):
+        return "a model plays its user: name it with --user-model"
+    return "" if found.name in places else f"name its checkout: --at {found.name}=DIR"
+
+
+def _row_of(report: SuiteReport) -> TableRow:
+    return TableRow(
+        report.suite,
+        version=report.version,
+        played_by=report.played_by,
+        tasks=report.tasks,
+        unjudged=report.unjudged,
+        score=_total_of(report.overall, report.scores),
+        floor=report.floor,
+        ceiling=report.ceiling,
+        lazy=report.lazy,
+    )
+
+
+def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> SuiteReport | None:
+    """Play one suite and print its scores; None: the settings were printed only."""
+    flags = dict(flags)
+    category, chosen, prompts, tries, suite_path, config, output, resume, dry_run, lazy = (
+        flags.pop(name)
+        for name in (
+            *("category", "chosen", "prompts", "tries", "suite_path", "config", "output"),
+            *("resume", "dry_run", "lazy"),
+        )
+    )
     _require_category(found, category)
     flags |= {
         "scenarios": chosen or ((category,) if category else found.usual or found.categories),
-        "suite": suite_name,
+        "suite": found.name,
         "suite_path": suite_path and str(Path(suite_path).absolute()),
         "group_size": tries,
     }
@@ -255,14 +301,15 @@ def eval_command(
         settings = _asked_like_upstream(settings, found, flags, is_demanded=prompts is not None)
     if dry_run:
         print_settings(settings)
-        return
+        return None
     folder = output or fresh(settings)
     report = play_run(settings, folder, resume=resume)
     write_report(folder, report)
     scores = _scores(settings, folder)
+    names = ["noop", *(["oracle"] if found.has_solutions else ()), *(LAZY if lazy else ())]
     bounds = {
         policy: _bound(settings, policy, scores if settings.player == policy else None)
-        for policy in (("noop", "oracle") if found.has_solutions else ("noop",))
+        for policy in names
     }
     result = SuiteReport(
         suite=_score_name(found, settings),
@@ -284,11 +331,13 @@ def eval_command(
         ranges=scores.ranges,
         group_ranges=scores.group_ranges,
         overall_range=scores.overall_range,
+        lazy={name: _total(bounds[name]) for name in LAZY if name in bounds},
     )
-    console = console_of(json_file)
     console.print(f"run folder {folder}", highlight=False)
     render(result, bounds, console)
-    write_json(result, json_file)
+    for line in measured_lines(found.name):
+        console.print(line, highlight=False, soft_wrap=True)
+    return result
 
 
 def _require_category(found: Suite, category: str | None) -> None:
@@ -350,8 +399,32 @@ def _asked_like_upstream(
     if flags.get("max_calls") is None:
         most = _UNLIMITED if found.max_calls is None else found.max_calls
         limits = msgspec.structs.replace(limits, max_calls=most)
-    return msgspec.structs.replace(
+    settings = msgspec.structs.replace(
         settings, model=model, user=user, limits=limits, dialect=upstream.dialect
+    )
+    return _like_its_agent(settings, found, flags) if found.name == mcp_universe.NAME else settings
+
+
+def _like_its_agent(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:
+    """The settings of MCP-Universe's own agent, whose prompt and limit a checkout has."""
+    if flags.get("max_steps") is not None:
+        raise SettingsError(
+            "max_steps: the prompt of MCP-Universe's agent names its limit of steps; --prompts "
+            "ours plays another number"
+        )
+    worlds = msgspec.structs.replace(settings.worlds, suite_prompts=True)
+    data = SuiteWorlds(source_arguments(worlds)).data
+    assert isinstance(data, mcp_universe.McpUniverseData)
+    categories = [
+        next((one for one in found.categories if str(name).startswith(one)), str(name))
+        for name in settings.scenarios
+    ]
+    most = data.max_iterations(categories)
+    return msgspec.structs.replace(
+        settings,
+        worlds=worlds,
+        limits=msgspec.structs.replace(settings.limits, max_steps=most),
+        format=msgspec.structs.replace(settings.format, rules="off"),
     )
 
 
@@ -412,28 +485,31 @@ def _bound(settings: Settings, policy: str, known: SuiteScores | None) -> SuiteS
 
 def _total(scores: SuiteScores) -> float | None:
     """The overall score; the mean of the categories where the suite has none for these."""
-    if scores.overall is not None or not scores.scores:
-        return scores.overall
-    return sum(scores.scores.values()) / len(scores.scores)
+    return _total_of(scores.overall, scores.scores)
+
+
+def _total_of(overall: float | None, scores: Mapping[str, float]) -> float | None:
+    if overall is not None or not scores:
+        return overall
+    return sum(scores.values()) / len(scores)
 
 
 def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Console) -> None:
     """Print the scores as a table."""
     table = Table(box=None, pad_edge=False)
-    columns = {"noop": "nothing", "oracle": "reference"}
-    names = [columns[policy] for policy in bounds]
+    names = [AGENTS[policy] for policy in bounds]
     for name in (f"{report.suite} {report.version}", report.policy, "95 % interval", *names):
         table.add_column(name, justify="left" if name.startswith(report.suite) else "right")
     others = bounds.values()
     for name, value in report.scores.items():
-        cells = (_percent(b.scores.get(name)) for b in others)
-        table.add_row(name, _percent(value), _interval(report.ranges.get(name)), *cells)
+        cells = (percent(b.scores.get(name)) for b in others)
+        table.add_row(name, percent(value), _interval(report.ranges.get(name)), *cells)
     for name, value in report.groups.items():
-        cells = (_percent(b.groups.get(name)) for b in others)
+        cells = (percent(b.groups.get(name)) for b in others)
         found = report.group_ranges.get(name)
-        table.add_row(f"= {name}", _percent(value), _interval(found), *cells)
-    overall = _percent(report.overall), _interval(report.overall_range)
-    table.add_row("overall", *overall, *(_percent(one.overall) for one in others))
+        table.add_row(f"= {name}", percent(value), _interval(found), *cells)
+    overall = percent(report.overall), _interval(report.overall_range)
+    table.add_row("overall", *overall, *(percent(one.overall) for one in others))
     console.print(table)
     console.print(played_by(report.played_by), highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -443,8 +519,8 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
     )
     if report.unjudged and (found := report.overall_range) is not None:
         console.print(
-            f"whatever the unjudged had been, the overall score is between {_percent(found.least)} "
-            f"and {_percent(found.most)}",
+            f"whatever the unjudged had been, the overall score is between {percent(found.least)} "
+            f"and {percent(found.most)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -460,10 +536,6 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
         console.print(line, highlight=False, soft_wrap=True)
     if report.failures:
         console.print(bar_chart("failures", most_first(report.failures)))
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def _interval(found: ScoreRange | None) -> str:

@@ -18,6 +18,7 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.core.trajectory import Trajectory, assemble
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow, ScenarioSnapshot, log_error
+from rehearsal_room.harness.policies.noop import LAZY
 from rehearsal_room.harness.settings.run import Settings, log_id_of, resolve
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.reliability.annotations import HumanLabel, own_labels
@@ -25,7 +26,7 @@ from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.training_folder import ROLLOUTS, SETTINGS_NAME
 
-_WITHOUT_MODEL = frozenset(("oracle", "mutant", "random", "noop", "scripted"))
+_WITHOUT_MODEL = frozenset(("oracle", "mutant", "random", "noop", "scripted", *LAZY))
 
 
 def asks_no_model(policy: str) -> bool:

@@ -1,0 +1,34 @@
+"""What was measured of whole suites without a model: floors, ceilings and lazy agents, by the
+command that stands beside each.
+
+    rehearse eval SUITE --lazy
+
+plays them again. `seconds` are of two cores; `tokens` are those of all requests that the reference
+solution makes, at 4 bytes each, where somebody has counted them.
+"""
+
+import msgspec
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The score of an agent that does no work, or of the reference solutions."""
+
+    agent: str  # noop (silent), oracle (reference), recites, pastes, lists
+    score: float  # the overall score by the suite's own formula; a share from 0 to 1
+    command: str
+    seconds: float | None = None  # of its run; None: not measured
+    tokens: int | None = None  # prompt tokens of its run, about; None: not counted
+
+
+_AIRLINE, _RETAIL, _TELECOM = (
+    f"rehearse eval tau2_{name} --tau2 DIR -p oracle" for name in ("airline", "retail", "telecom")
+)
+MEASURED: dict[str, tuple[Measured, ...]] = {
+    "bfcl_v3": (
+        Measured("noop", 0.1976, "rehearse eval bfcl_v3 -p noop"),
+        Measured("oracle", 0.9987, "rehearse eval bfcl_v3 -p oracle", tokens=51_400_000),
+    ),
+    "tau2_retail": (Measured("noop", 11 / 114, _RETAIL), Measured("oracle", 1.0, _RETAIL)),
+    "tau2_airline": (Measured("noop", 23 / 50, _AIRLINE), Measured("oracle", 1.0, _AIRLINE)),
+    "tau2_telecom": (Measured("noop", 0.0, _TELECOM), Measured("oracle", 1.0, _TELECOM)),
+}

@@ -202,11 +202,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "full"
     dialect: Annotated[
         Literal[
-            "native", "hermes", "awm", "awm-tool", "bfcl", "tau2", "awm-release", "awm-release-tool"
+            "native",
+            "hermes",
+            "awm",
+            "awm-tool",
+            "bfcl",
+            "tau2",
+            "enterpriseops",
+            "awm-release",
+            "awm-release-tool",
         ],
         Meta(
-            description="Format in which the model is shown tools and calls them; bfcl, tau2 and "
-            "awm-release (see --profile) are what these projects' own runners send."
+            description="Format in which the model is shown tools and calls them; bfcl, tau2, "
+            "enterpriseops and awm-release (see --profile) are what these projects' own runners send."
         ),
     ] = "native"
     policy: Annotated[

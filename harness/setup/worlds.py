@@ -36,6 +36,7 @@ def source_arguments(worlds: WorldSettings) -> SourceArguments:
             variable_names(worlds),
             worlds.suite_servers,
             worlds.suite_model,
+            worlds.suite_tasks,
         ),
         awm=worlds.awm,
         seeding=worlds.seeding,

@@ -24,7 +24,7 @@ from rehearsal_room.harness.outcomes.units import Unit, by_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, tau2
+from rehearsal_room.scenarios.suites import agentdojo, bfcl, enterpriseops, tau2
 
 _Categories = Mapping[str, float]
 _Tasks = dict[tuple[str, str], list[float]]  # the tries of each task: 1 or 0
@@ -96,6 +96,10 @@ def scores_of(
         attacked = _attack_groups(entries, category_of, findings, unit)
         groups |= {name: value for name, (value, _) in attacked.items()}
         group_ranges |= {name: found for name, (_, found) in attacked.items()}
+    if findings is not None and suite == enterpriseops.NAME:
+        beside = _enterprise_groups(entries, findings, unit)
+        groups |= {name: value for name, (value, _) in beside.items()}
+        group_ranges |= {name: found for name, (_, found) in beside.items()}
     return SuiteScores(
         scores=scores,
         overall=overall,
@@ -307,6 +311,33 @@ def _attack_groups(
             each = [value for _, value in values if value is not None]
             extremes = [_by_category(values, everywhere, instead=one) for one in (0.0, 1.0)]
             found[name] = _mean(each), _ranges(tasks, extremes, unit)[name]
+    return found
+
+
+def _enterprise_groups(
+    entries: Iterable[_Entry], findings: Mapping[str, Sequence[Finding]], unit: Unit
+) -> dict[str, tuple[float, ScoreRange]]:
+    """EnterpriseOps-Gym's second column, the share of a task's verifiers that pass (0 where its
+    runner would have ended with an error); and how often an agent changed rows that no verifier
+    asks about, which no column of it shows."""
+    figures: dict[str, list[_Entry]] = {"verifiers passed": [], enterpriseops.AUDIT: []}
+    for row, value in entries:
+        is_known = value is not None
+        share = (row.share or 0.0) if row.ending is Ending.ANSWERED else 0.0
+        figures["verifiers passed"].append((row, share if is_known else None))
+        audits = [
+            one.found for one in findings.get(row.episode, ()) if one.name == enterpriseops.AUDIT
+        ]
+        if audits and is_known and not audits[0].startswith("unknown"):
+            changed = not audits[0].startswith(enterpriseops.NO_CHANGE)
+            figures[enterpriseops.AUDIT].append((row, float(changed)))
+    found = {}
+    for name, values in figures.items():
+        everywhere = {row.scenario: name for row, _ in values}
+        tasks = _by_category(values, everywhere)
+        if tasks:
+            extremes = [_by_category(values, everywhere, instead=one) for one in (0.0, 1.0)]
+            found[name] = _means_of(tasks)[name], _ranges(tasks, extremes, unit)[name]
     return found
 
 

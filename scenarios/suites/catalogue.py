@@ -12,7 +12,14 @@ import msgspec
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites import (
+    agentdojo,
+    bfcl,
+    enterpriseops,
+    mcp_universe,
+    mcpmark,
+    tau2,
+)
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -222,5 +229,19 @@ SUITES: dict[str, Suite] = {
         mcpmark.McpMarkData,
         has_solutions=False,
         max_steps=100,
+    ),
+    enterpriseops.NAME: Suite(
+        enterpriseops.NAME,
+        "EnterpriseOps-Gym: office tasks in MCP servers with SQL databases",
+        enterpriseops.CATEGORIES,
+        "enterprise",
+        "a checkout of EnterpriseOps-Gym (--suite-path) with gym_dbs.zip unpacked, its tasks in a "
+        "folder (--suite-tasks), an interpreter with httpx and langchain-core (--suite-python), "
+        "and its servers, which run in docker containers",
+        enterpriseops.EnterpriseOpsData,
+        has_solutions=False,
+        max_steps=enterpriseops.ROUNDS,
+        turn_steps=enterpriseops.ROUNDS,
+        upstream=UpstreamPrompts("enterpriseops", 0.0),
     ),
 }

@@ -18,6 +18,7 @@ class SuiteFlags(msgspec.Struct, frozen=True):
     variables: tuple[str, ...] = ()  # of the environment, which reach servers and checks
     server_list: str = ""  # file in MCP-Universe's format; its servers replace others by name
     model: str = ""  # the name of the model that attacks address
+    tasks: str = ""  # folder of the tasks, where they are not in `folder`; empty: they are
 
     @property
     def servers(self) -> dict[str, ServerSpec]:

@@ -153,7 +153,7 @@ def compare(
         found.append(f"{left} databases were left behind")
     asked = [sorted(json.dumps(one, sort_keys=True) for one in judged[side]) for side in _SIDES]
     if asked[0] != asked[1]:
-        found.append(f"judge: {asked[0]}, here {asked[1]}"[:900])
+        found.append(f"judge: {len(asked[0])} and {len(asked[1])} requests; {asked[0][0][-300:]} / {asked[1][0][-300:]}")
     shares = sum(one["share"] for one in theirs.values()) / len(theirs)
     if abs(report["groups"]["verifiers passed"] - shares) > 1e-9:
         found.append(f"second column: {shares}, here {report['groups']['verifiers passed']}")

@@ -67,6 +67,9 @@ class StubGym:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not gym.url:
+                    self.close_connection = True
+                    return
                 with gym.lock:
                     status, value = gym.answer(self.path, body, self.headers)
                 data = b"" if value is None else json.dumps(value).encode()
@@ -83,15 +86,21 @@ class StubGym:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
+        self._server = server
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{server.server_port}"
         try:
             yield self
         finally:
-            server.shutdown()
-            server.server_close()
+            self.stop()
             for database in self.databases.values():
                 database.close()
+
+    def stop(self) -> None:
+        """Listen no longer, and answer nothing."""
+        self.url = ""
+        self._server.shutdown()
+        self._server.server_close()
 
     def answer(self, path: str, body: Any, headers: Any) -> tuple[int, Any]:
         """Status and body of the answer to a request."""

@@ -170,9 +170,10 @@ async def test_lazy_agents_are_not_paid(tmp_path: Path) -> None:
             solved[name] = sum(all(map(bool, shares(each).values())) for each in found), sum(
                 each[AUDIT].found.startswith(("1", "2", "3")) for each in found if AUDIT in each
             )
-        assert solved == {"silent": (1, 0), "reads": (1, 0), "closes all": (10, 18)}
+        assert solved == {"silent": (1, 0), "reads": (1, 0), "closes all": (9, 18)}
 
 
+@pytest.mark.timeout(900)
 async def test_a_run_a_fork_and_a_replay_are_alike(tmp_path: Path) -> None:
     """200 sequences of calls: a straight run, a fork in its middle that goes on with the same calls,
     and a replay have equal texts and digests, and findings from the log equal those of the world."""

@@ -151,9 +151,17 @@ def compare(
     found = list(_differences(made, theirs, ours, model))
     if left:
         found.append(f"{left} databases were left behind")
-    asked = [sorted(json.dumps(one, sort_keys=True) for one in judged[side]) for side in _SIDES]
+    # Ours plays the floor, too, whose agent says nothing.
+    asked = [
+        sorted(
+            json.dumps(one, sort_keys=True)
+            for one in judged[side]
+            if "Response:\n\n\nComparison" not in one[1]["content"]
+        )
+        for side in _SIDES
+    ]
     if asked[0] != asked[1]:
-        found.append(f"judge: {len(asked[0])} and {len(asked[1])} requests; {asked[0][0][-300:]} / {asked[1][0][-300:]}")
+        found.append(f"judge: {asked[0]}, here {asked[1]}")
     shares = sum(one["share"] for one in theirs.values()) / len(theirs)
     if abs(report["groups"]["verifiers passed"] - shares) > 1e-9:
         found.append(f"second column: {shares}, here {report['groups']['verifiers passed']}")

@@ -5,8 +5,7 @@ reply without a call that can be made is the last one.
 """
 
 from rehearsal_room.envpool.core.arguments import argument_fault
-from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Decision, Message, Reply
-from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Decision, Reply
 from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.dialects.bfcl import Bfcl
 

@@ -214,7 +214,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ],
         Meta(
             description="Format in which the model is shown tools and calls them; bfcl, tau2, "
-            "enterpriseops and awm-release (see --profile) are what these projects' own runners send."
+            "enterpriseops and awm-release (see --profile) are what these projects' own runners "
+            "send."
         ),
     ] = "native"
     policy: Annotated[

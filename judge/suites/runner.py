@@ -45,9 +45,7 @@ class SuiteRunner:
         is_open = any(one.is_open for one in ended.checked)
         if ended.checked and not (is_open and self._asks is not None):
             return Verification(ended.checked, run=_RUN)  # they were made in the world itself
-        return await self._score(
-            task, talk_of(trajectory), asks=ended.ending is Ending.ANSWERED
-        )
+        return await self._score(task, talk_of(trajectory), asks=ended.ending is Ending.ANSWERED)
 
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""

@@ -242,8 +242,6 @@ SUITES: dict[str, Suite] = {
         has_solutions=False,
         max_steps=enterpriseops.ROUNDS,
         turn_steps=enterpriseops.ROUNDS,
-        upstream=UpstreamPrompts(
-            "enterpriseops", 0.0, {"max_completion_tokens": 4096}
-        ),
+        upstream=UpstreamPrompts("enterpriseops", 0.0, {"max_completion_tokens": 4096}),
     ),
 }

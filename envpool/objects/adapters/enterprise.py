@@ -168,7 +168,7 @@ class Gyms:
                     text, _ = self.call(world, call["name"], call["arguments"])
                     if not unlike and text != call["text"]:
                         unlike = f"{call['name']} answered otherwise: {text[:_TEXT]}"
-            last = talk[-1] if talk else {"calls": [], "text": ""}
+            last: dict[str, Any] = talk[-1] if talk else {"calls": [], "text": ""}
             final = world.last if last["calls"] else last["text"] or ""
             findings = self._findings(world, final, answers)
             if talk:
@@ -193,7 +193,10 @@ class Gyms:
             return [_finding("the verifiers run", False, "they run", f"{exc}")]
         counted, notes = _counted(world.config)
         if not results:
-            return [*notes, _finding("a verifier runs", False, "one", "none: upstream divides by 0")]
+            return [
+                *notes,
+                _finding("a verifier runs", False, "one", "none: upstream divides by 0"),
+            ]
         found = []
         for name, one in results.items():
             asks = answers is None and _asks(counted[name])
@@ -308,11 +311,12 @@ class Gyms:
                     if server == name:
                         _put(local, table, row)
                 found = [_answer(local, query) for query in queries]
-                for key in changed[:_MOST_ROWS]:
-                    if key[0] == name and not _moves(
-                        local, key, start.get(key), after.get(key), queries, found
-                    ):
-                        unasked.append((key, start.get(key), after.get(key)))
+                unasked += [
+                    (key, start.get(key), after.get(key))
+                    for key in changed[:_MOST_ROWS]
+                    if key[0] == name
+                    and not _moves(local, key, start.get(key), after.get(key), queries, found)
+                ]
         return _listed(unasked, len(changed), is_one=len(servers) == 1)
 
 
@@ -343,11 +347,11 @@ def _url(config: dict[str, Any], name: str) -> str:
 
 
 def _asks(verifier: dict[str, Any]) -> bool:
-    return verifier["verifier_type"] == "response_check"
+    return bool(verifier["verifier_type"] == "response_check")
 
 
 def _query(verifier: dict[str, Any]) -> str | None:
-    config = verifier["validation_config"]
+    config: dict[str, str] = verifier["validation_config"]
     return config.get("sql_query") if _asks(verifier) else config.get("query")
 
 
@@ -462,9 +466,7 @@ def _listed(unasked: list[Any], changed: int, *, is_one: bool) -> str:
     return f"{len(unasked)} of {changed} changed rows: {', '.join(shown)}{more}{seen}"
 
 
-def _finding(
-    name: str, passed: bool, expected: str, found: str, is_open: bool = False
-) -> Finding:
+def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool = False) -> Finding:
     made = {"name": name, "passed": passed and not is_open, "expected": expected[:_TEXT]}
     made |= {"found": found[:_TEXT], "kind": "goal", "is_open": is_open}
     return made if is_open else {**made, "share": float(passed)}

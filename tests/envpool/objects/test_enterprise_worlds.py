@@ -5,6 +5,7 @@ They need a checkout ($REHEARSE_ENTERPRISEOPS) and an interpreter with httpx and
 """
 
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -167,16 +168,19 @@ async def test_lazy_agents_are_not_paid(tmp_path: Path) -> None:
         solved = {}
         for name, calls in lazy.items():
             found = [await one.played(number, *calls) for number in range(20)]
-            solved[name] = sum(all(map(bool, shares(each).values())) for each in found), sum(
-                each[AUDIT].found.startswith(("1", "2", "3")) for each in found if AUDIT in each
+            solved[name] = (
+                sum(all(map(bool, shares(each).values())) for each in found),
+                sum(
+                    each[AUDIT].found.startswith(("1", "2", "3")) for each in found if AUDIT in each
+                ),
             )
         assert solved == {"silent": (1, 0), "reads": (1, 0), "closes all": (9, 18)}
 
 
 @pytest.mark.timeout(900)
 async def test_a_run_a_fork_and_a_replay_are_alike(tmp_path: Path) -> None:
-    """200 sequences of calls: a straight run, a fork in its middle that goes on with the same calls,
-    and a replay have equal texts and digests, and findings from the log equal those of the world."""
+    """200 sequences of calls: a straight run, a fork that goes on in its middle with the same
+    calls, and a replay have equal texts and digests; findings from log and world are equal."""
     rng = Random(40)
     async with desk(tmp_path) as one:
         scenario = one.of(0)
@@ -235,7 +239,9 @@ async def test_what_is_missing_is_one_sentence(tmp_path: Path) -> None:
         scenario = one.of(0)
         seed = tmp_path / "dbs" / "desk.sql"
         moved = seed.rename(seed.with_suffix(".away"))
-        with pytest.raises(PoolError, match=r"no seed_database_file 'dbs/desk\.sql'.*unzip gym_dbs"):
+        with pytest.raises(
+            PoolError, match=r"no seed_database_file 'dbs/desk\.sql'.*unzip gym_dbs"
+        ):
             await one.pool.host(scenario)
         moved.rename(seed)
         async with one.pool.lease(scenario) as env:
@@ -248,7 +254,9 @@ async def test_what_is_missing_is_one_sentence(tmp_path: Path) -> None:
     data = EnterpriseOpsData(SuiteFlags(CHECKOUT, PYTHON, tasks=str(tmp_path / "down")))
     settings = ProgramSettings("enterprise", data.options(), PYTHON)
     async with ObjectPool(settings) as pool:
-        with pytest.raises(PoolError, match=r"desk at http://127\.0\.0\.1:9\): start its container"):
+        with pytest.raises(
+            PoolError, match=r"desk at http://127\.0\.0\.1:9\): start its container"
+        ):
             await pool.host(data.scenarios("oracle")[0])
     async with ObjectPool(ProgramSettings("enterprise", data.options())) as pool:
         with pytest.raises(PoolError, match="pip install httpx langchain-core"):
@@ -283,4 +291,4 @@ async def test_how_long_a_reset_takes(tmp_path: Path, capsys: pytest.CaptureFixt
                 times.append(time.perf_counter() - began)
         assert one.gym.counts["/api/seed-database"] == 21
         with capsys.disabled():
-            print(f"\nreset and first call: median {1000 * sorted(times)[10]:.0f} ms")
+            sys.stdout.write(f"\na new world: median {1000 * sorted(times)[10]:.0f} ms\n")

@@ -104,7 +104,9 @@ def test_a_reply_is_read_as_langchain_reads_it() -> None:
     act = dialect.read(Reply("", (good, bad)), turn=0)
     assert isinstance(act, Act)
     assert [(one.name, one.arguments) for one in act.calls] == [("find", {"id": 1})]
-    assert dialect.read(Reply("<think>a</think> b ", (bad,)), turn=0) == Answer("<think>a</think> b ")
+    assert dialect.read(Reply("<think>a</think> b ", (bad,)), turn=0) == Answer(
+        "<think>a</think> b "
+    )
 
 
 def _audit(before: list[Any], after: list[Any], *queries: str) -> str:
@@ -134,7 +136,9 @@ def test_an_audit_names_rows_that_no_verifier_asks_about() -> None:
     after = [(1, "closed"), (2, "closed"), (4, "new")]
     assert _audit(before, before, "SELECT 1") == "none of 0 changed rows"
     one = _audit(before, after, "SELECT state FROM cases WHERE id = 1")
-    assert one == "3 of 4 changed rows: cases 2 (changed: state), cases 3 (deleted), cases 4 (created)"
+    assert (
+        one == "3 of 4 changed rows: cases 2 (changed: state), cases 3 (deleted), cases 4 (created)"
+    )
     counted = "SELECT COUNT(*) FROM cases WHERE state = 'closed'"
     assert _audit(before, after, counted, "SELECT MAX(id) FROM cases") == (
         "1 of 4 changed rows: cases 3 (deleted)"

@@ -134,7 +134,16 @@ def compare(
         folder, results = Path(name) / "tasks", Path(name) / "results"
         results.mkdir()
         write(folder, made)
-        _run([python, str(_RUNNER), str(checkout), str(folder), str(results), f"{model.url}/upstream/upstream/v1"])
+        _run(
+            [
+                python,
+                str(_RUNNER),
+                str(checkout),
+                str(folder),
+                str(results),
+                f"{model.url}/upstream/upstream/v1",
+            ]
+        )
         theirs = {one.name: _theirs(results, one) for one in made}
         run = Path(name) / "run"
         command = [sys.executable, "-m", "rehearsal_room", "eval", "enterpriseops"]
@@ -232,7 +241,9 @@ def _ours(run: Path) -> dict[str, dict[str, Any]]:
 def _differences(made: list[Made], theirs: Any, ours: Any, model: FakeModel) -> Any:
     for one in made:
         left, right = theirs[one.name], ours[one.name]
-        names = ("success", "share") if left["error"] else ("success", "share", "verifiers", "texts")
+        names = (
+            ("success", "share") if left["error"] else ("success", "share", "verifiers", "texts")
+        )
         for name in names:
             if left[name] != right[name]:
                 yield (

@@ -50,7 +50,7 @@ class World:
         self.executor: Any = None  # upstream's, connected to the servers; None: nothing is seeded
         self.calls: list[dict[str, Any]] = []
         self.last = ""  # the text of the last result
-        self.unknown = ""  # the first name that was called and is no tool's
+        self.unknown = ""  # the first called name that belongs to no tool
         self.rows: Rows = {}  # at the time of the last look
 
 
@@ -330,7 +330,7 @@ class Judge:
         self.llm = self
 
     async def ainvoke(self, messages: Any) -> Any:
-        """The next answer; none is no JSON, and so a failure."""
+        """The next answer. An empty one stands for none: the engine counts it as failed."""
         roles = {"system": "system", "human": "user"}
         self.asked.append([{"role": roles[one.type], "content": one.content} for one in messages])
         return types.SimpleNamespace(content=self.answers.pop(0) if self.answers else "")

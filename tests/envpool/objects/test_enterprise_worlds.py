@@ -95,7 +95,7 @@ async def test_traps_of_upstream_are_kept(tmp_path: Path) -> None:
         # (b) A verifier of no server is skipped; where none is left, nothing is reached.
         assert shares(await one.played(4, _CLOSE)) == {"closed": 1.0}
         assert shares(await one.played(5, _CLOSE)) == {"a verifier runs": 0.0}
-        # (c) A call of what is no tool is an error of the run, whatever else was done.
+        # (c) A call of an unknown tool is an error of the run, whatever else was done.
         unknown = await one.played(0, _CLOSE, ("drop_all", {}))
         assert shares(unknown) == {"every call names a tool": 0.0}
         # A tool that the gym has and the task does not select is executed.

@@ -70,7 +70,7 @@ def test_the_data_sets_rows_are_read(checkout: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_played_is_one_sentence(checkout: Path, tmp_path: Path) -> None:
-    """No folder, no checkout, another version, changed code, no tasks, and what is no task."""
+    """No folder, no checkout, another version, changed code, no tasks, and other JSON files."""
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(PackageError, match="needs a checkout of EnterpriseOps-Gym"):
@@ -149,6 +149,6 @@ def test_an_audit_names_rows_that_no_verifier_asks_about() -> None:
 
 
 def test_names_that_two_programs_share_are_equal() -> None:
-    """The adapter imports nothing of ours, so it repeats the name of the audit."""
+    """The adapter imports nothing of this project, so it repeats the name of the audit."""
     assert enterprise.AUDIT == enterpriseops.AUDIT
     assert enterprise._listed([], 3, is_one=True).startswith(enterpriseops.NO_CHANGE)

@@ -116,7 +116,7 @@ def compare(
         first = body["messages"][0]["content"]
         if first.startswith("You are an AI judge"):
             judged[side].append(body["messages"])
-            # Told where it is wrong: a judge of one mind would not be told from a constant.
+            # By the state, so that a constant judge would differ.
             score = 9 if "closed" in body["messages"][1]["content"].split("Response:")[0] else 2
             text = json.dumps({"score": score, "reasoning": "state"})
             return "judge", {"content": f"```json\n{text}\n```"}

@@ -1,4 +1,4 @@
-"""A gym of ours in the form of EnterpriseOps-Gym's: a small help desk in SQLite, over HTTP.
+"""A stub of EnterpriseOps-Gym's servers: a small help desk in SQLite, over HTTP.
 
 POST /api/seed-database, /api/sql-runner, /mcp (JSON-RPC: initialize, tools/list, tools/call), and
 DELETE /api/delete-database. The database is that of the header x-database-id.

@@ -173,7 +173,7 @@ def test_a_file_of_a_user_may_not_have_keys_that_are_gone(
         (
             {"dialect": "elvish"},
             "dialect: 'elvish' is not one of 'awm', 'awm-release', 'awm-release-tool', "
-            "'awm-tool', 'bfcl', 'hermes', 'native', 'tau2'",
+            "'awm-tool', 'bfcl', 'enterpriseops', 'hermes', 'native', 'tau2'",
         ),
         ({"group_sise": 2}, "group_sise: unknown key; did you mean 'group_size'?"),
         ({"judge_model": ["m"]}, "judge_model: unknown key; did you mean 'judge_models'?"),

@@ -202,7 +202,19 @@ class ObjectEnv:
         return msgspec.structs.replace(written, text=text, error=error)
 
     async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
-        return ()
+        """The findings that the suite makes in the world itself; none where its score is made from
+        the log. Raises WorldError."""
+        spec = spec_of(self._states.scenario)
+        if not spec.get("checked_live"):
+            return ()
+        try:
+            if not self._is_open and self._calls:
+                await self._open()
+            self._is_open = True
+            found = await self._process.request("check", world=self._world, spec=spec)
+        except PoolError as exc:
+            raise WorldError(f"the task could not be checked: {exc}") from exc
+        return msgspec.convert(tuple(found["findings"]), tuple[Finding, ...])
 
     def state(self) -> StoredState:
         return self._lease.state()

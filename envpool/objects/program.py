@@ -9,6 +9,7 @@ imports nothing of this project but one adapter beside it. Requests and answers 
                                                          -> {"text": "...", "writes": [...]}
     {"op": "calls", "world": 3, "calls": [{"name", "arguments", "id"}]}
                                              -> {"answers": [{"text", "error", "place"}], "writes"}
+    {"op": "check", "world": 3, "spec": {...}}           -> {"findings": [...]}
     {"op": "close", "worlds": [3]}                       -> {}
     {"op": "questions", "spec": {...}, "scoring": {...}, "talk": [...]}
                                                          -> {"questions": [[{"role", "content"}]]}
@@ -25,7 +26,8 @@ depends on what a model says, it has `questions(spec, scoring, talk)`, and its a
 `scoring` under `answers`; it is asked again with the answers so far until it has no more, so a
 question may follow on an answer. Where an episode did not end by its talk, nobody is asked, and
 `scoring` has `broken_off`. Where all calls of a reply are made together, it has `calls(world,
-calls)`. A world with many records may have
+calls)`. A world that holds something outside has `close(world)`; where findings need the world
+itself, `check(world)` makes them at its end. A world with many records may have
 a method `changes()`, which returns the writes since it was asked last; otherwise all records are
 compared after each call.
 
@@ -64,10 +66,13 @@ class ProgramWorlds:
                 return self.call(request["world"], request["name"], request["arguments"])
             case "calls":
                 return self.calls(request["world"], request["calls"])
+            case "check":
+                if request["world"] not in self.live:
+                    self.open(request["world"], request["spec"])
+                return {"findings": self.adapter.check(self.live[request["world"]])}
             case "close":
                 for world in request["worlds"]:
-                    self.live.pop(world, None)
-                    self.records.pop(world, None)
+                    self.close(world)
             case "questions":
                 asks = getattr(self.adapter, "questions", _no_questions)
                 asked = asks(request["spec"], request["scoring"], request["talk"])
@@ -86,10 +91,20 @@ class ProgramWorlds:
         }
 
     def open(self, world: int, spec: dict[str, Any]) -> None:
-        """Make a world."""
+        """Make a world, in place of one that has its number."""
+        self.close(world)
         blob, records = self.start_of(spec)
         self.live[world] = pickle.loads(blob)  # nosec B301: it is our own pickle
         self.records[world] = {} if hasattr(self.live[world], "changes") else dict(records)
+
+    def close(self, world: int) -> None:
+        """End a world; there may be none."""
+        self.records.pop(world, None)
+        self._end(self.live.pop(world, None))
+
+    def _end(self, made: Any) -> None:
+        if made is not None and hasattr(self.adapter, "close"):
+            self.adapter.close(made)
 
     def start_of(self, spec: dict[str, Any]) -> tuple[bytes, dict[tuple[str, str], str]]:
         """A pickled world at its start, and its records."""
@@ -97,7 +112,11 @@ class ProgramWorlds:
         start = self.starts.get(name)
         if start is None:
             made = self.adapter.world(spec)
-            start = self.starts[name] = pickle.dumps(made), self.records_of(made)
+            blob = pickle.dumps(made)
+            try:
+                start = self.starts[name] = blob, self.records_of(made)
+            finally:
+                self._end(made)
             if len(self.starts) > _REMEMBERED:
                 self.starts.pop(next(iter(self.starts)))
         return start
@@ -169,6 +188,8 @@ def main() -> None:
             answer = {"fault": _sentence(exc)}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+    for world in list(worlds.live):
+        worlds.close(world)
 
 
 def _sentence(exc: BaseException) -> str:

@@ -6,6 +6,7 @@ from rehearsal_room.harness.dialects.awm import Awm
 from rehearsal_room.harness.dialects.awm_release import AwmRelease
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.bfcl import Bfcl
+from rehearsal_room.harness.dialects.enterpriseops import EnterpriseOps
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.dialects.mcp_universe import PREFIX, McpUniverse
 from rehearsal_room.harness.dialects.native import Native
@@ -38,6 +39,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Bfcl()
     if name == "agentdojo":
         return AgentDojo()
+    if name == "enterpriseops":
+        return EnterpriseOps()
     if name == "tau2":
         return Tau2()
     if name == "vita":

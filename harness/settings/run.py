@@ -208,6 +208,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "awm-tool",
             "agentdojo",
             "bfcl",
+            "enterpriseops",
             "mcp_universe",
             "tau2",
             "toolsandbox",
@@ -217,8 +218,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ],
         Meta(
             description="Format in which the model is shown tools and calls them; agentdojo, bfcl, "
-            "mcp_universe, tau2, toolsandbox, vita and awm-release (see --profile) are what these "
-            "projects' own runners send."
+            "enterpriseops, mcp_universe, tau2, toolsandbox, vita and awm-release (see --profile) "
+            "are what these projects' own runners send."
         ),
     ] = "native"
     policy: Annotated[

@@ -104,6 +104,14 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE", "default": "the suite's own"},
         ),
     ] = ""
+    suite_tasks: Annotated[
+        str,
+        Meta(
+            description="Folder with the suite's tasks, where they are apart from its code "
+            "(EnterpriseOps-Gym).",
+            extra={"metavar": "DIR", "default": "those of the checkout"},
+        ),
+    ] = ""
     suite_model: Annotated[
         str,
         Meta(

@@ -49,6 +49,7 @@ _OF_WORLDS = {
     "suite_path": "the suite's folder",
     "suite_python": "the suite's interpreter",
     "suite_servers": "the servers of the suite",
+    "suite_tasks": "the suite's tasks",
     "mcp_env": "variables of your environment",
     "mcp_header": "headers with variables of your environment",
 }
@@ -124,7 +125,13 @@ def harmless(settings: Settings, file: Path, logged: Iterable[tuple[str, str]] =
     is_own = counts(file)
     if not is_own:
         worlds = msgspec.structs.replace(
-            worlds, suite_path="", suite_python="", suite_servers="", mcp_env=(), mcp_header=()
+            worlds,
+            suite_path="",
+            suite_python="",
+            suite_servers="",
+            suite_tasks="",
+            mcp_env=(),
+            mcp_header=(),
         )
     if strangers(settings, file, logged):
         worlds = msgspec.structs.replace(worlds, isolate=True)

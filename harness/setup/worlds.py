@@ -37,6 +37,7 @@ def source_arguments(worlds: WorldSettings) -> SourceArguments:
             worlds.suite_servers,
             worlds.suite_model,
             worlds.suite_prompts,
+            worlds.suite_tasks,
         ),
         awm=worlds.awm,
         seeding=worlds.seeding,

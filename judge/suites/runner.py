@@ -54,8 +54,12 @@ class SuiteRunner:
         self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
     ) -> Verification:
         """See VerifierRunner."""
-        talk, ending = talk_of(trajectory), ended_of(trajectory).ending
-        return await self._score(task, talk, is_over=ending is Ending.ANSWERED)
+        ended = ended_of(trajectory)
+        is_open = any(one.is_open for one in ended.checked)
+        if ended.checked and not (is_open and self._asks is not None):
+            return Verification(ended.checked, run=_RUN)  # they were made in the world itself
+        is_over = ended.ending is Ending.ANSWERED
+        return await self._score(task, talk_of(trajectory), is_over=is_over)
 
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""

@@ -29,6 +29,7 @@ from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.suites import (
     agentdojo,
     bfcl,
+    enterpriseops,
     tau2,
     tau2_banking,
     toolsandbox,
@@ -110,6 +111,10 @@ def scores_of(
         group_ranges |= {name: found for name, (_, found) in attacked.items()}
     if suite in _VITABENCH:
         beside = _vitabench_groups(entries, category_of, findings or {}, unit)
+        groups |= {name: value for name, (value, _) in beside.items()}
+        group_ranges |= {name: found for name, (_, found) in beside.items()}
+    if findings is not None and suite == enterpriseops.NAME:
+        beside = _enterprise_groups(entries, category_of, findings, unit)
         groups |= {name: value for name, (value, _) in beside.items()}
         group_ranges |= {name: found for name, (_, found) in beside.items()}
     return SuiteScores(
@@ -362,6 +367,33 @@ def _figure(
     each = [value for _, value in values if value is not None]
     extremes = [_by_category(values, everywhere, instead=one) for one in (0.0, 1.0)]
     return _mean(each), _ranges(tasks, extremes, unit)[name]
+
+
+def _enterprise_groups(
+    entries: Sequence[_Entry],
+    category_of: Mapping[str, str],
+    findings: Mapping[str, Sequence[Finding]],
+    unit: Unit,
+) -> dict[str, tuple[float, ScoreRange]]:
+    """EnterpriseOps-Gym's second column, the share of a task's verifiers that pass (0 where its
+    runner would have ended with an error); and how often an agent changed rows that no verifier
+    asks about, which no column of it shows."""
+    figures: dict[str, list[_Entry]] = {"verifiers passed": [], enterpriseops.AUDIT: []}
+    for row, value in entries:
+        is_known = value is not None
+        share = (row.share or 0.0) if row.ending is Ending.ANSWERED else 0.0
+        figures["verifiers passed"].append((row, share if is_known else None))
+        audits = [
+            one.found for one in findings.get(row.episode, ()) if one.name == enterpriseops.AUDIT
+        ]
+        if audits and is_known and not audits[0].startswith("unknown"):
+            changed = not audits[0].startswith(enterpriseops.NO_CHANGE)
+            figures[enterpriseops.AUDIT].append((row, float(changed)))
+    found = {}
+    for name, values in figures.items():
+        if (figure := _figure(name, values, category_of, unit)) is not None:
+            found[name] = figure
+    return found
 
 
 def _bfcl_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:

@@ -15,6 +15,7 @@ from rehearsal_room.scenarios.nearest import did_you_mean
 from rehearsal_room.scenarios.suites import (
     agentdojo,
     bfcl,
+    enterpriseops,
     mcp_universe,
     mcpmark,
     tau2,
@@ -341,5 +342,19 @@ SUITES: dict[str, Suite] = {
         max_steps=100,
         licence="Apache-2.0",
         exact="its scripts decide; the prompt is ours, and no run was compared with its runner",
+    ),
+    enterpriseops.NAME: Suite(
+        enterpriseops.NAME,
+        "EnterpriseOps-Gym: office tasks in MCP servers with SQL databases",
+        enterpriseops.CATEGORIES,
+        "enterprise",
+        "a checkout of EnterpriseOps-Gym (--suite-path) with gym_dbs.zip unpacked, its tasks in a "
+        "folder (--suite-tasks), an interpreter with httpx and langchain-core (--suite-python), "
+        "and its servers, which run in docker containers",
+        enterpriseops.EnterpriseOpsData,
+        has_solutions=False,
+        max_steps=enterpriseops.ROUNDS,
+        turn_steps=enterpriseops.ROUNDS,
+        upstream=UpstreamPrompts("enterpriseops", 0.0, {"max_completion_tokens": 4096}),
     ),
 }

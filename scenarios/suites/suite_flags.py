@@ -19,6 +19,7 @@ class SuiteFlags(msgspec.Struct, frozen=True):
     server_list: str = ""  # file in MCP-Universe's format; its servers replace others by name
     model: str = ""  # the name of the model that attacks address
     prompts: bool = False  # whether instructions are the prompts of the suite's own agent
+    tasks: str = ""  # folder of the tasks, where they are not in `folder`; empty: they are
 
     @property
     def servers(self) -> dict[str, ServerSpec]:

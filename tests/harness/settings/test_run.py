@@ -173,8 +173,8 @@ def test_a_file_of_a_user_may_not_have_keys_that_are_gone(
         (
             {"dialect": "elvish"},
             "dialect: 'elvish' is not one of 'agentdojo', 'awm', 'awm-release', "
-            "'awm-release-tool', 'awm-tool', 'bfcl', 'hermes', 'mcp_universe', 'native', 'tau2', "
-            "'toolsandbox', 'vita'",
+            "'awm-release-tool', 'awm-tool', 'bfcl', 'enterpriseops', 'hermes', 'mcp_universe', "
+            "'native', 'tau2', 'toolsandbox', 'vita'",
         ),
         ({"group_sise": 2}, "group_sise: unknown key; did you mean 'group_size'?"),
         ({"judge_model": ["m"]}, "judge_model: unknown key; did you mean 'judge_models'?"),

@@ -7,6 +7,7 @@
     python -m tests.suites.parity vitabench --vita DIR --python PYTHON [--tasks N] …
     python -m tests.suites.parity toolsandbox --checkout DIR --python PYTHON …
     python -m tests.suites.parity mcp_universe [--python PYTHON] [--files PROGRAM] …
+    python -m tests.suites.parity enterpriseops --gym DIR --python PYTHON …
     python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
@@ -20,6 +21,7 @@ import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+from tests.suites.parity.enterprise import compare as enterprise
 from tests.suites.parity.mcp_universe import compare as universe
 from tests.suites.parity.toolsandbox import compare as toolsandbox
 from tests.suites.parity.vitabench.compare import main as compare_vitabench
@@ -31,6 +33,7 @@ def main() -> int:
     """Compare; returns the exit status."""
     for name, other in (
         ("tau2", tau2.main),
+        ("enterpriseops", enterprise.main),
         ("awm", awm_release.main),
         ("vitabench", compare_vitabench),
         ("toolsandbox", toolsandbox.main),

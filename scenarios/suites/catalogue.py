@@ -207,6 +207,8 @@ def _tau2(
         + (
             "; the assertions in words of 40 tasks (--judge hybrid), which count as met otherwise"
             if category == "retail"
+            else "; one assertion in words (--judge hybrid), which counts as met otherwise"
+            if category == "banking"
             else ""
         ),
         needs_user=True,
@@ -243,6 +245,11 @@ def _vitabench(name: str, language: str) -> Suite:
         has_solutions=False,
         max_steps=1_000,
         max_messages=300,
+        num_tasks=400,
+        licence="MIT",
+        exact="requests, texts of tools, windows and rubrics equal those of its runner; a task that "
+        "it would leave out counts as failed; ota and the whole of cross were not compared",
+        asks="the customer (--user-model), and the judge of every rubric (--judge hybrid)",
         upstream=UpstreamPrompts("vita", 0.0, {"tool_choice": "auto"}),
         needs_judge=True,
     )
@@ -297,6 +304,12 @@ SUITES: dict[str, Suite] = {
         single_messages=True,
         max_calls=toolsandbox.MAX_CALLS,
         names_begin_with_category=False,
+        num_tasks=1_032,
+        licence="Apple's own, which permits use and changes",
+        exact="worlds, tools and similarity are its own code, and its requests are written from its "
+        "source; no run was compared with its runner",
+        asks="the user (--user-model)",
+        needs_user=True,
         upstream=UpstreamPrompts("toolsandbox"),
     ),
     mcp_universe.NAME: Suite(
@@ -355,6 +368,10 @@ SUITES: dict[str, Suite] = {
         has_solutions=False,
         max_steps=enterpriseops.ROUNDS,
         turn_steps=enterpriseops.ROUNDS,
+        licence="Apache-2.0",
+        exact="verifiers, requests and both columns equal those of its runner on a stub of its "
+        "servers; its containers and its data set were not run",
+        asks="the judge of answers, in tasks with a response check (--judge hybrid)",
         upstream=UpstreamPrompts("enterpriseops", 0.0, {"max_completion_tokens": 4096}),
     ),
 }

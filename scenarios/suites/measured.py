@@ -23,6 +23,7 @@ class Measured(msgspec.Struct, frozen=True):
 _AIRLINE, _RETAIL, _TELECOM = (
     f"rehearse eval tau2_{name} --tau2 DIR -p oracle" for name in ("airline", "retail", "telecom")
 )
+_BANKING = "rehearse eval tau2_banking_bm25_grep --tau2 DIR -p oracle"
 MEASURED: dict[str, tuple[Measured, ...]] = {
     "bfcl_v3": (
         Measured("noop", 0.1976, "rehearse eval bfcl_v3 -p noop"),
@@ -30,5 +31,6 @@ MEASURED: dict[str, tuple[Measured, ...]] = {
     ),
     "tau2_retail": (Measured("noop", 11 / 114, _RETAIL), Measured("oracle", 1.0, _RETAIL)),
     "tau2_airline": (Measured("noop", 23 / 50, _AIRLINE), Measured("oracle", 1.0, _AIRLINE)),
+    "tau2_banking_bm25_grep": (Measured("noop", 0.0, _BANKING), Measured("oracle", 1.0, _BANKING)),
     "tau2_telecom": (Measured("noop", 0.0, _TELECOM), Measured("oracle", 1.0, _TELECOM)),
 }

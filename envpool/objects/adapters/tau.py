@@ -454,7 +454,7 @@ def _judge_of_words() -> Any:
 def _share_indices() -> None:
     """Let the worlds share the indices of documents. A search says how long it took, which is no
     time here: a replay has the same texts."""
-    pipeline = importlib.import_module("tau2.knowledge.pipeline")
+    pipeline: Any = importlib.import_module("tau2.knowledge.pipeline")
     ticks = itertools.count()  # above 0, which upstream does not print, and below 1 ms
     pipeline.time = types.SimpleNamespace(perf_counter=lambda: next(ticks) * 1e-9)
     pipeline.RetrievalPipeline.__reduce__ = _as_shared

@@ -125,6 +125,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: UserScript | ModelUser | UserAutomaton | None = None
     utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
+    # The task in whose final state this one begins, as `task` of the same scenario or as
+    # `scenario:task` of another one with the same world; empty: it begins at the world's start.
+    follows: str = ""
 
     @property
     def is_dialogue(self) -> bool:

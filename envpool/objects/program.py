@@ -7,6 +7,7 @@ imports nothing of this project but one adapter beside it. Requests and answers 
     {"op": "open", "world": 3, "spec": {...}}            -> {}
     {"op": "call", "world": 3, "name": "cd", "arguments": {...}}
                                                          -> {"text": "...", "writes": [...]}
+    {"op": "rules", "world": 3, "scoring": {...}}        -> {"rules": "..."}
     {"op": "close", "worlds": [3]}                       -> {}
     {"op": "questions", "spec": {...}, "scoring": {...}, "talk": [...]}
                                                          -> {"questions": [[{"role", "content"}]]}
@@ -20,7 +21,8 @@ An adapter module has a function `adapter(**options)`; what that returns has `ve
 `world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
 arguments)`, `records(world)` and `score(spec, scoring, talk)`. Where a score
 depends on what a model says, it has `questions(spec, scoring, talk)`, and its answers come in
-`scoring` under `answers`. A world with many records may have
+`scoring` under `answers`. Where the rules of an episode depend on the state in which it begins, it
+has `rules(world, scoring)`. A world with many records may have
 a method `changes()`, which returns the writes since it was asked last; otherwise all records are
 compared after each call.
 
@@ -57,6 +59,9 @@ class ProgramWorlds:
                 self.open(request["world"], request["spec"])
             case "call":
                 return self.call(request["world"], request["name"], request["arguments"])
+            case "rules":
+                world = self.live[request["world"]]
+                return {"rules": self.adapter.rules(world, request["scoring"])}
             case "close":
                 for world in request["worlds"]:
                     self.live.pop(world, None)

@@ -56,6 +56,8 @@ class SuiteRunner:
         self, task: Task, talk: list[dict[str, Any]], *, asks: bool = False
     ) -> Verification:
         scenario, answers = self._scenario, None
+        if scenario.suite is not None and scenario.suite.unscored:
+            return Verification((), "it has no score: others begin where it ends")
         try:
             if asks and self._asks is not None:
                 questions = await self._pool.questions(scenario, task, talk)

@@ -43,3 +43,6 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     # How often an agent is asked from the start, in the world as it is, while its last reply has no
     # content. Above 1, none of the calls is made in a reply that reaches the limit of replies.
     attempts: int = 1
+    # Whether its program writes the rules of each episode, from the state in which it begins.
+    renders_rules: bool = False
+    unscored: bool = False  # it has no score: it is played for those that begin where it ends

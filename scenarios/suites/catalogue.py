@@ -12,7 +12,9 @@ import msgspec
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
-from rehearsal_room.scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites import agentdojo, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites.bfcl import agentic
+from rehearsal_room.scenarios.suites.bfcl import data as bfcl
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -50,6 +52,7 @@ class Suite(msgspec.Struct, frozen=True):
     needs: str  # what the user installs or names, in a sentence
     open: Callable[[SuiteFlags], SuiteSource]
     usual: tuple[str, ...] = ()  # categories that are played where none is named; empty: all
+    preludes: tuple[str, ...] = ()  # of entries that others follow; they have no score
     names_model: bool = False  # whether its worlds contain the name of the model
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
@@ -90,7 +93,7 @@ class SuiteFinder:
         PackageError."""
         given, name = name, identifier(name)
         # The longest category that the name begins with comes first.
-        for category in sorted(self._suite.categories, key=len, reverse=True):
+        for category in sorted((*self._suite.categories, *self._suite.preludes), key=len, reverse=True):
             if name.startswith(category) and (found := self._of(category).get(name)) is not None:
                 return found
         raise UnknownScenario(
@@ -108,6 +111,13 @@ class SuiteFinder:
 def _open_bfcl(flags: SuiteFlags) -> SuiteSource:
     package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
     return bfcl.BfclData(package, bfcl.release_of(package, version))
+
+
+def _open_bfcl_v4(flags: SuiteFlags) -> SuiteSource:
+    package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
+    name = bfcl.NAME_V4
+    release = bfcl.release_of(package, version, suite=name)
+    return bfcl.BfclData(package, release, suite=name, keys=flags.values(agentic.KEYS))
 
 
 def _open_agentdojo(flags: SuiteFlags) -> SuiteSource:
@@ -182,6 +192,18 @@ SUITES: dict[str, Suite] = {
         "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
         _open_bfcl,
         turn_steps=21,  # upstream stops a model that goes on calling after 20
+        upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
+    ),
+    bfcl.NAME_V4: Suite(
+        bfcl.NAME_V4,
+        "Berkeley Function Calling Leaderboard v4",
+        (*bfcl.CATEGORIES, *agentic.CATEGORIES),
+        "bfcl",
+        agentic.NEEDS,
+        _open_bfcl_v4,
+        usual=(*bfcl.CATEGORIES, *agentic.USUAL),
+        preludes=agentic.PRELUDES,
+        turn_steps=21,
         upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
     ),
     agentdojo.NAME: Suite(

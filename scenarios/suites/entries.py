@@ -37,7 +37,13 @@ def entry_scenario(
     known = msgspec.to_builtins(record)
     if record.attempts == 1:
         del known["attempts"]  # records of before it was there have the same digest
-    content = msgspec.json.encode((task, known, rules, user, clock))
+    asked = msgspec.to_builtins(task)
+    if not task.follows:
+        del asked["follows"]
+    for name in ("renders_rules", "unscored"):
+        if not known[name]:
+            del known[name]
+    content = msgspec.json.encode((asked, known, rules, user, clock))
     return Scenario(
         name=task.id,
         title=title,

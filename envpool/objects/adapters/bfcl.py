@@ -1,4 +1,4 @@
-"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl), in the suite's own process.
+"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl.data), in the suite's own process.
 
 The state classes and the checks of answers are those of the package `bfcl_eval`, unchanged. Three
 things of the package are not used: the function that executes what a model wrote by `eval`, the
@@ -45,7 +45,7 @@ class Bfcl:
         made = {}
         for name in spec["classes"]:
             made[name] = getattr(importlib.import_module(self.paths[name]), name)()
-            if name not in self.stateless:
+            if name not in self.stateless and spec["config"] is not None:
                 made[name]._load_scenario(
                     copy.deepcopy(spec["config"].get(name, {})), long_context=spec["long_context"]
                 )
@@ -66,7 +66,10 @@ class Bfcl:
         """The public attributes of each instance, and the files of a file system one by one."""
         for name, instance in world.items():
             for attribute, value in vars(instance).items():
-                if attribute.startswith("_"):
+                if attribute.startswith("_") or attribute == "snapshot_folder":
+                    continue
+                if attribute in ("core_memory", "archival_memory"):
+                    yield from ((f"{name}.{attribute}", key, one) for key, one in value.items())
                     continue
                 if hasattr(value, "contents"):
                     yield from _files(f"{name}.{attribute}", "", value)
@@ -78,6 +81,8 @@ class Bfcl:
     ) -> list[dict[str, Any]]:
         """The official verdict on an episode, as one finding for each turn or one for all."""
         category = scoring["category"]
+        if category.startswith(("memory", "web_search")):
+            return self._agentic(scoring["truth"], talk)
         if category.startswith("multi_turn"):
             return self._multi_turn(spec, scoring["truth"], talk)
         calls = [{one["name"]: one["arguments"]} for one in talk[0]["calls"]] if talk else []
@@ -86,6 +91,29 @@ class Bfcl:
             passed = bool(calls) == (wanted == "a call")
             return [_finding("relevance", passed, wanted, f"{len(calls)} calls")]
         return [self._single_turn(category, spec["functions"], calls, scoring["truth"])]
+
+    def rules(self, world: dict[str, Any], scoring: dict[str, Any]) -> str:
+        """The system prompt of an entry about memory: what is remembered stands in it."""
+        prompts = importlib.import_module("bfcl_eval.constants.default_prompts")
+        ((name, memory),) = world.items()
+        text = prompts.MEMORY_BACKEND_INSTRUCTION_CORE_ARCHIVAL
+        if name.endswith("rec_sum"):
+            text = prompts.MEMORY_BACKEND_INSTRUCTION_UNIFIED
+        written: str = text.format(
+            scenario_setting=prompts.MEMORY_AGENT_SETTINGS[scoring["memory"]],
+            memory_content=memory._dump_core_memory_to_context(),
+        )
+        return f"{written}\n\n{scoring['format']}" if scoring.get("format") else written
+
+    def _agentic(self, truth: list[str], talk: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The verdict on the last words of the only turn."""
+        said = [step["text"] for step in talk if step["text"] is not None]
+        wanted = "one of: " + ", ".join(truth)
+        if not said or not said[-1]:
+            return [_finding("the answer is right", False, wanted, "no text")]
+        checker = importlib.import_module("bfcl_eval.eval_checker.agentic_eval.agentic_checker")
+        passed = checker.agentic_checker(said[-1], truth)["valid"]
+        return [_finding("the answer is right", passed, wanted, said[-1])]
 
     def _single_turn(
         self, category: str, functions: list[Any], calls: list[Any], truth: Any

@@ -9,8 +9,8 @@ from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.core.suite_record import Said
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Call, Utterance
-from rehearsal_room.scenarios.suites.bfcl import BfclData, opening_of, release_of
-from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
+from rehearsal_room.scenarios.suites.bfcl.data import BfclData, opening_of, release_of
+from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
 from rehearsal_room.scenarios.suites.catalogue import SuiteFinder, installed_package, suite
 from tests.support.paths import SUITES
 from tests.support.suites import DATA, entry

@@ -91,6 +91,7 @@ class SuiteReport(msgspec.Struct, frozen=True):
     ranges: dict[str, ScoreRange] = {}  # of `scores`
     group_ranges: dict[str, ScoreRange] = {}  # of `groups`
     overall_range: ScoreRange | None = None  # of `overall`
+    not_played: tuple[str, ...] = ()  # categories that count as 0 in `overall`
 
 
 class SuiteInfo(msgspec.Struct, frozen=True):
@@ -283,6 +284,7 @@ def eval_command(
         ranges=scores.ranges,
         group_ranges=scores.group_ranges,
         overall_range=scores.overall_range,
+        not_played=scores.not_played,
     )
     console = console_of(json_file)
     console.print(f"run folder {folder}", highlight=False)
@@ -368,11 +370,11 @@ def _scores(settings: Settings, folder: Path) -> SuiteScores:
     categories = {
         scenario.name: scenario.suite.category
         for scenario, _ in planned(settings)[0]
-        if scenario.suite is not None
+        if scenario.suite is not None and not scenario.suite.unscored
     }
     with open_reader(folder) as reader:
         findings = findings_of(reader)
-        rows = reader.episodes()
+        rows = [row for row in reader.episodes() if row.scenario in categories]
         unit = choose_unit(((row.scenario, row.task) for row in rows if row.ending), settings.unit)
         suite_name = settings.worlds.suite
         return scores_of(suite_name, rows, categories, findings, unit=unit.unit)
@@ -415,6 +417,8 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
     for name, value in report.scores.items():
         cells = (_percent(b.scores.get(name)) for b in others)
         table.add_row(name, _percent(value), _interval(report.ranges.get(name)), *cells)
+    for name in report.not_played:
+        table.add_row(name, "not played", *("–" for _ in ("interval", *names)))
     for name, value in report.groups.items():
         cells = (_percent(b.groups.get(name)) for b in others)
         found = report.group_ranges.get(name)

@@ -344,7 +344,7 @@ def _bfcl_overall(scores: _Categories, groups: Mapping[str, float]) -> float | N
     return _mean([groups[name] for name in columns]) if all(c in groups for c in columns) else None
 
 
-def _bfcl_v4_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:
+def bfcl_v4_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:
     weights = {"non_live": 10, "live": 10, "irrelevance": 10, "multi_turn": 30, "agentic": 40}
     return sum(weight * groups[name] for name, weight in weights.items()) / 100
 
@@ -359,7 +359,7 @@ _GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]]
 }
 _OVERALL: dict[str, Callable[[_Categories, Mapping[str, float]], float | None]] = {
     bfcl.NAME: _bfcl_overall,
-    bfcl.NAME_V4: _bfcl_v4_overall,
+    bfcl.NAME_V4: bfcl_v4_overall,
 }
 # Categories of which those that were not played count as 0 in the overall score.
 _WHOLE = {bfcl.NAME_V4: (*bfcl.CATEGORIES, *agentic.CATEGORIES)}

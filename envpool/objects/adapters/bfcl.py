@@ -11,12 +11,14 @@ import copy
 import importlib
 import inspect
 import json
+import re
 import sys
 import types
 from typing import Any
 
 _CLASSES = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
 _MOST_REPLIES = 21  # with calls, to one turn of the user
+_BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")  # as upstream
 
 
@@ -106,14 +108,14 @@ class Bfcl:
         return f"{written}\n\n{scoring['format']}" if scoring.get("format") else written
 
     def _agentic(self, truth: list[str], talk: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The verdict on the last words of the only turn."""
-        said = [step["text"] for step in talk if step["text"] is not None]
+        """The verdict on the last message of the only turn, as it was sent."""
+        said = [_message_of(step["sent"]) for step in talk if step["sent"] is not None]
         wanted = "one of: " + ", ".join(truth)
         if not said or not said[-1]:
             return [_finding("the answer is right", False, wanted, "no text")]
         checker = importlib.import_module("bfcl_eval.eval_checker.agentic_eval.agentic_checker")
         passed = checker.agentic_checker(said[-1], truth)["valid"]
-        return [_finding("the answer is right", passed, wanted, said[-1])]
+        return [_finding("the answer is right", passed, wanted, str(said[-1]))]
 
     def _single_turn(
         self, category: str, functions: list[Any], calls: list[Any], truth: Any
@@ -162,6 +164,17 @@ class Bfcl:
         return findings
 
 
+def _message_of(sent: dict[str, Any]) -> Any:
+    """A message without calls as upstream's handler has it: where there is a list of calls, that is
+    the message, and not the text beside it."""
+    if sent["calls"] is None:
+        return sent["content"]
+    return [
+        {one["name"]: args if isinstance(args := one["arguments"], str) else json.dumps(args)}
+        for one in sent["calls"]
+    ]
+
+
 class _NoDots:
     """Says of each model that its API allows no dots in names."""
 
@@ -196,9 +209,19 @@ def execute(
     except Exception as exc:
         return f"Error during execution: {exc}", "unknown_tool"
     try:
-        return _text(method(**arguments)), None
+        return _text(method(**{key: _as_evaluated(one) for key, one in arguments.items()})), None
     except Exception as exc:
         return f"Error during execution: {exc}", "refused"
+
+
+def _as_evaluated(value: Any) -> Any:
+    """An argument as upstream's method gets it: on the way from text to call, blanks between a word
+    and a bracket are lost, those in texts too.
+
+    Example: "our PI (the boss)" -> "our PI(the boss)"
+    """
+    written = repr(value)
+    return ast.literal_eval(_BEFORE_BRACKET.sub(r"\1", written)) if "(" in written else value
 
 
 def _execute_text(instances: dict[str, Any], text: str) -> str:

@@ -4,6 +4,7 @@
                                        [--passes N] [--behaviour NAME]
     python -m tests.suites.parity agentdojo [--category NAME] …
     python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
+    python -m tests.suites.parity bfcl_v4 --python PYTHON [--runner PYTHON] [--seed N] …
     python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
@@ -16,6 +17,7 @@ import argparse
 import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
+from tests.suites.parity.bfcl_v4 import compare as bfcl_v4
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
@@ -25,6 +27,7 @@ def main() -> int:
     """Compare; returns the exit status."""
     for name, other in (
         ("tau2", tau2.main),
+        ("bfcl_v4", bfcl_v4.main),
         ("awm", awm_release.main),
     ):  # they take other arguments
         if sys.argv[1:2] == [name]:

@@ -586,6 +586,12 @@ def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
         for field in ("instruction", "answer"):
             if not getattr(task, field).strip():
                 raise tables.fault(index, f"{field}: must not be empty")
+        if task.follows:
+            raise tables.fault(
+                index,
+                "follows: a task of a package begins at the world's start; only entries of a suite "
+                "begin where others ended",
+            )
         for number, call in enumerate(task.oracle):
             if fault := json_fault(call.arguments):
                 raise tables.fault(index, f"oracle[{number}].arguments{fault}")

@@ -56,6 +56,7 @@ class Beginning(msgspec.Struct, frozen=True):
     origin: Origin | None = None
     rules: str | None = None  # that were written from that state; None: they were not
     broken: str = ""  # why there is no such state; empty: there is one
+    lacks_reply: bool = False  # whether it is missing because a model gave no reply
 
     @property
     def steps(self) -> list[StepTaken]:

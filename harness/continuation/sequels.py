@@ -73,7 +73,12 @@ def after(source: Trajectory) -> Beginning:
     assert ended is not None
     if ended.ending in _FAILED:
         broken = f"episode {source.episode}, in whose final state it begins, ended in {ended.ending}"
-        return Beginning((), started.start_digest, broken=f"{broken}: {ended.error or 'no reason'}")
+        return Beginning(
+            (),
+            started.start_digest,
+            broken=f"{broken}: {ended.error or 'no reason is logged'}",
+            lacks_reply=ended.ending.lacks_reply,
+        )
     if not started.start_digest or ended.state is None:
         broken = f"the final state of episode {source.episode}, in which it begins, is not known"
         return Beginning((), started.start_digest, broken=broken)

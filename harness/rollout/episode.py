@@ -315,14 +315,20 @@ class Episode:
             attempt=plan.attempt,
         )
 
-    async def begin(self, beginning: Beginning | None) -> WorldError | None:
+    async def begin(self, beginning: Beginning | None) -> WorldError | PolicyError | None:
         """Bring the world into the state in which the episode goes on, and let it write the rules.
-        Returns how the world broke; None: it did not. Raises LogError like `begin_after`."""
+        Returns why that is not possible; None: it is. Raises LogError like `begin_after`."""
         task, suite = self.plan.task, self.plan.scenario.suite
         if task.follows and (beginning is None or not (beginning.origin or beginning.broken)):
             why = f"task {task.id} begins where {task.follows} ended, which was not played before"
             return WorldError(f"{why}; `rehearse run` and `rehearse eval` play both")
-        broken = None if beginning is None else await self.begin_after(beginning)
+        broken: WorldError | PolicyError | None = None
+        if beginning is not None and beginning.broken:
+            self.beginning = beginning
+            kind = PolicyError if beginning.lacks_reply else WorldError
+            return kind(beginning.broken)  # like the episode that it follows, so both are repeated
+        if beginning is not None:
+            broken = await self.begin_after(beginning)
         if broken is not None or suite is None or not suite.renders_rules:
             return broken
         self.rules = None if self.beginning is None else self.beginning.rules
@@ -338,8 +344,6 @@ class Episode:
         """Bring the world into the state after the resumed turns. Returns how the world broke;
         None: it did not. Raises LogError where the turns of a fork cannot be repeated."""
         self.beginning = beginning
-        if beginning.broken:
-            return WorldError(beginning.broken)
         self.given = beginning.given_results()
         if beginning.instruction:
             self.briefing = msgspec.structs.replace(

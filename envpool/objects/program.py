@@ -152,7 +152,8 @@ def main() -> None:
         try:
             answer = worlds.answer(json.loads(line))
         except Exception as exc:
-            traceback.print_exc()
+            if not isinstance(exc, ModuleNotFoundError):  # whose text says all that there is
+                traceback.print_exc()
             answer = {"fault": _sentence(exc)}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -44,7 +44,9 @@ class Sequels:
             await self._awaited[source].wait()
         async with self._reading:
             if source not in self._read:
-                self._read[source] = await anyio.to_thread.run_sync(_trajectory, self._folder, source)
+                self._read[source] = await anyio.to_thread.run_sync(
+                    _trajectory, self._folder, source
+                )
         return after(self._read[source])
 
     async def serve(self, subscription: Subscription, record: object) -> None:
@@ -72,7 +74,9 @@ def after(source: Trajectory) -> Beginning:
     started, ended = source.started, source.ended
     assert ended is not None
     if ended.ending in _FAILED:
-        broken = f"episode {source.episode}, in whose final state it begins, ended in {ended.ending}"
+        broken = (
+            f"episode {source.episode}, in whose final state it begins, ended in {ended.ending}"
+        )
         return Beginning(
             (),
             started.start_digest,

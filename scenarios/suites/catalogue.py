@@ -93,7 +93,9 @@ class SuiteFinder:
         PackageError."""
         given, name = name, identifier(name)
         # The longest category that the name begins with comes first.
-        for category in sorted((*self._suite.categories, *self._suite.preludes), key=len, reverse=True):
+        for category in sorted(
+            (*self._suite.categories, *self._suite.preludes), key=len, reverse=True
+        ):
             if name.startswith(category) and (found := self._of(category).get(name)) is not None:
                 return found
         raise UnknownScenario(

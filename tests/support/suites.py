@@ -9,7 +9,7 @@ from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.bfcl.data import BfclData
 from tests.support.paths import SUITES
 
-DATA = BfclData(SUITES / "bfcl_eval", "1")
+DATA = BfclData(SUITES / "bfcl_eval", "1", suite="bfcl_v3")
 
 
 def entry(category: str, number: int = 0) -> Scenario:

@@ -123,9 +123,7 @@ def _talks(category: str, subject: str, read: _Read) -> Iterator[AgenticEntry]:
         follows = task.id
 
 
-def _question(
-    category: str, entry: dict[str, Any], truth: list[str], follows: str
-) -> AgenticEntry:
+def _question(category: str, entry: dict[str, Any], truth: list[str], follows: str) -> AgenticEntry:
     id = entry["id"].replace("memory", category)
     task = _asked(id, entry, truth, f"{follows}:{follows}")
     scoring = {"memory": entry["scenario"], "truth": truth, "format": FORMAT}

@@ -3,6 +3,7 @@ function of the entry, the turn, the step and a seed."""
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from random import Random
 from typing import Any
 
@@ -12,12 +13,19 @@ _KEYS = ("name", "home_town", "job_2", "pet", "plan", "Bad Key", "last_order", "
 _ERRORS = 0.12  # share of calls that are wrong on purpose
 _SAYS = ("Noted.", "I will remember.", "Thank you!", "{'answer': 'yes', 'context': 'so'}")
 
+PASTES = "keeps all, pastes all"  # the laziest agent that has a memory; it talks so, too
+
 QUESTIONS = (
     *("right", "lists all answers", "cannot", "is silent", "says an empty text", "wrong"),
-    *("looks first, then right", "looks first, then wrong", "looks for ever", "right beside a call"),
+    *(
+        "looks first, then right",
+        "looks first, then wrong",
+        "looks for ever",
+        "right beside a call",
+    ),
     *("right in half of an argument", "right in a list of arguments", "an empty list of calls"),
     *("right and an empty list of calls", "right in a thought", "thinks, then right", "shouts"),
-    *("changes the memory, then right", "recites the memory", "calls what there is not"),
+    *("changes the memory, then right", "calls what there is not"),
 )
 
 
@@ -40,6 +48,29 @@ def _own_ids(said: Message, turn: int, step: int) -> Message:
     """The message with ids of its own: those that come twice are known to be sent back changed."""
     calls = [{**one, "id": f"{one['id']}_{turn}_{step}"} for one in said.get("tool_calls", ())]
     return {**said, "tool_calls": calls} if calls else said
+
+
+def pasted(id: str, said: Sequence[Mapping[str, Any]], system: str, step: int) -> Message:
+    """The reply of an agent that keeps each text of the user as it is, and answers with all of
+    them."""
+    text = next(one["content"] for one in reversed(said) if one["role"] == "user")
+    if "prereq" in id and step == 0:
+        key = f"note_{blake2b(text.encode(), digest_size=6).hexdigest()}"
+        kept = ("archival_memory_add", json.dumps({"key": key, "value": text[:2_000]}))
+        if "rec_sum" in id:
+            kept = ("memory_append", json.dumps({"text": f"{text}\n"}))
+        return _own_ids(message([kept]), len(said), 0)
+    if "prereq" in id:
+        return {"content": "Noted."}
+    if "rec_sum" in id:
+        return {"content": system}
+    if step == 0:
+        return _own_ids(message([("archival_memory_list_keys", "{}")]), 0, 0)
+    if step == 1:
+        keys = json.loads(said[-1]["content"])["keys"]
+        asked = [("archival_memory_retrieve", json.dumps({"key": key})) for key in keys]
+        return _own_ids(message(asked, "Nothing."), 0, 1)
+    return {"content": "\n".join(one["content"] for one in said if one["role"] == "tool")}
 
 
 def _last_words(rng: Random) -> Message:
@@ -80,7 +111,7 @@ def _call(rng: Random, text: str, functions: Mapping[str, Any]) -> tuple[str, st
             arguments["note"] = 1
         elif arguments:
             last = [*arguments][-1]
-            changed = {"long": "é" * 12_000, "type": [1, None, "a"], "quote": "it's \"so\"\n{x}"}
+            changed = {"long": "é" * 12_000, "type": [1, None, "a"], "quote": 'it\'s "so"\n{x}'}
             if kind == "missing":
                 del arguments[last]
             else:

@@ -25,7 +25,13 @@ from rehearsal_room.scenarios.suites.bfcl.data import CATEGORIES, BfclData
 from rehearsal_room.scenarios.suites.catalogue import suite
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 from tests.suites.parity.behaviours import Message
-from tests.suites.parity.bfcl_v4.behaviours import QUESTIONS, question_reply, talk_reply
+from tests.suites.parity.bfcl_v4.behaviours import (
+    PASTES,
+    QUESTIONS,
+    pasted,
+    question_reply,
+    talk_reply,
+)
 from tests.suites.parity.fake_model import FakeModel
 
 _TABLES = 40  # made-up leaderboards whose totals are compared
@@ -66,7 +72,7 @@ class Chosen:
     def kind(self, id: str) -> str:
         """What the model does with an entry."""
         if "prereq" in id:
-            return "talks"
+            return "talks" if self._behaviour != PASTES else PASTES
         return self._behaviour or Random(f"{self._seed} {id}").choice(QUESTIONS)
 
     def answer(self, category: str, body: dict[str, Any]) -> tuple[str, Message] | None:
@@ -83,6 +89,8 @@ class Chosen:
         last = max(number for number, one in enumerate(said) if one["role"] == "user")
         step = sum(one["role"] == "assistant" for one in said[last:])
         functions = {tool["name"]: tool for tool in scenario.suite.world["tools"]}
+        if self.kind(id) == PASTES:
+            return id, pasted(id, said, system["content"], step)
         if "prereq" in id:
             return id, talk_reply(id, turn, step, texts[-1], functions, self._seed)
         truth = scenario.suite.scoring[task.id]["truth"]
@@ -107,8 +115,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--runner", help="interpreter with all of the package (default: it)")
     parser.add_argument("--seed", type=int, default=0, help="of the first pass")
     parser.add_argument("--passes", type=int, default=1)
-    parser.add_argument("--behaviour", default="", help=f"to questions: {', '.join(QUESTIONS)}")
+    parser.add_argument("--behaviour", default="", help="to all questions")
     asked = parser.parse_args(arguments)
+    if asked.behaviour not in (known := ("", PASTES, *QUESTIONS)):
+        parser.error(f"--behaviour: no {asked.behaviour!r}; one of {', '.join(known[1:])}")
     data = suite("bfcl_v4").open(SuiteFlags(python=asked.python))
     assert isinstance(data, BfclData)
     different = 0

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from rehearsal_room.cli.main import main
 from rehearsal_room.harness.rollout import gc_tuning
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
 from rehearsal_room.scenarios.suites.bfcl import agentic
-from rehearsal_room.scenarios.suites.bfcl import data as bfcl
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers

@@ -14,7 +14,7 @@ A generation that failed gives no reply (see harness.model_servers.finish_reason
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 

@@ -164,7 +164,7 @@ class EpisodeReplay:
         self, ended: EpisodeEnded, verifier: StateVerifier
     ) -> ReplayDifference | None:
         """The first difference from the log; None where everything is equal."""
-        started, steps = self._trajectory.started, self._trajectory.steps
+        steps = self._trajectory.steps
         if (difference := await self._begin()) is not None:
             return difference
         replies = self._trajectory.replies()
@@ -197,17 +197,17 @@ class EpisodeReplay:
         that state."""
         started, env = self._trajectory.started, self._env
         found = env.start_digest
-        if started.origin is not None:
-            try:
+        try:
+            if started.origin is not None:
                 found = await self._go_to_origin(started.origin)
-            except (KeptTurnsDiffer, WorldError) as exc:
-                return _episode_difference("start", started.start_digest, str(exc))
-        if started.start_digest != found:
-            return _episode_difference("start", started.start_digest, found)
-        if started.rules is not None:
-            task = self._world.scenario.task(started.task)
-            if (rules := await rules_of(env, task)) != started.rules:
-                return _episode_difference("start", *excerpts(started.rules, rules))
+            if started.start_digest != found:
+                return _episode_difference("start", started.start_digest, found)
+            if started.rules is not None:
+                rules = await rules_of(env, self._world.scenario.task(started.task))
+                if rules != started.rules:
+                    return _episode_difference("start", *excerpts(started.rules, rules))
+        except (KeptTurnsDiffer, WorldError) as exc:
+            return _episode_difference("start", started.start_digest, str(exc))
         return None
 
     async def _go_to_origin(self, origin: Origin) -> str:

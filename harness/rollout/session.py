@@ -12,8 +12,8 @@ from rich.console import Console
 from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.branches import Branches
-from rehearsal_room.harness.continuation.sequels import Sequels
 from rehearsal_room.harness.continuation.resumed_turns import KeptTurns, open_resumed_turns
+from rehearsal_room.harness.continuation.sequels import Sequels
 from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings

@@ -25,8 +25,8 @@ from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.suites import agentdojo, tau2
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
 from rehearsal_room.scenarios.suites.bfcl import agentic
-from rehearsal_room.scenarios.suites.bfcl import data as bfcl
 
 _Categories = Mapping[str, float]
 _Tasks = dict[tuple[str, str], list[float]]  # the tries of each task: 1 or 0

@@ -12,11 +12,13 @@ from rehearsal_room.harness.dialects.base import after_thought
 def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     """The turns of an episode, each with its calls, what the agent said (None: it made calls, or
     its reply was malformed), what it said beside its calls, the calls that were not made because
-    the talk was over, its last message as the server sent it (None: it made calls), whether it began again after this turn, and the user's turn (None: there was
-    none) with the messages in which the user made calls.
+    the talk was over, the message that it ended with as the server sent it (None: it made calls),
+    whether it began again after this turn, and the user's turn (None: there was none) with the
+    messages in which the user made calls.
 
     Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
-    "text": None, "beside": "I go there.", "unmade": [], "sent": None, "again": False, "user": None}]
+    "text": None, "beside": "I go there.", "unmade": [], "sent": None, "again": False,
+    "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
 

@@ -13,8 +13,8 @@ from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
 from rehearsal_room.scenarios.suites import agentdojo, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
 from rehearsal_room.scenarios.suites.bfcl import agentic
-from rehearsal_room.scenarios.suites.bfcl import data as bfcl
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from rehearsal_room.envpool.objects.pool import ObjectPool
 from rehearsal_room.envpool.objects.process import ProgramSettings
 from rehearsal_room.scenarios.format import Scenario
-from rehearsal_room.scenarios.suites.bfcl.data import BfclData
+from rehearsal_room.scenarios.suites.bfcl_entries import BfclData
 from tests.support.paths import SUITES
 
 DATA = BfclData(SUITES / "bfcl_eval", "1", suite="bfcl_v3")

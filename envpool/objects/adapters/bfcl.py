@@ -1,4 +1,4 @@
-"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl.data), in the suite's own process.
+"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl_entries), in its own process.
 
 The state classes and the checks of answers are those of the package `bfcl_eval`, unchanged. Three
 things of the package are not used: the function that executes what a model wrote by `eval`, the

@@ -15,7 +15,6 @@ import msgspec
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Task, Utterance
-from rehearsal_room.scenarios.suites.entries import ANSWER, identifier
 
 USUAL = ("memory_kv", "memory_rec_sum")  # they need neither a model nor the network
 VECTOR = "memory_vector"
@@ -46,6 +45,7 @@ _FILES = (
     *[f"data/memory_prereq_conversation/memory_{name}.json" for name in SUBJECTS],
     "constants/default_prompts.py",
 )
+_DONE = "Done."
 _Read = Callable[[str], Iterable[dict[str, Any]]]  # the entries of a file of the data
 
 
@@ -53,7 +53,7 @@ class AgenticEntry(msgspec.Struct, frozen=True):
     """An entry of the data, as far as its category makes it."""
 
     id: str
-    task: Task
+    task: Task  # with ids of the data: its own, and in `follows` that of another entry
     world: dict[str, Any]
     scoring: dict[str, Any]
     functions: str  # file of their descriptions
@@ -110,14 +110,14 @@ def _talks(category: str, subject: str, read: _Read) -> Iterator[AgenticEntry]:
         id = entry["id"].replace("memory", category)
         first, *later = [turn[0]["content"] for turn in entry["question"]]
         task = Task(
-            id=identifier(id),
+            id=id,
             instruction=first,
             difficulty="unrated",
             kind="open",
-            answer=ANSWER,
+            answer=_DONE,
             user=UserScript(tuple(map(ScriptedTurn, later)), ends_at_limit=True),
-            utterances=tuple([Utterance(0, ANSWER) for _ in later]),
-            follows=follows and f"{follows}:{follows}",
+            utterances=tuple([Utterance(0, _DONE) for _ in later]),
+            follows=follows,
         )
         yield _memory(category, id, task, {"memory": subject})
         follows = task.id
@@ -125,7 +125,7 @@ def _talks(category: str, subject: str, read: _Read) -> Iterator[AgenticEntry]:
 
 def _question(category: str, entry: dict[str, Any], truth: list[str], follows: str) -> AgenticEntry:
     id = entry["id"].replace("memory", category)
-    task = _asked(id, entry, truth, f"{follows}:{follows}")
+    task = _asked(id, entry, truth, follows)
     scoring = {"memory": entry["scenario"], "truth": truth, "format": FORMAT}
     return _memory(category, id, task, scoring)
 
@@ -150,7 +150,7 @@ def _web(category: str, read: _Read) -> Iterator[AgenticEntry]:
 def _asked(id: str, entry: dict[str, Any], truth: list[str], follows: str = "") -> Task:
     """The task of a question, which the agent answers in one turn of a talk."""
     return Task(
-        id=identifier(id),
+        id=id,
         instruction=entry["question"][0][-1]["content"],
         difficulty="unrated",
         kind="question",

@@ -18,7 +18,7 @@ from rehearsal_room.harness.core.messages import AgentCall, Briefing
 from rehearsal_room.harness.dialects.bfcl import Bfcl
 from rehearsal_room.harness.rollout.episode import rules_of
 from rehearsal_room.scenarios.format import Scenario
-from rehearsal_room.scenarios.suites.bfcl.data import BfclData
+from rehearsal_room.scenarios.suites.bfcl_entries import BfclData
 from rehearsal_room.scenarios.suites.catalogue import suite
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 from tests.support.suites import DATA, entry, object_pool

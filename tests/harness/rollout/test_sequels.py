@@ -90,7 +90,8 @@ def end_of(trajectory: Trajectory) -> str:
 
 def test_what_is_followed_is_planned_before_it() -> None:
     """Where it is not among the episodes; names and seeds of these are the same with and without,
-    and a longer plan begins with a shorter one. A group follows one episode, a round has its own."""
+    and a longer plan begins with a shorter one. A group follows one episode, a
+    round has its own."""
     found = planned("third", group_size=2)
     assert [(one.episode, one.task.id, one.source) for one in found] == [
         ("s000000", "first", ""),

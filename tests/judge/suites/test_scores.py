@@ -12,7 +12,7 @@ from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.suites.scores import SuiteScores, scores_of
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.suites import agentdojo
-from rehearsal_room.scenarios.suites.bfcl import data as bfcl
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
 
 DONE, WRONG, BROKEN = Label.COMPLETED, Label.AGENT_ERROR, Label.ENVIRONMENT_ERROR
 

@@ -17,8 +17,8 @@ import argparse
 import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
-from tests.suites.parity.bfcl_v4 import compare as bfcl_v4
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+from tests.suites.parity.bfcl_v4 import compare as bfcl_v4
 
 _PYTHONS = {"bfcl": ".venv-suites/bin/python", "agentdojo": ".venv-suites/agentdojo/bin/python"}
 

@@ -21,7 +21,7 @@ from rehearsal_room.judge.suites.scores import bfcl_v4_groups, bfcl_v4_overall
 from rehearsal_room.scenarios.core.dialogue import UserScript
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.bfcl import agentic
-from rehearsal_room.scenarios.suites.bfcl.data import CATEGORIES, BfclData
+from rehearsal_room.scenarios.suites.bfcl_entries import CATEGORIES, BfclData
 from rehearsal_room.scenarios.suites.catalogue import suite
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 from tests.suites.parity.behaviours import Message

@@ -45,8 +45,10 @@ LIVE = (
     *("live_irrelevance", "live_relevance"),
 )
 LIVE_SIZES = {  # entries of the categories that v4 weighs by them
-    **{"live_simple": 258, "live_multiple": 1053},
-    **{"live_parallel": 16, "live_parallel_multiple": 24},
+    "live_simple": 258,
+    "live_multiple": 1053,
+    "live_parallel": 16,
+    "live_parallel_multiple": 24,
 }
 CATEGORIES = (*MULTI_TURN, *NON_LIVE, *LIVE)
 _DOCS = {
@@ -167,19 +169,23 @@ class BfclData:
         found = []
         for entry in agentic.entries_of(category, read):
             tools = [tool_of(doc) for doc in read(f"multi_turn_func_doc/{entry.functions}")]
+            follows = identifier(entry.task.follows)
+            task = msgspec.structs.replace(
+                entry.task,
+                id=identifier(entry.id),
+                follows=follows and f"{follows}:{follows}",  # a scenario is named like its task
+            )
             record = SuiteRecord(
                 self._suite,
                 self.version,
                 category,
                 {**entry.world, "tools": tools, "any_name": True},
-                {entry.task.id: {"category": category, **entry.scoring}},
+                {task.id: {"category": category, **entry.scoring}},
                 renders_rules=entry.renders_rules,
                 unscored=category in agentic.PRELUDES,
             )
             found.append(
-                entry_scenario(
-                    record, entry.task, title=entry.id, path=self._data, rules=entry.rules
-                )
+                entry_scenario(record, task, title=entry.id, path=self._data, rules=entry.rules)
             )
         return found
 

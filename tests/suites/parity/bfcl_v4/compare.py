@@ -111,7 +111,9 @@ _SETTING = {
 def main(arguments: list[str]) -> int:
     """Compare; returns the exit status."""
     parser = argparse.ArgumentParser(prog="parity bfcl_v4")
-    parser.add_argument("--python", required=True, help="interpreter for `rehearse eval`")
+    parser.add_argument(
+        "--python", default=".venv-suites/bin/python", help="interpreter for `rehearse eval`"
+    )
     parser.add_argument("--runner", help="interpreter with all of the package (default: it)")
     parser.add_argument("--seed", type=int, default=0, help="of the first pass")
     parser.add_argument("--passes", type=int, default=1)
@@ -150,6 +152,8 @@ def compare(chosen: Chosen, python: str, runner: str, seed: int) -> int:
         _say(f"{id}, {chosen.kind(id)}: {what}\n  upstream: {one}\n  ours:     {two}")
     for fault in [*faults, *model.strange[:5]]:
         _say(fault)
+    for name, score in report["scores"].items():
+        _say(f"{name}: upstream {last['scores'][name]:.4f}, ours {score:.4f}")
     sent = [sum(n.total() for n in model.bodies[side].values()) for side in ("upstream", "ours")]
     differing = len({id for id, *_ in found})
     snapshots = sum(one.memory is not None for one in upstream.values())

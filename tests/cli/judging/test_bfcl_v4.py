@@ -95,8 +95,8 @@ def eval_in_child(url: str, run: Path) -> "subprocess.Popen[bytes]":
 @pytest.mark.slow  # four processes that play the whole suite
 @pytest.mark.timeout(240)
 def test_a_run_that_is_killed_goes_on_in_mid_chain(tmp_path: Path) -> None:
-    """Killed in the middle of a chain's second talk, and again after that: resumed, it ends like one
-    that nothing disturbed, in every rule, text and state."""
+    """Killed in the middle of a chain's second talk, and again after that: resumed, it ends like
+    one that nothing disturbed, in every rule, text and state."""
     child: subprocess.Popen[bytes] | None = None
     fatal: list[int] = []  # numbers of the requests at which the child is killed
 

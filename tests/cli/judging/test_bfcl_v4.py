@@ -12,6 +12,7 @@ import pytest
 
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.viewer.worlds.logged_world import logged_world
 from tests.suites.parity.behaviours import Message, message
 from tests.suites.parity.fake_model import FakeModel
 from tests.support.cli import Rehearse, json_of
@@ -66,6 +67,12 @@ def test_a_question_begins_where_the_last_talk_ended(rehearse: Rehearse, tmp_pat
     for text in ("I am Ada.", "I study law.", "I have a cat.", "It is grey."):
         assert text in question.started.rules
     assert question.started.start_digest == found["memory_kv_1_student_1"].started.start_digest
+    with open_reader(run) as reader:
+        snapshot = reader.scenarios()[second.started.scenario_digest]
+    for turn in range(len(second.steps) + 1):  # as the viewer shows it
+        with logged_world(second, snapshot, turn) as (database, is_exact):
+            assert is_exact
+            assert database.execute("SELECT count(*) FROM records").fetchone()[0] >= 2
     status, out, _ = rehearse("replay", run)
     assert status == 0 and "equal results and states at every step" in out
     forked = tmp_path / "forked"

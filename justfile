@@ -262,9 +262,9 @@ dialogues *ARGS: sync
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
-# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`, `just parity vitabench --vita DIR --python FILE`, `just parity toolsandbox --checkout DIR --python FILE`, `just parity awm --awm-code DIR`.
+# A benchmark's own runner against `rehearse eval`, played by the same fake models: `just parity bfcl --share 0.1 --seed 3`, `just parity bfcl_v4`, `just parity agentdojo --share 0.02`, `just parity tau2 --tau2 DIR`, `just parity vitabench --vita DIR --python FILE`, `just parity toolsandbox --checkout DIR --python FILE`, `just parity enterpriseops --gym DIR --python FILE`, `just parity mcp_universe`, `just parity awm --awm-code DIR`.
 parity SUITE *ARGS: sync
-    [ {{SUITE}} != bfcl ] || tests/suites/run.sh --install
+    case {{SUITE}} in bfcl*) tests/suites/run.sh --install ;; esac
     {{bin}}/python -m tests.suites.parity {{SUITE}} {{ARGS}}
 
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.

@@ -137,6 +137,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Words with which the agent ends a dialogue: none of the calls beside them is made, and the
     # user does not answer.
     stops: tuple[str, ...] = ()
+    # The task in whose final state this one begins, as `task` of the same scenario or as
+    # `scenario:task` of another one with the same world; empty: it begins at the world's start.
+    follows: str = ""
 
     @property
     def is_dialogue(self) -> bool:
@@ -595,6 +598,12 @@ def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...], verify: str) -> No
         for field in ("instruction", "answer"):
             if not getattr(task, field).strip():
                 raise tables.fault(index, f"{field}: must not be empty")
+        if task.follows:
+            raise tables.fault(
+                index,
+                "follows: a task of a package begins at the world's start; only entries of a suite "
+                "begin where others ended",
+            )
         for number, call in enumerate(task.oracle):
             if fault := json_fault(call.arguments):
                 raise tables.fault(index, f"oracle[{number}].arguments{fault}")

@@ -36,6 +36,7 @@ FOLDERS = {
             "core",
             ".",
             "suites/listings",
+            "suites/bfcl",
             "suites",
             "awm",
             "generate/core",

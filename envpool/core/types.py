@@ -111,6 +111,15 @@ class Recalls(Protocol):
         the server makes now. None: it was not."""
 
 
+@runtime_checkable
+class WritesRules(Protocol):
+    """A leased world that writes the rules of an episode from its state, where its suite says so
+    (see scenarios.core.suite_record)."""
+
+    async def rules(self, task: Task) -> str:
+        """The rules of a task that begins in the state now. Raises WorldError."""
+
+
 class Env(Protocol):
     """One leased world. The task that leased it returns it by leaving its `async with` block."""
 

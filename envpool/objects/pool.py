@@ -201,6 +201,19 @@ class ObjectEnv:
         assert written.error is None, written.text
         return msgspec.structs.replace(written, text=text, error=error)
 
+    async def rules(self, task: Task) -> str:
+        """The rules of a task, which the suite writes from the world's state now."""
+        scenario = self._states.scenario
+        assert scenario.suite is not None
+        scoring = scenario.suite.scoring.get(task.id, {})
+        try:
+            if not self._is_open:
+                await self._open()
+            answer = await self._process.request("rules", world=self._world, scoring=scoring)
+        except PoolError as exc:
+            raise WorldError(str(exc)) from exc
+        return str(answer["rules"])
+
     async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
         """The findings that the suite makes in the world itself; none where its score is made from
         the log. Raises WorldError."""

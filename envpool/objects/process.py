@@ -1,7 +1,7 @@
 """The process of a suite's program (see envpool.objects.program), and requests to it.
 
-The program runs with the rights of the user and the variables of `_PASSED` alone, so keys in the
-environment do not reach it. What it prints goes to our standard error.
+The program runs with the rights of the user. It has the variables of `_PASSED` and those that the
+user names; other keys do not reach it. What it prints goes to our standard error.
 """
 
 import os
@@ -30,6 +30,7 @@ class ProgramSettings(msgspec.Struct, frozen=True):
     adapter: str  # module in envpool/objects/adapters
     options: dict[str, Any] = {}  # of the adapter; JSON
     python: str = ""  # the interpreter; empty: ours
+    variables: tuple[str, ...] = ()  # of the environment, which the user lets the program have
 
 
 class _Waiting:
@@ -62,7 +63,8 @@ class SuiteProcess:
         """Run the program until it ends or the task is cancelled; started when it is ready. Raises
         PoolError where it cannot start."""
         command = self._command()
-        environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        passed = (*_PASSED, *self._settings.variables)
+        environment = {name: os.environ[name] for name in passed if name in os.environ}
         # A world's sets have one order in every process. (Python's option -I would ignore this.)
         environment["PYTHONHASHSEED"] = "0"
         try:

@@ -10,6 +10,7 @@ imports nothing of this project but one adapter beside it. Requests and answers 
     {"op": "calls", "world": 3, "calls": [{"name", "arguments", "id"}]}
                                              -> {"answers": [{"text", "error", "place"}], "writes"}
     {"op": "check", "world": 3, "spec": {...}}           -> {"findings": [...]}
+    {"op": "rules", "world": 3, "scoring": {...}}        -> {"rules": "..."}
     {"op": "close", "worlds": [3]}                       -> {}
     {"op": "questions", "spec": {...}, "scoring": {...}, "talk": [...]}
                                                          -> {"questions": [[{"role", "content"}]]}
@@ -27,7 +28,8 @@ depends on what a model says, it has `questions(spec, scoring, talk)`, and its a
 question may follow on an answer. Where an episode did not end by its talk, nobody is asked, and
 `scoring` has `broken_off`. Where all calls of a reply are made together, it has `calls(world,
 calls)`. A world that holds something outside has `close(world)`; where findings need the world
-itself, `check(world)` makes them at its end. A world with many records may have
+itself, `check(world)` makes them at its end. Where the rules of an episode depend on the state in
+which it begins, it has `rules(world, scoring)`. A world with many records may have
 a method `changes()`, which returns the writes since it was asked last; otherwise all records are
 compared after each call.
 
@@ -70,6 +72,9 @@ class ProgramWorlds:
                 if request["world"] not in self.live:
                     self.open(request["world"], request["spec"])
                 return {"findings": self.adapter.check(self.live[request["world"]])}
+            case "rules":
+                world = self.live[request["world"]]
+                return {"rules": self.adapter.rules(world, request["scoring"])}
             case "close":
                 for world in request["worlds"]:
                     self.close(world)
@@ -184,7 +189,8 @@ def main() -> None:
         try:
             answer = worlds.answer(json.loads(line))
         except Exception as exc:
-            traceback.print_exc()
+            if not isinstance(exc, ModuleNotFoundError):  # whose text says all that there is
+                traceback.print_exc()
             answer = {"fault": _sentence(exc)}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

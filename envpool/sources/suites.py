@@ -65,7 +65,9 @@ class SuiteWorlds:
         """See WorldSource."""
         if self.suite.adapter:
             options = self.data.options()
-            return ObjectPool(ProgramSettings(self.suite.adapter, options, self._flags.python))
+            flags = self._flags
+            program = ProgramSettings(self.suite.adapter, options, flags.python, flags.variables)
+            return ObjectPool(program)
         try:
             from rehearsal_room.envpool.served.needs import ServedSettings
             from rehearsal_room.envpool.served.pool import ServedPool

@@ -11,8 +11,9 @@ from typing import Any
 
 import anyio
 
+from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.remote_states import Verified
-from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec, WritesRules
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack
 from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
@@ -125,6 +126,11 @@ class FaultyEnv:
     @property
     def digest(self) -> str:
         return self._inner.digest
+
+    async def rules(self, task: Task) -> str:
+        if not isinstance(self._inner, WritesRules):
+            raise WorldError(f"the world cannot write the rules of task {task.id} from its state")
+        return await self._inner.rules(task)
 
     @property
     def asks(self) -> AskMode:

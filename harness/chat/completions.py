@@ -14,14 +14,14 @@ A generation that failed gives no reply (see harness.model_servers.finish_reason
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import read_arguments
-from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
+from rehearsal_room.harness.core.messages import AgentCall, ContentKind, Reply, Usage
 from rehearsal_room.harness.model_servers.event_stream import EventStream
 from rehearsal_room.harness.model_servers.finish_reasons import FinishKind, finish_kind
 from rehearsal_room.scenarios.core.short_text import one_line
@@ -107,7 +107,7 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
     )
 
 
-def _unusual_content(choice: Any, calls: tuple[AgentCall, ...]) -> Literal["", "null", "empty"]:
+def _unusual_content(choice: Any, calls: tuple[AgentCall, ...]) -> ContentKind:
     """See Reply.content."""
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
@@ -115,6 +115,8 @@ def _unusual_content(choice: Any, calls: tuple[AgentCall, ...]) -> Literal["", "
     content = message.get("content")
     if content is None and (not calls or message.get("refusal")):
         return "null"
+    if not calls and message.get("tool_calls") == []:
+        return "no_calls"
     return "empty" if content == "" and calls else ""
 
 

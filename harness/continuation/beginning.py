@@ -18,6 +18,7 @@ from rehearsal_room.harness.core.events import (
     ForkedFrom,
     ForkEdit,
     HistorySummarized,
+    Origin,
     StepTaken,
 )
 from rehearsal_room.harness.core.messages import Briefing
@@ -51,6 +52,11 @@ class Beginning(msgspec.Struct, frozen=True):
     written: tuple[WrittenTurn, ...] = ()
     instruction: str = ""  # that the agent gets instead of the task's own; empty: it gets that
     refused: str = ""  # why the episode ends before its first turn; empty: it is played
+    # In whose final state the episode begins, to which `start_digest` belongs; None: at the start.
+    origin: Origin | None = None
+    rules: str | None = None  # that were written from that state; None: they were not
+    broken: str = ""  # why there is no such state; empty: there is one
+    lacks_reply: bool = False  # whether it is missing because a model gave no reply
 
     @property
     def steps(self) -> list[StepTaken]:
@@ -65,6 +71,10 @@ class Beginning(msgspec.Struct, frozen=True):
         return sum(step.policy_s + step.calls_s + step.user_s for step in self.steps[first:]) + sum(
             summary.policy_s for summary in summaries
         )
+
+    def without_turns(self) -> "Beginning":
+        """The same state without what was played from there on."""
+        return Beginning((), self.start_digest, origin=self.origin, rules=self.rules)
 
     def known_to_agent(self) -> KeptReplies:
         """All replies that the agent does not give again."""
@@ -121,6 +131,10 @@ async def rebuild(
 
     Raises KeptTurnsDiffer, and what `call_tool` raises; the world is then in some other state.
     """
+    if beginning.origin is not None:
+        start_digest = await go_to(
+            beginning.origin, start_digest, call_tool, dialect=dialect, briefing=briefing
+        )
     if start_digest != beginning.start_digest:
         raise KeptTurnsDiffer(
             f"the world starts with digest {start_digest}, not {beginning.start_digest}"
@@ -139,6 +153,22 @@ async def rebuild(
             if result != logged:
                 difference = _difference(logged, result)
                 raise KeptTurnsDiffer(f"call {call.id} ({call.name}) of turn {turn} {difference}")
+
+
+async def go_to(
+    origin: Origin, digest: str, call_tool: MakeCall, *, dialect: Dialect, briefing: Briefing
+) -> str:
+    """Bring a fresh world, which has this digest, into the final state of another episode; return
+    the digest there. Raises KeptTurnsDiffer for another world, and what `call_tool` raises."""
+    if digest != origin.start_digest:
+        raise KeptTurnsDiffer(f"the world starts with digest {digest}, not {origin.start_digest}")
+    for number, call in enumerate(origin.calls):
+        await anyio.lowlevel.checkpoint()
+        if dialect.local_result(call, briefing) is None:
+            # Worlds remember the results of ids, and the episode's own calls have other ones.
+            made = await call_tool(call.name, call.arguments, f"{origin.episode}/{number}")
+            digest = made.digest
+    return digest
 
 
 def _difference(logged: ToolResult, found: ToolResult) -> str:

@@ -215,4 +215,11 @@ def _after(source: Trajectory, turn: int) -> Beginning:
         one for one in replies if not isinstance(one, HistorySummarized) or one.turn < turn
     )
     forked_from = ForkedFrom("", source.episode, turn)
-    return Beginning(kept[: turn + summaries], source.started.start_digest, forked_from)
+    started = source.started
+    return Beginning(
+        kept[: turn + summaries],
+        started.start_digest,
+        forked_from,
+        origin=started.origin,
+        rules=started.rules,
+    )

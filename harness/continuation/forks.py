@@ -128,6 +128,8 @@ def beginning_after(
         edit=changed,
         written=written,
         instruction=instruction,
+        origin=trajectory.started.origin,
+        rules=trajectory.started.rules,
     )
 
 

@@ -65,7 +65,14 @@ class KeptTurns:
         if not same or not started.start_digest or not trajectory.replies():
             return None
         kept, unfinished = _split(trajectory, self._dialect)
-        return Beginning(kept, started.start_digest, started.forked_from, unfinished)
+        return Beginning(
+            kept,
+            started.start_digest,
+            started.forked_from,
+            unfinished,
+            origin=started.origin,
+            rules=started.rules,
+        )
 
 
 def _split(

@@ -14,7 +14,7 @@ def logged_briefing(
     the world's; those that the agent did not have at the start are left out."""
     return Briefing(
         started.instruction,
-        rules,
+        rules if started.rules is None else started.rules,
         shown_tools(tools, started.hidden),
         user,
         now,

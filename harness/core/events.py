@@ -27,6 +27,7 @@ from rehearsal_room.harness.core.messages import (
     sent_calls,
 )
 from rehearsal_room.harness.core.mistakes import Diagnosis
+from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
 
 
@@ -92,6 +93,16 @@ class ForkEdit(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     instruction: str | None = None  # of the task, where the episode has another one
 
 
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """The final state of another episode, in which one begins: whose state it is, and how the world
+    is brought into it. Nothing else is needed for that, so a log is read without the other one."""
+
+    episode: str  # of the same run
+    start_digest: str  # of the world before the calls
+    calls: tuple[AgentCall, ...]  # of that episode, after those with which it began itself
+    changes: tuple[RowChange, ...] = ()  # the rows that differ, that state against the world's own
+
+
 class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     """An episode began. Members of one group share the task and the start digest, and where they
     are forks, the turns that they keep.
@@ -122,6 +133,9 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
     earlier: tuple[Message, ...] = ()  # the talk before the instruction
     edit: ForkEdit | None = None  # of a fork; None: nobody changed anything
+    # In whose final state it begins, to which `start_digest` belongs; None: in the world's own.
+    origin: Origin | None = None
+    rules: str | None = None  # that were written from the state; None: those of the scenario
 
     @property
     def is_branch(self) -> bool:

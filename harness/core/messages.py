@@ -83,6 +83,9 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reasoning_tokens: int = 0  # the part of completion_tokens that the server names so
 
 
+ContentKind = Literal["", "null", "empty", "no_calls"]
+
+
 class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A policy's answer: text, native calls, and from a token-level backend the exact tokens.
 
@@ -111,9 +114,9 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     # Other fields of the message that a server may want back, as they came (`reasoning_details`);
     # None: there are none.
     fields: dict[str, Any] | None = None
-    # The content that the server sent, where that is unusual: none beside no call (`null`), or an
-    # empty text beside calls (`empty`).
-    content: Literal["", "null", "empty"] = ""
+    # The content that the server sent, where that is unusual: none beside no call (`null`), an
+    # empty text beside calls (`empty`), or a text beside an empty list of calls (`no_calls`).
+    content: ContentKind = ""
 
     @property
     def said(self) -> str | None:

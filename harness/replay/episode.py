@@ -18,12 +18,14 @@ from rehearsal_room.envpool.core.types import (
 )
 from rehearsal_room.envpool.mcp.asks import AsksBack, LoggedAnswers
 from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.continuation.beginning import KeptTurnsDiffer, go_to
 from rehearsal_room.harness.core.briefings import logged_briefing
 from rehearsal_room.harness.core.errors import LogError, SettingsError
 from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     HistorySummarized,
+    Origin,
     StepTaken,
 )
 from rehearsal_room.harness.core.messages import AgentCall, Window
@@ -33,7 +35,7 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
 from rehearsal_room.harness.replay.differences import changes_text, differing_rows, excerpts
-from rehearsal_room.harness.rollout.episode import user_of
+from rehearsal_room.harness.rollout.episode import rules_of, user_of
 
 DifferenceKind = Literal[
     "start",  # the digest of the state in which the episode began
@@ -168,9 +170,9 @@ class EpisodeReplay:
         self, ended: EpisodeEnded, verifier: StateVerifier
     ) -> ReplayDifference | None:
         """The first difference from the log; None where everything is equal."""
-        started, steps = self._trajectory.started, self._trajectory.steps
-        if started.start_digest != self._env.start_digest:
-            return _episode_difference("start", started.start_digest, self._env.start_digest)
+        steps = self._trajectory.steps
+        if (difference := await self._begin()) is not None:
+            return difference
         replies = self._trajectory.replies()
         windows = None if self.fold is None else windows_of(self.fold, replies)
         index = 0
@@ -195,6 +197,35 @@ class EpisodeReplay:
                 "step", len(steps), None, None, f"{ended.num_steps} steps", f"{len(steps)} steps"
             )
         return None if ended.state is None else self._compare_state(ended.state, verifier)
+
+    async def _begin(self) -> ReplayDifference | None:
+        """Bring the world into the state in which the episode began, and compare what it says of
+        that state."""
+        started, env = self._trajectory.started, self._env
+        found = env.start_digest
+        try:
+            if started.origin is not None:
+                found = await self._go_to_origin(started.origin)
+            if started.start_digest != found:
+                return _episode_difference("start", started.start_digest, found)
+            if started.rules is not None:
+                rules = await rules_of(env, self._world.scenario.task(started.task))
+                if rules != started.rules:
+                    return _episode_difference("start", *excerpts(started.rules, rules))
+        except (KeptTurnsDiffer, WorldError) as exc:
+            return _episode_difference("start", started.start_digest, str(exc))
+        return None
+
+    async def _go_to_origin(self, origin: Origin) -> str:
+        """The digest of the final state of another episode, into which the world is brought."""
+        self.num_calls += len(origin.calls)
+        return await go_to(
+            origin,
+            self._env.start_digest,
+            self._env.call,
+            dialect=self._dialect,
+            briefing=self._briefing,
+        )
 
     async def _compare_results(self, index: int, step: StepTaken) -> ReplayDifference | None:
         calls = step.executed_calls
@@ -269,6 +300,10 @@ class EpisodeReplay:
         returned another result (None: no call did)."""
         first: ReplayDifference | None = None
         steps = []
+        origin, start_digest = self._trajectory.started.origin, self._world.start_digest
+        if origin is not None:
+            here = msgspec.structs.replace(origin, start_digest=start_digest)
+            start_digest = await self._go_to_origin(here)
         for index, step in enumerate(self._trajectory.steps):
             calls = step.executed_calls
             results = await self._results(step)
@@ -280,7 +315,7 @@ class EpisodeReplay:
         started = msgspec.structs.replace(
             self._trajectory.started,
             scenario_digest=world.scenario.digest,
-            start_digest=world.start_digest,
+            start_digest=start_digest,
         )
         trajectory = msgspec.structs.replace(
             self._trajectory,

@@ -28,6 +28,7 @@ from rehearsal_room.envpool.core.types import (
     TakesTogether,
     ToolResult,
     ToolSpec,
+    WritesRules,
 )
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack, LoggedAnswers, NotAnswered
 from rehearsal_room.envpool.store.pool_protocol import Pool
@@ -180,7 +181,7 @@ async def run_episode(
     async with context.pool.lease(plan.scenario, plan.task) as env:
         context.meters.leased(time.perf_counter() - began)
         run = Episode(plan, context, env, opening="" if driver else plan.task.opening)
-        broken = None if beginning is None else await run.begin_after(beginning)
+        broken = await run.begin(beginning)
         began -= run.seconds_before
         run.start()
         cancelled = anyio.get_cancelled_exc_class()
@@ -250,6 +251,7 @@ class Episode:
         "opening",
         "paused_s",
         "plan",
+        "rules",
         "steps",
         "user",
     )
@@ -282,6 +284,7 @@ class Episode:
         self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
         self.paused_s = 0.0  # seconds
+        self.rules: str | None = None  # that the world wrote; None: they are the scenario's
         self.beginning: Beginning | None = None  # None: the episode begins at its start
         self.given: dict[str, ToolResult] = {}  # results that no tool gives, by the calls' ids
         self._call = env.call
@@ -319,6 +322,31 @@ class Episode:
             attempt=plan.attempt,
         )
 
+    async def begin(self, beginning: Beginning | None) -> WorldError | PolicyError | None:
+        """Bring the world into the state in which the episode goes on, and let it write the rules.
+        Returns why that is not possible; None: it is. Raises LogError like `begin_after`."""
+        task, suite = self.plan.task, self.plan.scenario.suite
+        if task.follows and (beginning is None or not (beginning.origin or beginning.broken)):
+            why = f"task {task.id} begins where {task.follows} ended, which was not played before"
+            return WorldError(f"{why}; `rehearse run` and `rehearse eval` play both")
+        broken: WorldError | PolicyError | None = None
+        if beginning is not None and beginning.broken:
+            self.beginning = beginning
+            kind = PolicyError if beginning.lacks_reply else WorldError
+            return kind(beginning.broken)  # like the episode that it follows, so both are repeated
+        if beginning is not None:
+            broken = await self.begin_after(beginning)
+        if broken is not None or suite is None or not suite.renders_rules:
+            return broken
+        self.rules = None if self.beginning is None else self.beginning.rules
+        if self.rules is None:
+            try:
+                self.rules = await rules_of(self.env, task)
+            except WorldError as exc:
+                return exc
+        self.briefing = msgspec.structs.replace(self.briefing, rules=self.rules)
+        return None
+
     async def begin_after(self, beginning: Beginning) -> WorldError | None:
         """Bring the world into the state after the resumed turns. Returns how the world broke;
         None: it did not. Raises LogError where the turns of a fork cannot be repeated."""
@@ -346,12 +374,24 @@ class Episode:
                     f"{source.where}: its first {plural(source.turn, 'turn')} cannot"
                     f" be repeated: {exc}"
                 ) from exc
+            if beginning.origin is not None and not beginning.kept:
+                where = f"the state at the end of {beginning.origin.episode}"
+                return WorldError(f"{where}, in which it begins, cannot be reached again: {exc}")
             _log.warning("kept_turns_differ", episode=self.plan.episode, why=str(exc))
             self.beginning = None
             self.env.reset()
+            if beginning.origin is not None:
+                return await self.begin_after(beginning.without_turns())
         finally:
             self._answer_servers()
         return None
+
+    @property
+    def start_digest(self) -> str:
+        """The digest of the state in which the episode began."""
+        if self.beginning is None or self.beginning.origin is None:
+            return self.env.start_digest
+        return self.beginning.start_digest
 
     @property
     def seconds_before(self) -> float:
@@ -381,7 +421,7 @@ class Episode:
             history=context.history.spec,
             fingerprint=context.history.fingerprint,
             scenario_digest=plan.scenario.digest,
-            start_digest=self.env.start_digest,
+            start_digest=self.start_digest,
             seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
             kept=0 if beginning is None else len(beginning.kept),
             forked_from=None if beginning is None else beginning.forked_from,
@@ -391,6 +431,8 @@ class Episode:
             given=int(bool(self.opening)),
             earlier=self.briefing.earlier,
             edit=None if beginning is None else beginning.edit,
+            origin=None if beginning is None else beginning.origin,
+            rules=self.rules,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
@@ -958,6 +1000,13 @@ def _repeating(env: Env, call: MakeCall, beginning: Beginning) -> MakeCall:
         return await call(name, arguments, call_id)
 
     return repeat
+
+
+async def rules_of(env: Env, task: Task) -> str:
+    """The rules that a world writes for a task from its state. Raises WorldError."""
+    if not isinstance(env, WritesRules):
+        raise WorldError(f"the world cannot write the rules of task {task.id} from its state")
+    return await env.rules(task)
 
 
 async def _nobody(method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class EpisodePlan(msgspec.Struct, frozen=True):
     group_size: int
     seed: int  # of this episode's own randomness, below 2^48
     attempt: int = 1
+    source: str = ""  # the episode in whose final state it begins; empty: at the world's start
 
 
 def names_of(scenarios: object) -> tuple[str, ...]:
@@ -135,6 +136,68 @@ def _plans(
             group_size=group_size,
             seed=episode_seed(seed, group, member),
         )
+
+
+def with_sources(
+    plans: Iterable[EpisodePlan], find: Callable[[str], Scenario], *, num_tasks: int, seed: int
+) -> Iterator[EpisodePlan]:
+    """The plans, and before each that begins in the final state of another episode that one, where
+    no plan before it is it. `num_tasks` plans of groups make a round; the episodes of a round begin
+    in the states that the same episodes left. Raises SettingsError and ScenarioError.
+
+    Example: a task `b` that follows `a`, with two episodes: e000000, e000001 -> s000000 of `a`,
+    then e000000 and e000001, which both begin where s000000 ended
+    """
+    known: dict[tuple[int, str, str], str] = {}  # round, scenario, task -> the episode
+    made = 0
+
+    def sources(scenario: Scenario, task: Task, turn: int) -> Iterator[EpisodePlan]:
+        """The plans that are missing, of the task that this one follows, the first one first."""
+        nonlocal made
+        missing: list[tuple[Scenario, Task]] = []
+        while task.follows:
+            scenario, task = followed(scenario, task, find)
+            if (turn, scenario.name, task.id) in known:
+                break
+            if (scenario, task) in missing:
+                raise SettingsError(f"task {scenario.name}:{task.id} follows itself")
+            missing.append((scenario, task))
+        for one, source in reversed(missing):
+            name = f"s{made:06d}"
+            yield EpisodePlan(
+                episode=name,
+                scenario=one,
+                task=source,
+                group=f"gs{made:06d}",
+                member=0,
+                group_size=1,
+                seed=episode_seed(seed, -1 - made, 0),
+                source=source_of(one, source, turn),
+            )
+            known[turn, one.name, source.id] = name
+            made += 1
+
+    def source_of(scenario: Scenario, task: Task, turn: int) -> str:
+        if not task.follows:
+            return ""
+        scenario, task = followed(scenario, task, find)
+        return known[turn, scenario.name, task.id]
+
+    for number, plan in enumerate(plans):
+        turn = number // plan.group_size // num_tasks
+        yield from sources(plan.scenario, plan.task, turn)
+        source = source_of(plan.scenario, plan.task, turn)
+        known.setdefault((turn, plan.scenario.name, plan.task.id), plan.episode)
+        yield msgspec.structs.replace(plan, source=source) if source else plan
+
+
+def followed(
+    scenario: Scenario, task: Task, find: Callable[[str], Scenario]
+) -> tuple[Scenario, Task]:
+    """The scenario and the task that a task follows. Raises ScenarioError."""
+    other, colon, name = task.follows.rpartition(":")
+    found = find(other) if colon else scenario
+    return found, found.task(name)
 
 
 def episode_seed(seed: int, group: int, member: int) -> int:

@@ -13,6 +13,7 @@ from rehearsal_room.envpool.store.pool_protocol import Pool
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.branches import Branches
 from rehearsal_room.harness.continuation.resumed_turns import KeptTurns, open_resumed_turns
+from rehearsal_room.harness.continuation.sequels import Sequels
 from rehearsal_room.harness.core.messages import Message
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
@@ -52,6 +53,7 @@ class RunParts(SessionParts, frozen=True, kw_only=True):
     beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
     beginnings: Mapping[str, Beginning] = {}  # those of single episodes, by their names
     branches: Branches | None = None  # how groups branch, one of the listeners; None: they do not
+    sequels: Sequels | None = None  # one of the listeners; None: no episode follows another one
     admit: Admit | None = None  # when an episode may begin; None: when a slot is free
     earlier: tuple[Message, ...] = ()  # before the task of each episode
 
@@ -101,6 +103,10 @@ async def play_left(
     console: Console | None,
 ) -> Monitor:
     """The same for what is left of a plan."""
+    if any(plan.source for plan in left.missing):
+        sequels = Sequels(folder, [plan.episode for plan in left.missing])
+        listeners = (sequels, *parts.listeners)
+        parts = msgspec.structs.replace(parts, sequels=sequels, listeners=listeners)
     with unwrapped():
         worlds = [await snapshot_of(parts.pool, scenario) for scenario in scenarios_of(left.plans)]
         opened = running(
@@ -178,6 +184,9 @@ async def play(
         digest = plan.scenario.digest
         kept = await resumed_turns.of(plan.episode, digest, attempt=plan.attempt)
         beginning = kept if beginning is None else beginning.resumed_by(kept)
+    if beginning is None and plan.source and parts.sequels is not None:
+        async with context.slots.paused():
+            beginning = await parts.sequels.beginning(plan.source)
     branches = parts.branches
     if beginning is None and branches is not None and branches.is_branch(plan.member):
         async with context.slots.paused():

@@ -8,7 +8,7 @@ from rehearsal_room.envpool.sources.base import WorldSource
 from rehearsal_room.harness.continuation.forks import seed_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.allow_list import read_allow_list
-from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks, with_sources
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.exclusions import without
 from rehearsal_room.harness.setup.profile import check_profile
@@ -47,7 +47,31 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         group_size=settings.group_size,
         seed=seed_of(settings),
     )
-    return tasks, list(plans)
+    if settings.forked_from or not any(task.follows for _, task in tasks):
+        return tasks, list(plans)  # the turns that a fork keeps begin where their episode began
+    _require_sequels(settings)
+    chained = list(with_sources(plans, source.find, num_tasks=len(tasks), seed=seed_of(settings)))
+    known = {(scenario.digest, task.id) for scenario, task in tasks}
+    sources = [
+        (plan.scenario, plan.task)
+        for plan in chained
+        if (plan.scenario.digest, plan.task.id) not in known
+    ]
+    return [*tasks, *sources], chained
+
+
+def _require_sequels(settings: Settings) -> None:
+    """Refuse what does not go together with tasks that begin where others ended."""
+    if settings.processes > 1 or settings.cluster.engine != "local":
+        raise SettingsError(
+            "processes: some of these tasks begin in the final state of others, which one process "
+            "plays; leave --processes and --engine out"
+        )
+    if settings.agent.target:
+        raise SettingsError(
+            "agent: some of these tasks begin in the final state of others, and an agent of your "
+            "own may keep a memory beside it; leave --agent out"
+        )
 
 
 def require_same_beginning(settings: Settings, *, episodes: int | None, group_size: int) -> None:

@@ -289,7 +289,9 @@ async def _way(case: _Case, turn: int, search: Search, player: ForkPlayer) -> tu
             user=user_of(origin.scenario),
             now=origin.scenario.clock,
         )
-        beginning = Beginning(_kept(origin, turn), started.start_digest)
+        beginning = Beginning(
+            _kept(origin, turn), started.start_digest, origin=started.origin, rules=started.rules
+        )
         try:
             await rebuild(
                 beginning,

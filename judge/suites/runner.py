@@ -74,6 +74,8 @@ class SuiteRunner:
     ) -> Verification:
         scenario, answers, asked = self._scenario, list[str](), list[list[dict[str, str]]]()
         spent: list[ModelJudgement] = []
+        if scenario.suite is not None and scenario.suite.unscored:
+            return Verification((), "it has no score: others begin where it ends")
         try:
             if is_over and self._asks is not None:
                 # A question may follow on the answers to those before it.

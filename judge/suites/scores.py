@@ -28,13 +28,14 @@ from rehearsal_room.judge.statistics.run_statistics import pass_hat
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.suites import (
     agentdojo,
-    bfcl,
     enterpriseops,
     tau2,
     tau2_banking,
     toolsandbox,
     vitabench,
 )
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
+from rehearsal_room.scenarios.suites.bfcl import agentic
 
 _Categories = Mapping[str, float]
 _Tasks = dict[tuple[str, str], list[float]]  # the tries of each task: 1 or 0
@@ -75,6 +76,7 @@ class SuiteScores(msgspec.Struct, frozen=True):
     ranges: dict[str, ScoreRange] = {}  # of `scores`
     group_ranges: dict[str, ScoreRange] = {}  # of `groups`
     overall_range: ScoreRange | None = None  # of `overall`
+    not_played: tuple[str, ...] = ()  # categories without an episode that count as 0 in `overall`
 
 
 def findings_of(reader: LogReader) -> dict[str, tuple[Finding, ...]]:
@@ -128,6 +130,7 @@ def scores_of(
         ranges=ranges,
         group_ranges=group_ranges,
         overall_range=overall_range,
+        not_played=tuple([name for name in _WHOLE.get(suite, ()) if name not in scores]),
     )
 
 
@@ -303,6 +306,31 @@ def bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, floa
     return groups
 
 
+def bfcl_v4_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The five parts of the leaderboard's fourth version, the two of the agentic one, and
+    relevance, which is in no part. A category that was not played counts as 0, with all of its
+    entries where entries weigh."""
+
+    def mean(*names: str) -> float:
+        return _mean([scores.get(name, 0.0) for name in names])
+
+    live = {name: sizes.get(name) or total for name, total in bfcl.LIVE_SIZES.items()}
+    simple = mean("simple_python", "simple_java", "simple_javascript")
+    rest = ("multiple", "parallel", "parallel_multiple")
+    groups = {
+        "non_live": _mean([simple, *(scores.get(name, 0.0) for name in rest)]),
+        "live": sum(scores.get(name, 0.0) * n for name, n in live.items()) / sum(live.values()),
+        "irrelevance": mean("irrelevance", "live_irrelevance"),
+        "multi_turn": mean(*bfcl.MULTI_TURN),
+        "memory": mean(*agentic.USUAL, agentic.VECTOR),
+        "web_search": mean(*agentic.WEB),
+    }
+    groups["agentic"] = _mean([groups["memory"], groups["web_search"]])
+    if "live_relevance" in scores:
+        groups["relevance"] = scores["live_relevance"]
+    return groups
+
+
 def _attack_groups(
     entries: Iterable[_Entry],
     category_of: Mapping[str, str],
@@ -401,6 +429,11 @@ def _bfcl_overall(scores: _Categories, groups: Mapping[str, float]) -> float | N
     return _mean([groups[name] for name in columns]) if all(c in groups for c in columns) else None
 
 
+def bfcl_v4_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:
+    weights = {"non_live": 10, "live": 10, "irrelevance": 10, "multi_turn": 30, "agentic": 40}
+    return sum(weight * groups[name] for name, weight in weights.items()) / 100
+
+
 def _mean_of_all(scores: _Categories, groups: Mapping[str, float]) -> float | None:
     return _mean(list(scores.values())) if scores else None
 
@@ -428,9 +461,13 @@ def _sandbox_overall(scores: _Categories, groups: Mapping[str, float]) -> float 
 
 _GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]] = {
     bfcl.NAME: bfcl_groups,
+    bfcl.NAME_V4: bfcl_v4_groups,
     toolsandbox.NAME: sandbox_groups,
 }
 _OVERALL: dict[str, Callable[[_Categories, Mapping[str, float]], float | None]] = {
     bfcl.NAME: _bfcl_overall,
+    bfcl.NAME_V4: bfcl_v4_overall,
     toolsandbox.NAME: _sandbox_overall,
 }
+# Categories of which those that were not played count as 0 in the overall score.
+_WHOLE = {bfcl.NAME_V4: (*bfcl.CATEGORIES, *agentic.CATEGORIES)}

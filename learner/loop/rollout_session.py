@@ -8,6 +8,7 @@ import anyio.to_thread
 import msgspec
 
 from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
 from rehearsal_room.harness.rollout.meters import Meters
@@ -73,6 +74,11 @@ async def open_rollouts(
     Raises SettingsError, ScenarioError, PoolError and SampleError.
     """
     tasks, plans = planned(settings)
+    if any(plan.source for plan in plans):  # groups that are left out would be waited for
+        raise SettingsError(
+            "rollouts.scenarios: some of these tasks begin in the final state of others; training "
+            "plays tasks that begin at the world's start"
+        )
     report_left_out(num_left_out(settings.scenarios, tasks), "rollouts.dialogue plays them, too")
     data, loop = train.data, train.loop
     gating = Gating(

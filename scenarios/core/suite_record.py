@@ -53,3 +53,6 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     shows_opening: bool = True
     # Whether a call of a tool that the agent does not have makes its reply malformed.
     ends_on_unknown_tool: bool = False
+    # Whether its program writes the rules of each episode, from the state in which it begins.
+    renders_rules: bool = False
+    unscored: bool = False  # it has no score: it is played for those that begin where it ends

@@ -14,7 +14,6 @@ from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.nearest import did_you_mean
 from rehearsal_room.scenarios.suites import (
     agentdojo,
-    bfcl,
     enterpriseops,
     mcp_universe,
     mcpmark,
@@ -23,6 +22,8 @@ from rehearsal_room.scenarios.suites import (
     toolsandbox,
     vitabench,
 )
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
+from rehearsal_room.scenarios.suites.bfcl import agentic
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -60,6 +61,7 @@ class Suite(msgspec.Struct, frozen=True):
     needs: str  # what the user installs or names, in a sentence
     open: Callable[[SuiteFlags], SuiteSource]
     usual: tuple[str, ...] = ()  # categories that are played where none is named; empty: all
+    preludes: tuple[str, ...] = ()  # of entries that others follow; they have no score
     names_model: bool = False  # whether its worlds contain the name of the model
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
@@ -115,7 +117,9 @@ class SuiteFinder:
         PackageError."""
         given, name = name, identifier(name)
         # The longest category that the name begins with comes first.
-        for category in sorted(self._suite.categories, key=len, reverse=True):
+        for category in sorted(
+            (*self._suite.categories, *self._suite.preludes), key=len, reverse=True
+        ):
             if name.startswith(category) and (found := self._of(category).get(name)) is not None:
                 return found
         for category in () if self._suite.names_begin_with_category else self._suite.categories:
@@ -136,6 +140,13 @@ class SuiteFinder:
 def _open_bfcl(flags: SuiteFlags) -> SuiteSource:
     package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
     return bfcl.BfclData(package, bfcl.release_of(package, version))
+
+
+def _open_bfcl_v4(flags: SuiteFlags) -> SuiteSource:
+    package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
+    name = bfcl.NAME_V4
+    release = bfcl.release_of(package, version, suite=name)
+    return bfcl.BfclData(package, release, suite=name, keys=flags.values(agentic.KEYS))
 
 
 def _open_agentdojo(flags: SuiteFlags) -> SuiteSource:
@@ -267,6 +278,23 @@ SUITES: dict[str, Suite] = {
         num_tasks=4_441,
         licence="Apache-2.0",
         exact="requests, verdicts and end states equal those of its runner",
+        is_free=True,
+        upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
+    ),
+    bfcl.NAME_V4: Suite(
+        bfcl.NAME_V4,
+        "Berkeley Function Calling Leaderboard v4",
+        (*bfcl.CATEGORIES, *agentic.CATEGORIES),
+        "bfcl",
+        agentic.NEEDS,
+        _open_bfcl_v4,
+        usual=(*bfcl.CATEGORIES, *agentic.USUAL),
+        preludes=agentic.PRELUDES,
+        turn_steps=21,
+        num_tasks=5_106,
+        licence="Apache-2.0",
+        exact="requests, verdicts, end states and the overall score equal those of its runner; "
+        "memory_vector and format sensitivity are not played, web search was not compared",
         is_free=True,
         upstream=UpstreamPrompts("bfcl", 0.001, {"store": False}),
     ),

@@ -16,9 +16,9 @@ from rehearsal_room.scenarios.format import Scenario, Task
 _NO_USER = User("", "", "")
 _LATER_OF_RECORDS = (
     *("attempts", "unlisted", "users_unlisted", "empty_replies", "shows_opening"),
-    "ends_on_unknown_tool",
+    *("ends_on_unknown_tool", "renders_rules", "unscored"),
 )
-_LATER_OF_TASKS = ("criterion", "criteria_threshold", "stops")
+_LATER_OF_TASKS = ("criterion", "criteria_threshold", "stops", "follows")
 ANSWER = "Done."  # of a reference solution where the suite names none
 
 

@@ -29,6 +29,10 @@ MEASURED: dict[str, tuple[Measured, ...]] = {
         Measured("noop", 0.1976, "rehearse eval bfcl_v3 -p noop"),
         Measured("oracle", 0.9987, "rehearse eval bfcl_v3 -p oracle", tokens=51_400_000),
     ),
+    "bfcl_v4": (
+        Measured("noop", 0.10, "rehearse eval bfcl_v4 -p noop"),
+        Measured("oracle", 0.7328, "rehearse eval bfcl_v4 -p oracle"),
+    ),
     "tau2_retail": (Measured("noop", 11 / 114, _RETAIL), Measured("oracle", 1.0, _RETAIL)),
     "tau2_airline": (Measured("noop", 23 / 50, _AIRLINE), Measured("oracle", 1.0, _AIRLINE)),
     "tau2_banking_bm25_grep": (Measured("noop", 0.0, _BANKING), Measured("oracle", 1.0, _BANKING)),

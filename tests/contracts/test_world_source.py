@@ -110,5 +110,5 @@ def test_leased_worlds_are_found_where_they_would_be_found_here() -> None:
 
 def test_an_unknown_suite_is_refused() -> None:
     """The name of the suite is checked before its data is read."""
-    with pytest.raises(UnknownScenario, match="suite 'bfcl_v4' not found"):
-        source_of(SourceArguments(suite="bfcl_v4"))
+    with pytest.raises(UnknownScenario, match="suite 'bfcl_v5' not found"):
+        source_of(SourceArguments(suite="bfcl_v5"))

@@ -13,7 +13,7 @@ if [ ! -e $stamp ] || [ tests/suites/run.sh -nt $stamp ]; then
         bfcl-eval==2026.3.23 mpmath==1.3.0 mcpuniverse==1.1.3
     $environment/bin/python -m pip install --quiet --disable-pip-version-check \
         psycopg2-binary pydantic jinja2 python-dotenv openai httpx tenacity typer tabulate tqdm \
-        pandas filelock overrides requests beautifulsoup4 \
+        pandas filelock overrides rank_bm25 requests beautifulsoup4 \
         tree_sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
     [ -x $environment/agentdojo/bin/python ] || "${PYTHON:-python3}" -m venv $environment/agentdojo
     $environment/agentdojo/bin/python -m pip install --quiet --disable-pip-version-check \

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from rehearsal_room.envpool.objects.pool import ObjectPool
 from rehearsal_room.envpool.objects.process import ProgramSettings
 from rehearsal_room.scenarios.format import Scenario
-from rehearsal_room.scenarios.suites.bfcl import BfclData
+from rehearsal_room.scenarios.suites.bfcl_entries import BfclData
 from tests.support.paths import SUITES
 
-DATA = BfclData(SUITES / "bfcl_eval", "1")
+DATA = BfclData(SUITES / "bfcl_eval", "1", suite="bfcl_v3")
 
 
 def entry(category: str, number: int = 0) -> Scenario:

@@ -1,4 +1,4 @@
-"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl), in the suite's own process.
+"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl_entries), in its own process.
 
 The state classes and the checks of answers are those of the package `bfcl_eval`, unchanged. Three
 things of the package are not used: the function that executes what a model wrote by `eval`, the
@@ -11,12 +11,14 @@ import copy
 import importlib
 import inspect
 import json
+import re
 import sys
 import types
 from typing import Any
 
 _CLASSES = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
 _MOST_REPLIES = 21  # with calls, to one turn of the user
+_BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")  # as upstream
 
 
@@ -45,7 +47,7 @@ class Bfcl:
         made = {}
         for name in spec["classes"]:
             made[name] = getattr(importlib.import_module(self.paths[name]), name)()
-            if name not in self.stateless:
+            if name not in self.stateless and spec["config"] is not None:
                 made[name]._load_scenario(
                     copy.deepcopy(spec["config"].get(name, {})), long_context=spec["long_context"]
                 )
@@ -66,7 +68,10 @@ class Bfcl:
         """The public attributes of each instance, and the files of a file system one by one."""
         for name, instance in world.items():
             for attribute, value in vars(instance).items():
-                if attribute.startswith("_"):
+                if attribute.startswith("_") or attribute == "snapshot_folder":
+                    continue
+                if attribute in ("core_memory", "archival_memory"):
+                    yield from ((f"{name}.{attribute}", key, one) for key, one in value.items())
                     continue
                 if hasattr(value, "contents"):
                     yield from _files(f"{name}.{attribute}", "", value)
@@ -78,6 +83,8 @@ class Bfcl:
     ) -> list[dict[str, Any]]:
         """The official verdict on an episode, as one finding for each turn or one for all."""
         category = scoring["category"]
+        if category.startswith(("memory", "web_search")):
+            return self._agentic(scoring["truth"], talk)
         if category.startswith("multi_turn"):
             return self._multi_turn(spec, scoring["truth"], talk)
         calls = [{one["name"]: one["arguments"]} for one in talk[0]["calls"]] if talk else []
@@ -86,6 +93,29 @@ class Bfcl:
             passed = bool(calls) == (wanted == "a call")
             return [_finding("relevance", passed, wanted, f"{len(calls)} calls")]
         return [self._single_turn(category, spec["functions"], calls, scoring["truth"])]
+
+    def rules(self, world: dict[str, Any], scoring: dict[str, Any]) -> str:
+        """The system prompt of an entry about memory: what is remembered stands in it."""
+        prompts = importlib.import_module("bfcl_eval.constants.default_prompts")
+        ((name, memory),) = world.items()
+        text = prompts.MEMORY_BACKEND_INSTRUCTION_CORE_ARCHIVAL
+        if name.endswith("rec_sum"):
+            text = prompts.MEMORY_BACKEND_INSTRUCTION_UNIFIED
+        written: str = text.format(
+            scenario_setting=prompts.MEMORY_AGENT_SETTINGS[scoring["memory"]],
+            memory_content=memory._dump_core_memory_to_context(),
+        )
+        return f"{written}\n\n{scoring['format']}" if scoring.get("format") else written
+
+    def _agentic(self, truth: list[str], talk: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The verdict on the last message of the only turn, as it was sent."""
+        said = [_message_of(step["sent"]) for step in talk if step["sent"] is not None]
+        wanted = "one of: " + ", ".join(truth)
+        if not said or not said[-1]:
+            return [_finding("the answer is right", False, wanted, "no text")]
+        checker = importlib.import_module("bfcl_eval.eval_checker.agentic_eval.agentic_checker")
+        passed = checker.agentic_checker(said[-1], truth)["valid"]
+        return [_finding("the answer is right", passed, wanted, str(said[-1]))]
 
     def _single_turn(
         self, category: str, functions: list[Any], calls: list[Any], truth: Any
@@ -134,6 +164,17 @@ class Bfcl:
         return findings
 
 
+def _message_of(sent: dict[str, Any]) -> Any:
+    """A message without calls as upstream's handler has it: where there is a list of calls, that is
+    the message, and not the text beside it."""
+    if sent["calls"] is None:
+        return sent["content"]
+    return [
+        {one["name"]: args if isinstance(args := one["arguments"], str) else json.dumps(args)}
+        for one in sent["calls"]
+    ]
+
+
 class _NoDots:
     """Says of each model that its API allows no dots in names."""
 
@@ -168,9 +209,19 @@ def execute(
     except Exception as exc:
         return f"Error during execution: {exc}", "unknown_tool"
     try:
-        return _text(method(**arguments)), None
+        return _text(method(**{key: _as_evaluated(one) for key, one in arguments.items()})), None
     except Exception as exc:
         return f"Error during execution: {exc}", "refused"
+
+
+def _as_evaluated(value: Any) -> Any:
+    """An argument as upstream's method gets it: on the way from text to call, blanks between a word
+    and a bracket are lost, those in texts too.
+
+    Example: "our PI (the boss)" -> "our PI(the boss)"
+    """
+    written = repr(value)
+    return ast.literal_eval(_BEFORE_BRACKET.sub(r"\1", written)) if "(" in written else value
 
 
 def _execute_text(instances: dict[str, Any], text: str) -> str:

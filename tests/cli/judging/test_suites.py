@@ -150,7 +150,7 @@ def test_an_evaluation_goes_on_after_an_interruption(rehearse: Rehearse, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("eval", "bfcl_v9"), "suite 'bfcl_v9' not found; did you mean 'bfcl_v3'?"),
+        (("eval", "bfcl_v9"), "suite 'bfcl_v9' not found; did you mean 'bfcl_v4' or 'bfcl_v3'?"),
         (("eval", "bfcl_v3", "--category", "sums"), "has no category 'sums'; categories: multi"),
         (("eval", "bfcl_v3", "--suite-path", "nowhere"), "there is no package 'bfcl_eval'"),
         (("eval", "bfcl_v3", "--suite-python", "/no/python"), "/no/python cannot be started"),

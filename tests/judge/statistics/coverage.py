@@ -24,7 +24,7 @@ from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import Outcome
 from rehearsal_room.judge.statistics.planning import plan_worlds
 from rehearsal_room.judge.suites.scores import ScoreRange, bfcl_groups, weighed
-from rehearsal_room.scenarios.suites import bfcl
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
 from tests.judge.statistics.designs import (
     DESIGNS,
     HARD,

@@ -11,7 +11,9 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.suites.scores import SuiteScores, scores_of
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo, bfcl
+from rehearsal_room.scenarios.suites import agentdojo
+from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
+from rehearsal_room.scenarios.suites.bfcl import agentic
 
 DONE, WRONG, BROKEN = Label.COMPLETED, Label.AGENT_ERROR, Label.ENVIRONMENT_ERROR
 
@@ -261,3 +263,21 @@ def test_entries_that_do_not_count_keep_their_weight_in_the_bounds() -> None:
     least = scores_of("other", rows, {**category_of, "r": "w"}).overall_range
     assert least is not None
     assert least.least == pytest.approx((3 + len(others) - 1 + 0.1 - 1 + 1) / (4 + len(others)))
+
+
+def test_v4_counts_what_was_not_played_as_nothing() -> None:
+    """Silence has a tenth: irrelevance. What is not played is named; all of it is 1. `just parity
+    bfcl_v4` compares such totals with upstream's own functions."""
+    names = (*bfcl.CATEGORIES, *agentic.CATEGORIES)
+    silent = dict.fromkeys(("irrelevance", "live_irrelevance"), Label.COMPLETED)
+    categories = {name: name for name in names}
+    rows = [row(name, silent.get(name, Label.AGENT_ERROR)) for name in names]
+    found = scores_of(bfcl.NAME_V4, rows, categories)
+    assert (found.overall, found.not_played) == (pytest.approx(0.1), ())
+    found = scores_of(bfcl.NAME_V4, [row(name, DONE) for name in names], categories)
+    assert found.overall == pytest.approx(1.0)
+    played = [row(name, DONE) for name in agentic.USUAL]
+    found = scores_of(bfcl.NAME_V4, played, categories)
+    assert found.overall == pytest.approx(0.4 / 2 * 2 / 3)
+    assert set(found.not_played) == set(names) - set(agentic.USUAL)
+    assert scores_of(bfcl.NAME, played, categories).not_played == ()

@@ -9,8 +9,8 @@ from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.core.suite_record import Said
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.format import Call, Utterance
-from rehearsal_room.scenarios.suites.bfcl import BfclData, opening_of, release_of
-from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
+from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
+from rehearsal_room.scenarios.suites.bfcl_entries import BfclData, opening_of, release_of
 from rehearsal_room.scenarios.suites.catalogue import SuiteFinder, installed_package, suite
 from tests.support.paths import SUITES
 from tests.support.suites import DATA, entry
@@ -142,7 +142,7 @@ def test_entries_are_found_by_name() -> None:
     with pytest.raises(UnknownScenario, match="has no entry 'multi_turn_base_9'"):
         finder.find("multi_turn_base_9")
     with pytest.raises(UnknownScenario, match="did you mean 'bfcl_v3'"):
-        suite("bfcl_v4")
+        suite("bfcl_v33")
 
 
 def test_a_folder_without_the_data_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
     python -m tests.suites.parity toolsandbox --checkout DIR --python PYTHON …
     python -m tests.suites.parity mcp_universe [--python PYTHON] [--files PROGRAM] …
     python -m tests.suites.parity enterpriseops --gym DIR --python PYTHON …
+    python -m tests.suites.parity bfcl_v4 [--python PYTHON] [--runner PYTHON] [--seed N] …
     python -m tests.suites.parity awm --awm-code DIR [--python PYTHON] [--openenv DIR] …
 
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
@@ -21,6 +22,7 @@ import sys
 
 from tests.suites.parity import awm_release, bfcl, dojo, tau2
 from tests.suites.parity.behaviours import BEHAVIOURS, KNOWN
+from tests.suites.parity.bfcl_v4 import compare as bfcl_v4
 from tests.suites.parity.enterprise import compare as enterprise
 from tests.suites.parity.mcp_universe import compare as universe
 from tests.suites.parity.toolsandbox import compare as toolsandbox
@@ -34,6 +36,7 @@ def main() -> int:
     for name, other in (
         ("tau2", tau2.main),
         ("enterpriseops", enterprise.main),
+        ("bfcl_v4", bfcl_v4.main),
         ("awm", awm_release.main),
         ("vitabench", compare_vitabench),
         ("toolsandbox", toolsandbox.main),

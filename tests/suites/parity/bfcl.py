@@ -15,9 +15,14 @@ from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.judge.suites.scores import bfcl_groups
 from rehearsal_room.scenarios.format import Call
-from rehearsal_room.scenarios.suites.bfcl import CATEGORIES, MULTI_TURN, BfclData, parsed_call
-from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
-from rehearsal_room.scenarios.suites.bfcl_tools import tool_name
+from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
+from rehearsal_room.scenarios.suites.bfcl.tools import tool_name
+from rehearsal_room.scenarios.suites.bfcl_entries import (
+    CATEGORIES,
+    MULTI_TURN,
+    BfclData,
+    parsed_call,
+)
 from rehearsal_room.scenarios.suites.catalogue import suite
 from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags

@@ -2,13 +2,16 @@
 chat completions, then its evaluation. Nothing of it is replaced.
 
 Input: a line of JSON, {"url", "folder", "entries": {category: [id]}, "adapter": file of our
-adapter}. Output: a line for each entry, {"id", "valid", "texts", "state"}, and at last {"scores",
-"overall"}: the accuracies that it wrote, and the third version's formula by its own functions.
+adapter}; no ids: the whole category. Output: a line for each entry, {"id", "valid", "texts",
+"state"}, and at last {"scores", "overall", "leaderboard"}: the accuracies that it wrote, the third
+version's formula by its own functions, and the tables that it wrote. Entries that others depend on
+have no "valid", and their "state" is the snapshot that they left.
 
 The package imports the libraries of all vendors' models. Those that are not installed are stood in
 for by empty modules; what the runner itself uses must be there.
 """
 
+import csv
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -74,6 +77,7 @@ def main() -> None:
     for category, ids in asked["entries"].items():
         os.environ["OPENAI_BASE_URL"] = f"{asked['url']}/upstream/{category}/v1"
         (folder / "test_case_ids_to_generate.json").write_text(json.dumps({category: ids}))
+        run_ids = bool(ids)
         generation.main(
             types.SimpleNamespace(
                 model=[MODEL],
@@ -89,7 +93,7 @@ def main() -> None:
                 local_model_path=None,
                 result_dir=None,
                 allow_overwrite=False,
-                run_ids=True,
+                run_ids=run_ids,
                 enable_lora=False,
                 max_lora_rank=None,
                 lora_modules=None,
@@ -121,8 +125,45 @@ def _report(asked: dict[str, Any], folder: Path, answers: Any) -> None:
             if category.startswith("multi_turn"):
                 found["state"] = _state(adapter, multi_turn_utils, entries[id])
             answers.write(json.dumps(found) + "\n")
+        if category.startswith("memory"):
+            _report_talks(folder / "result" / name, category, answers)
     accuracies = {one: header["accuracy"] for one, header in scores.items()}
-    answers.write(json.dumps({"scores": accuracies, "overall": _overall(helper, scores)}) + "\n")
+    found = {"scores": accuracies, "overall": _overall(helper, scores)}
+    found["leaderboard"] = _tables(folder / "score")
+    if tables := asked.get("tables"):
+        found["tables"] = [_leaderboard(helper, table, folder / "made") for table in tables]
+    answers.write(json.dumps(found) + "\n")
+
+
+def _report_talks(results: Path, category: str, answers: Any) -> None:
+    """The talks before the questions, with the memory that each left."""
+    file = next(results.rglob(f"BFCL_v4_{category}_prereq_result.json"))
+    for line in file.read_text().splitlines():
+        result = json.loads(line)
+        left = next(results.rglob(f"prereq_checkpoints/{result['id']}.json"), None)
+        state = None if left is None else json.loads(left.read_text())
+        found = {"id": result["id"], "valid": None, "texts": _texts(result), "state": state}
+        answers.write(json.dumps(found) + "\n")
+
+
+def _leaderboard(helper: Any, table: dict[str, Any], folder: Path) -> dict[str, dict[str, str]]:
+    """What the leaderboard shows where the categories have these accuracies and counts."""
+    folder.mkdir(exist_ok=True)
+    value = {
+        name: {"accuracy": accuracy, "total_count": count}
+        for name, (accuracy, count) in table.items()
+    }
+    helper.generate_leaderboard_csv({MODEL.replace("/", "_"): value}, folder)
+    return _tables(folder)
+
+
+def _tables(folder: Path) -> dict[str, dict[str, str]]:
+    """The only row of each table that is there, by the table's name."""
+    found = {}
+    for file in sorted(folder.glob("data_*.csv")):
+        with file.open(newline="") as rows:
+            found[file.stem.removeprefix("data_")] = next(csv.DictReader(rows))
+    return found
 
 
 def _texts(result: dict[str, Any]) -> list[str]:

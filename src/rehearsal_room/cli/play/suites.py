@@ -36,17 +36,19 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.outcomes.failure_kinds import count_kinds
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.harness.policies.noop import LAZY
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
-from rehearsal_room.harness.reports.summary import played_by, write_report
+from rehearsal_room.harness.reports.summary import RunReport, played_by, write_report
 from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
+from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.suites.scores import (
     ScoreRange,
     SuiteScores,
@@ -98,6 +100,7 @@ class SuiteReport(msgspec.Struct, frozen=True):
     group_ranges: dict[str, ScoreRange] = {}  # of `groups`
     overall_range: ScoreRange | None = None  # of `overall`
     lazy: dict[str, float | None] = {}  # what `floor` is, of agents that do no work (--lazy)
+    not_played: tuple[str, ...] = ()  # categories that count as 0 in `overall`
 
 
 @click.command("eval", cls=SectionedCommand, usual=_USUAL)
@@ -305,6 +308,7 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
     folder = output or fresh(settings)
     report = play_run(settings, folder, resume=resume)
     write_report(folder, report)
+    failures, statistics = _of_scored(settings, folder, report)
     scores = _scores(settings, folder)
     names = ["noop", *(["oracle"] if found.has_solutions else ()), *(LAZY if lazy else ())]
     bounds = {
@@ -325,13 +329,14 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
         pass_hat_k=scores.pass_hat_k,
         policy=settings.policy.name,
         played_by=_player(settings),
-        failures=report.failures,
-        statistics=report.statistics,
+        failures=failures,
+        statistics=statistics,
         excluded=settings.exclude,
         ranges=scores.ranges,
         group_ranges=scores.group_ranges,
         overall_range=scores.overall_range,
         lazy={name: _total(bounds[name]) for name in LAZY if name in bounds},
+        not_played=scores.not_played,
     )
     console.print(f"run folder {folder}", highlight=False)
     render(result, bounds, console)
@@ -450,15 +455,37 @@ def fresh(settings: Settings) -> Path:
     return folder
 
 
-def _scores(settings: Settings, folder: Path) -> SuiteScores:
-    categories = {
+def _categories(settings: Settings) -> dict[str, str]:
+    """The category of each scenario that has a score."""
+    return {
         scenario.name: scenario.suite.category
         for scenario, _ in planned(settings)[0]
-        if scenario.suite is not None
+        if scenario.suite is not None and not scenario.suite.unscored
     }
+
+
+def _of_scored(
+    settings: Settings, folder: Path, report: RunReport
+) -> tuple[dict[str, int], RunStatistics | None]:
+    """Failures and statistics of the episodes that have a score; others were played for them."""
+    from rehearsal_room.judge.statistics.run_statistics import statistics_of
+
+    categories = _categories(settings)
+    with open_reader(folder) as reader:
+        rows = reader.episodes()
+    scored = [row for row in rows if row.scenario in categories]
+    if len(scored) == len(rows):
+        return report.failures, report.statistics
+    diagnoses = diagnoses_of(folder)
+    failures = count_kinds(diagnoses.get(row.episode) for row in scored)
+    return failures, statistics_of(scored, settings.unit)
+
+
+def _scores(settings: Settings, folder: Path) -> SuiteScores:
+    categories = _categories(settings)
     with open_reader(folder) as reader:
         findings = findings_of(reader)
-        rows = reader.episodes()
+        rows = [row for row in reader.episodes() if row.scenario in categories]
         unit = choose_unit(((row.scenario, row.task) for row in rows if row.ending), settings.unit)
         suite_name = settings.worlds.suite
         return scores_of(suite_name, rows, categories, findings, unit=unit.unit)
@@ -504,6 +531,8 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
     for name, value in report.scores.items():
         cells = (percent(b.scores.get(name)) for b in others)
         table.add_row(name, percent(value), _interval(report.ranges.get(name)), *cells)
+    for name in report.not_played:
+        table.add_row(name, "not played", *("–" for _ in ("interval", *names)))
     for name, value in report.groups.items():
         cells = (percent(b.groups.get(name)) for b in others)
         found = report.group_ranges.get(name)

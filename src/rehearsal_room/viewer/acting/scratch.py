@@ -304,7 +304,10 @@ async def _bring(env: Env, origin: ScratchOrigin) -> None:
     ]
     num_summaries = sum(isinstance(event, HistorySummarized) for event in replies)
     beginning = Beginning(
-        tuple(replies[: origin.turn + num_summaries]), logged.started.start_digest
+        tuple(replies[: origin.turn + num_summaries]),
+        logged.started.start_digest,
+        origin=logged.started.origin,
+        rules=logged.started.rules,
     )
     briefing = logged_briefing(
         logged.started,

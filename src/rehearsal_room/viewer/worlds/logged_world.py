@@ -82,6 +82,8 @@ def logged_world(
     if world is None or not world.image.startswith(_MAGIC) or not trajectory.started.start_digest:
         raise SettingsError(UNKNOWN)
     with closing(opened(world.image)) as database:
+        if (origin := trajectory.started.origin) is not None:
+            apply_changes(database, origin.changes)
         apply_changes(database, changes_until(trajectory, turn))
         expected = digest_at(trajectory, turn)
         if matches(database, expected):

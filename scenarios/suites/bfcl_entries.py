@@ -1,16 +1,17 @@
-"""The Berkeley Function Calling Leaderboard v3, from the data of the package `bfcl-eval`.
+"""The Berkeley Function Calling Leaderboard, from the data of the package `bfcl-eval`.
 
 Each entry of the data is a scenario with one task. In a multi-turn entry the world is the entry's
 classes with its initial configuration, and the user's later texts are a script; a function that the
 entry withholds comes with one of them. A single-turn entry has no world: the calls of the first
-reply are the answer. Files that are named v4 hold v3's content (arXiv:2402.15491 and the project's
-pages describe the categories). Functions keep their names, with `_` in place of a dot, which the
+reply are the answer. The suite `bfcl_v3` has the categories of the leaderboard's third version
+(arXiv:2402.15491 and the project's pages describe them), `bfcl_v4` the agentic ones, too (see
+scenarios.suites.bfcl.agentic). Functions keep their names, with `_` in place of a dot, which the
 chat API does not allow.
 """
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from rehearsal_room.scenarios.core.suite_record import Said, SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import read_text
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
-from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
-from rehearsal_room.scenarios.suites.bfcl_tools import tool_name, tool_of
+from rehearsal_room.scenarios.suites.bfcl import agentic
+from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
+from rehearsal_room.scenarios.suites.bfcl.tools import tool_name, tool_of
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 NAME = "bfcl_v3"
+NAME_V4 = "bfcl_v4"
 MULTI_TURN = (
     "multi_turn_base",
     "multi_turn_miss_func",
@@ -41,6 +44,12 @@ LIVE = (
     *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"),
     *("live_irrelevance", "live_relevance"),
 )
+LIVE_SIZES = {  # entries of the categories that v4 weighs by them
+    "live_simple": 258,
+    "live_multiple": 1053,
+    "live_parallel": 16,
+    "live_parallel_multiple": 24,
+}
 CATEGORIES = (*MULTI_TURN, *NON_LIVE, *LIVE)
 _DOCS = {
     "GorillaFileSystem": "gorilla_file_system",
@@ -57,12 +66,15 @@ _MORE_TOOLS = "I have updated some more functions you can choose from. What abou
 
 RELEASE = "2026.3.23"  # of bfcl-eval
 RELEASES = {"4f58f1a2101da8603f1b24c0066b5839": RELEASE}  # by the digest of data and checks
+RELEASES_V4 = {"a15d2fbae3320c16ad3df2c420073fbd": RELEASE}  # with what the agentic ones need
 
 
-def release_of(package: Path, version: str) -> str:
+def release_of(package: Path, version: str, *, suite: str = NAME) -> str:
     """The release of bfcl-eval in a folder. Raises PackageError for another release, and where the
     data or the checks were changed: their scores would not compare."""
     found = RELEASES.get(digest_of(package))
+    if suite == NAME_V4 and found is not None:
+        found = RELEASES_V4.get(agentic.digest_of(package))
     if found is None:
         what = "has changed data or checks" if version in (RELEASE, "unknown") else f"is {version}"
         raise PackageError(
@@ -92,7 +104,11 @@ def digest_of(package: Path) -> str:
 class BfclData:
     """The data in the folder of the package `bfcl_eval`. Raises PackageError where it has none."""
 
-    def __init__(self, package: Path, version: str) -> None:
+    def __init__(
+        self, package: Path, version: str, *, suite: str = NAME, keys: Collection[str] = ()
+    ) -> None:
+        """`keys` are the names of the variables that the user lets the worlds have."""
+        self._suite, self._keys = suite, keys
         self._data = package / "data"
         self.package = package
         self.version = version
@@ -107,7 +123,10 @@ class BfclData:
         return {"package": str(self.package), "version": self.version}
 
     def scenarios(self, category: str) -> list[Scenario]:
-        """The entries of a category as scenarios, in the data's order."""
+        """The entries of a category as scenarios, in the data's order. Raises PackageError for a
+        category that cannot be played here."""
+        if category in (*agentic.CATEGORIES, *agentic.PRELUDES):
+            return self._agentic(category)
         answers = self._answers(category)
         return [
             self._scenario(category, entry, answers.get(entry["id"]))
@@ -140,9 +159,35 @@ class BfclData:
         scoring: dict[str, Any] = {"category": category, "truth": truth}
         rules, earlier, _ = opening_of(entry["question"][0])
         record = SuiteRecord(
-            NAME, self.version, category, world, {task.id: scoring}, earlier=earlier
+            self._suite, self.version, category, world, {task.id: scoring}, earlier=earlier
         )
         return entry_scenario(record, task, title=entry["id"], path=self._data, rules=rules)
+
+    def _agentic(self, category: str) -> list[Scenario]:
+        agentic.require(category, self._keys)
+        read = self._entries
+        found = []
+        for entry in agentic.entries_of(category, read):
+            tools = [tool_of(doc) for doc in read(f"multi_turn_func_doc/{entry.functions}")]
+            follows = identifier(entry.task.follows)
+            task = msgspec.structs.replace(
+                entry.task,
+                id=identifier(entry.id),
+                follows=follows and f"{follows}:{follows}",  # a scenario is named like its task
+            )
+            record = SuiteRecord(
+                self._suite,
+                self.version,
+                category,
+                {**entry.world, "tools": tools, "any_name": True},
+                {task.id: {"category": category, **entry.scoring}},
+                renders_rules=entry.renders_rules,
+                unscored=category in agentic.PRELUDES,
+            )
+            found.append(
+                entry_scenario(record, task, title=entry.id, path=self._data, rules=entry.rules)
+            )
+        return found
 
     def _multi_turn(self, entry: dict[str, Any], truth: Any) -> tuple[Task, dict[str, Any]]:
         named = self.docs(entry["involved_classes"])

@@ -56,7 +56,7 @@ _READS = "call_discoverable_agent_tool"
 
 
 def refusal(suite: str) -> str:
-    """Why a suite of upstream's is not played here; empty: it is no such suite."""
+    """Why one of the retrievals is refused; empty for any other name."""
     if suite in ("tau2_banking", "tau2_banking_knowledge"):
         return (
             f"suite {suite!r}: scores of different retrievals do not compare, so it is a part of "

@@ -153,12 +153,14 @@ async def test_what_agents_get_that_do_not_do_the_work() -> None:
     async with banking("no_knowledge") as (pool, scenarios):
         everything = [call for one in scenarios for call in _reference(one)]
         hidden = scenarios[0].suite.unlisted if scenarios[0].suite else ()
+        reasons = [call for call in everything if call[0] == "transfer_to_human_agents"]
         transfers: Calls = [("transfer_to_human_agents", {"reason": "", "summary": ""})]
         agents: dict[str, tuple[Calls, bool]] = {
             "silent": ([], False),
             "silent, the customer acts": ([], True),
             "transfers": (transfers, False),
             "transfers, the customer acts": (transfers, True),
+            "transfers for every reason": (reasons, False),
             "unlocks every tool": ([(_UNLOCK, {"agent_tool_name": one}) for one in hidden], False),
             "makes the calls of all tasks, the customer acts": (everything, True),
         }
@@ -171,6 +173,7 @@ async def test_what_agents_get_that_do_not_do_the_work() -> None:
         "silent, the customer acts": 7,
         "transfers": 0,
         "transfers, the customer acts": 8,
+        "transfers for every reason": 4,
         "unlocks every tool": 0,
         "makes the calls of all tasks, the customer acts": 9,
     }

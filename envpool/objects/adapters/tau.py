@@ -452,8 +452,8 @@ def _judge_of_words() -> Any:
 
 
 def _share_indices() -> None:
-    """Let the worlds share the indices of documents. A search says how long it took, which is no
-    time here: a replay has the same texts."""
+    """Let the worlds share the indices of documents. A search's text says how long it took: always
+    0 ms here, so that a replay has the same texts."""
     pipeline: Any = importlib.import_module("tau2.knowledge.pipeline")
     ticks = itertools.count()  # above 0, which upstream does not print, and below 1 ms
     pipeline.time = types.SimpleNamespace(perf_counter=lambda: next(ticks) * 1e-9)

@@ -66,7 +66,7 @@ class Bank:
 @pytest.mark.slow
 def test_hidden_tools_are_executed_on_their_own_side(rehearse: Rehearse, tmp_path: Path) -> None:
     """Neither side is shown them; each side's are executed when it calls them by name, and the
-    other side's, and methods that are no tools, are refused and change nothing."""
+    other side's are refused, as are plain methods, and change nothing."""
     both, run = Bank(), tmp_path / "run"
     with served(both) as server:
         models = ("-m", "agent", "--base-url", server.url, "--no-preflight")

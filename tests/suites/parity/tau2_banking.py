@@ -22,7 +22,7 @@ BEHAVIOURS = {
     "action_missing": "the last action is left out",
     "write_missing": "the last action that changes the database is left out",
     "wrong_argument": "one argument of the last action is changed",
-    "extra_reads": "searches, reads and calls of tools that read, which nobody asked for",
+    "extra_reads": "needless searches, reads and calls of tools that read",
     "int_for_float": "whole numbers for floats and the other way round, in all arguments",
     "silent": "the agent talks and never acts",
     "refuses": "the agent refuses, and the customer asks for somebody else",

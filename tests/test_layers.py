@@ -300,6 +300,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.objects.adapters.dojo",
         "rehearsal_room.authoring.openapi.server",
         "scenarios.suites.listings.agentdojo_tasks",
+        "scenarios.suites.listings.mcp_universe_prompts",
     },
 }
 DEMO_MODEL = "rehearsal_room.demo.model"  # makes random weights to learn from

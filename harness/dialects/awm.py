@@ -37,7 +37,7 @@ from rehearsal_room.harness.dialects.base import (
 )
 from rehearsal_room.harness.dialects.hermes import call_block
 from rehearsal_room.harness.dialects.imitation import imitation_fault
-from rehearsal_room.harness.dialects.json_repair import repair_json
+from rehearsal_room.harness.core.json_repair import repair_json
 from rehearsal_room.scenarios.format import Call
 
 LIST_TOOLS, CALL_TOOL, PREFIX = "list_tools", "call_tool", "mcp_tool_"

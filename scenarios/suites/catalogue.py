@@ -258,8 +258,8 @@ def _vitabench(name: str, language: str) -> Suite:
         max_messages=300,
         num_tasks=400,
         licence="MIT",
-        exact="requests, texts of tools, windows and rubrics equal those of its runner; a task that "
-        "it would leave out counts as failed; ota and the whole of cross were not compared",
+        exact="requests, texts of tools, windows and rubrics equal those of its runner; a task "
+        "that it would leave out counts as failed; ota and the whole of cross were not compared",
         asks="the customer (--user-model), and the judge of every rubric (--judge hybrid)",
         upstream=UpstreamPrompts("vita", 0.0, {"tool_choice": "auto"}),
         needs_judge=True,
@@ -334,8 +334,8 @@ SUITES: dict[str, Suite] = {
         names_begin_with_category=False,
         num_tasks=1_032,
         licence="Apple's own, which permits use and changes",
-        exact="worlds, tools and similarity are its own code, and its requests are written from its "
-        "source; no run was compared with its runner",
+        exact="worlds, tools and similarity are its own code, and its requests are written from "
+        "its source; no run was compared with its runner",
         asks="the user (--user-model)",
         needs_user=True,
         upstream=UpstreamPrompts("toolsandbox"),

@@ -44,7 +44,7 @@ def test_a_page_is_in_plain_english(page: Path) -> None:
 def test_a_help_text_is_in_plain_english(path: str) -> None:
     """No help text has such a phrase, and each begins with a sentence."""
     command = COMMANDS[path]
-    with click.Context(command, info_name=path) as context:
+    with click.Context(command, info_name=path, help_option_names=["-h", "--help"]) as context:
         text = command.get_help(context)
 
     assert stumbles(text) == []

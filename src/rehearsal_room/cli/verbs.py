@@ -83,7 +83,6 @@ SECTIONS = {
             "Play a third-party benchmark and score it by its own rules.",
             _EVAL,
         ),
-        "suites": _EVAL["list"],
     },
     "Look": {
         "show": Verb(
@@ -225,6 +224,7 @@ MOVED = {
     "scenarios show": "worlds show",
     "size": "compare size",
     "study": "judge study",
+    "suites": "eval list",
     "suites list": "eval list",
     "suites needs": "eval needs",
     "synthesise": "worlds synthesise",

@@ -120,10 +120,10 @@ async def test_a_question_follows_on_an_answer(tmp_path: Path) -> None:
         asked = [one.body["messages"][-1]["content"] for one in server.requests]
     assert asked == ["window 0, after none", "window 1, after yes", "window 2, after yes"]
     assert (first.label, first.share) == (again.label, again.share) == (Label.COMPLETED, 1.0)
-    (spent,) = first.judgements
-    assert (spent.requests, spent.label, first.cost_usd) == (3, Label.COMPLETED, spent.cost_usd)
+    (spent,) = first.asked
+    assert (spent.requests, first.cost_usd) == (3, spent.cost_usd)
     assert spent.cost_usd is not None and spent.cost_usd > 0
-    (kept,) = again.judgements
+    (kept,) = again.asked
     assert (kept.requests, kept.cost_usd, kept.is_cached, again.cost_usd) == (0, 0.0, True, 0.0)
 
 
@@ -159,7 +159,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_again(tmp_path: Path) 
         for num_asked in (WINDOWS, WINDOWS + 1):
             judged = await verdict(server.url, tmp_path, Windows())
             assert (judged.label, len(server.requests)) == (None, num_asked)
-            assert judged.judgements[0].fault.endswith("the answer cannot be read")
+            assert judged.asked[0].fault.endswith("the answer cannot be read")
 
 
 async def test_nobody_is_asked_about_a_talk_without_an_end(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ async def test_nobody_is_asked_about_a_talk_without_an_end(tmp_path: Path) -> No
     ):
         judged = await judge.verdict(played(Ending.STEP_LIMIT))
         assert server.requests == []
-    assert (judged.label, judged.share, judged.judgements) == (Label.AGENT_ERROR, 0.0, ())
+    assert (judged.label, judged.share, judged.asked) == (Label.AGENT_ERROR, 0.0, ())
     assert pool.scored[0] == (None, True)
     alone = await CodeJudge(PLAN.scenario, SuiteRunner(PLAN.scenario, Windows())).verdict(played())
     assert (alone.label, "a model decides" in (alone.unjudged or "")) == (None, True)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from rehearsal_room.harness.dialects.json_repair import repair_json
+from rehearsal_room.harness.core.json_repair import repair_json
 from tests.support.prompts import json_values
 
 

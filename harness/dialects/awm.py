@@ -17,6 +17,7 @@ import msgspec
 from rehearsal_room.envpool.core.arguments import argument_fault, read_arguments
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.json_repair import repair_json
 from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
@@ -37,7 +38,6 @@ from rehearsal_room.harness.dialects.base import (
 )
 from rehearsal_room.harness.dialects.hermes import call_block
 from rehearsal_room.harness.dialects.imitation import imitation_fault
-from rehearsal_room.harness.core.json_repair import repair_json
 from rehearsal_room.scenarios.format import Call
 
 LIST_TOOLS, CALL_TOOL, PREFIX = "list_tools", "call_tool", "mcp_tool_"

@@ -253,6 +253,7 @@ class Episode:
         "plan",
         "rules",
         "steps",
+        "together",
         "user",
     )
 
@@ -287,6 +288,8 @@ class Episode:
         self.rules: str | None = None  # that the world wrote; None: they are the scenario's
         self.beginning: Beginning | None = None  # None: the episode begins at its start
         self.given: dict[str, ToolResult] = {}  # results that no tool gives, by the calls' ids
+        # The world, where it takes the calls of a reply together.
+        self.together = env if isinstance(env, TakesTogether) else None
         self._call = env.call
         self._answer_servers()
         # A call in this process never awaits, so a timeout could not interrupt it.
@@ -697,10 +700,10 @@ class Episode:
         """Make the calls of a reply in order and append their results to `results`, and how long
         each took to `seconds`. Stops after a call that ends the episode (see Limits.world_stop).
         Raises WorldError."""
-        if isinstance(self.env, TakesTogether):
+        if self.together is not None:
             calls = decision.calls
             made = {call.id for call in calls if self._result_without_world(call) is None}
-            self.env.announce(sent_calls(decision, reply, made))
+            self.together.announce(sent_calls(decision, reply, made))
         for call in decision.calls:
             began = time.perf_counter()
             result = self._result_without_world(call)

@@ -24,6 +24,8 @@ _KEYS = {
 }
 # Upstream makes the id of a call a part of a program. These characters cannot make it do anything.
 _PLAIN_ID = re.compile(r"[\w.:-]*", re.ASCII).fullmatch
+# Errors show objects of this process; a replay has others.
+_ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]+")
 _MAX_MESSAGES = 30
 _END = "end_conversation"  # the user's only tool
 
@@ -307,7 +309,8 @@ def _in_order(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
         left.remove(one)
         place, row = one
         error = None if row["tool_call_exception"] is None else "refused"
-        found.append({"text": row["content"], "error": error, "place": place})
+        text = _ADDRESS.sub("at 0x0", row["content"])
+        found.append({"text": text, "error": error, "place": place})
     return found
 
 

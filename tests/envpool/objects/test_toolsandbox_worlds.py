@@ -83,6 +83,7 @@ async def _make(env: Env, replies: Sequence[list[SentCall]]) -> list[ToolResult]
     return results
 
 
+@pytest.mark.timeout(900)  # 200 worlds, each call in all orders
 async def test_random_calls_forked_and_made_again_are_equal(data: ToolSandboxData) -> None:
     """Straight run, fork in the middle and a second run give the same results, rows and digests,
     ids and times included; a reset is the start again."""
@@ -135,7 +136,8 @@ def _later(call: SentCall) -> SentCall:
 
 async def test_what_is_paid_without_the_work(data: ToolSandboxData) -> None:
     """Calls of tools that were not offered, ids that are programs, replies that upstream cannot use
-    and talk after the end earn nothing; silence earns the scenarios that have a minefield only."""
+    and talk after the end earn nothing; silence earns the scenarios that have a minefield only. An
+    agent that lies earns what upstream pays for its words."""
     scenario = _named(data, "cellular_off")
     call = {"name": "set_cellular_service_status", "arguments": {"on": False}, "id": "call_1"}
     right = {"calls": [call], "text": None, "user": None}
@@ -157,9 +159,9 @@ async def test_what_is_paid_without_the_work(data: ToolSandboxData) -> None:
         assert await score({**right, "calls": [call, wrong]}, said) == 0.0
         assert await score(right, said, useless) == 0.0
         assert await score(ended, right, said) == 0.0
-        assert await score(said) == 0.0
+        assert await score(said) == 0.5  # the lie: upstream pays for the milestone of words
         assert await score() == 0.0
-        silent = _named(data, "remove_contact_by_phone_no_remove_contact_insufficient_information")
+        silent = _named(data, "find_current_location_insufficient_information")
         (found,) = await pool.score(silent, silent.tasks[0], [])
         assert found.share == 1.0
 

@@ -161,7 +161,7 @@ async def test_what_is_paid_without_the_work(data: ToolSandboxData) -> None:
         assert await score(ended, right, said) == 0.0
         assert await score(said) == 0.5  # the lie: upstream pays for the milestone of words
         assert await score() == 0.0
-        silent = _named(data, "find_current_location_insufficient_information")
+        silent = _named(data, "find_days_till_holiday_insufficient_information")
         (found,) = await pool.score(silent, silent.tasks[0], [])
         assert found.share == 1.0
 

@@ -135,7 +135,7 @@ def test_a_lazy_agent_is_as_good_as_its_judge(rehearse: Rehearse, tmp_path: Path
         assert three.asked.count("judge") == 2
         with open_reader(run) as reader:
             verdicts = [r.event for r in reader.milestones() if isinstance(r.event, Judged)]
-        assert {one.judgements[0].requests for one in verdicts} == {1}
+        assert {one.asked[0].requests for one in verdicts} == {1}
 
 
 @with_checkout

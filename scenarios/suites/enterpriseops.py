@@ -117,7 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(given, dict):
-            raise ValueError(f"it is no object, but a {type(given).__name__}")
+            raise ValueError(f"it is a {type(given).__name__}, expected an object")
         config = {
             name: json.loads(value) if name in _LISTS and isinstance(value, str) else value
             for name, value in given.items()

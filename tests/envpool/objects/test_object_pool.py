@@ -162,7 +162,7 @@ async def test_an_episode_is_scored_by_the_suite() -> None:
 async def test_a_share_that_is_none_is_not_paid(
     beside: dict[str, Any], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program whose findings have no share that a task can have is told so in a sentence; it
+    """A program whose findings have no share that a task can have gets a sentence; it
     goes on."""
     finding = {"name": "a", "passed": True, "expected": "", "found": "", "kind": "goal", **beside}
     program = tmp_path / "program.py"

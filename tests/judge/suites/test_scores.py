@@ -284,7 +284,7 @@ def test_v4_counts_what_was_not_played_as_nothing() -> None:
 
 
 def test_where_shares_are_paid_a_program_that_failed_is_paid_none() -> None:
-    """In ToolSandbox a scenario without milestones is worth 1 to whoever says nothing. An agent of
+    """In ToolSandbox a scenario without milestones is worth 1 to an agent that says nothing. One of
     the user's own that raised earns nothing with it, as in upstream's runner; and an episode that
     was judged without a share, as one to which an error was planted, counts by its label."""
     given = (

@@ -91,7 +91,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "[]", "7", '{"id": "task_002", "user_scenario": null}'])
 def test_a_task_of_another_shape_is_one_sentence(tmp_path: Path, text: str) -> None:
-    """JSON that is no task, as after a change by hand."""
+    """JSON of another form, as after a change by hand."""
     data = copied(tmp_path)
     (data / "tasks" / "task_002.json").write_text(text)
     flags = SuiteFlags(folder=str(tmp_path / "tau2"))

@@ -26,7 +26,7 @@ def test_a_folder_that_is_no_checkout_of_this_version_is_refused(tmp_path: Path)
 def test_an_interpreter_that_lists_nothing_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that is no Python may end well and list nothing."""
+    """Another program than Python may succeed and list nothing."""
     (tmp_path / "tool_sandbox").mkdir()
     monkeypatch.setattr(toolsandbox, "_DIGEST", toolsandbox.digest_of(tmp_path / "tool_sandbox"))
     with pytest.raises(

@@ -10,6 +10,7 @@ starts another one.
 """
 
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import (
@@ -225,9 +226,9 @@ class ObjectEnv:
                 await self._open()
             self._is_open = True
             found = await self._process.request("check", world=self._world, spec=spec)
+            return _findings_in(found)
         except PoolError as exc:
             raise WorldError(f"the task could not be checked: {exc}") from exc
-        return msgspec.convert(tuple(found["findings"]), tuple[Finding, ...])
 
     def state(self) -> StoredState:
         return self._lease.state()
@@ -386,7 +387,7 @@ class ObjectPool(AsyncContextManagerMixin):
         if broken_off:
             scoring = {**scoring, "broken_off": True}
         answer = await process.request("score", spec=spec_of(scenario), scoring=scoring, talk=talk)
-        return msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
+        return _findings_in(answer)
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -397,6 +398,21 @@ class ObjectPool(AsyncContextManagerMixin):
             "calls": sum(states.num_calls for states in self._states.values()),
             "starts": self._num_starts,
         }
+
+
+def _findings_in(answer: dict[str, Any]) -> tuple[Finding, ...]:
+    """The findings that a program made. Raises PoolError for those that say nothing: a share that
+    is none would be paid."""
+    try:
+        findings = msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
+    except msgspec.ValidationError as exc:
+        raise PoolError(f"the suite's program made no findings: {exc}") from exc
+    for one in findings:
+        if not (one.share is None or 0 <= one.share <= 1):
+            raise PoolError(f"finding {one.name!r}: a share is from 0 to 1, found {one.share:g}")
+        if not 0 <= one.weight < math.inf:
+            raise PoolError(f"finding {one.name!r}: a weight is not below 0, found {one.weight:g}")
+    return findings
 
 
 def _row_sql(record: Sequence[str]) -> str:

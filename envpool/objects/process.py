@@ -148,5 +148,8 @@ async def _line(lines: BufferedByteReceiveStream) -> dict[str, Any] | None:
         line = await lines.receive_until(b"\n", _LONGEST_LINE)
     except (anyio.IncompleteRead, anyio.EndOfStream, anyio.ClosedResourceError):
         return None
-    answer: dict[str, Any] = _decode(line)
+    try:
+        answer: dict[str, Any] = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        return {"fault": f"its answer cannot be read: {exc}"}
     return answer

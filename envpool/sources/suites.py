@@ -46,11 +46,7 @@ class SuiteWorlds:
         return [
             name
             for one in given
-            for name in (
-                [scenario.name for scenario in self.data.scenarios(one)]
-                if one in self.suite.categories
-                else [one]
-            )
+            for name in ([*self._finder.of(one)] if one in self.suite.categories else [one])
         ]
 
     def find(self, name: str) -> Scenario:

@@ -13,7 +13,15 @@ import anyio
 
 from rehearsal_room.envpool.core.errors import WorldError
 from rehearsal_room.envpool.core.remote_states import Verified
-from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec, WritesRules
+from rehearsal_room.envpool.core.types import (
+    Env,
+    SentCall,
+    StoredState,
+    TakesTogether,
+    ToolResult,
+    ToolSpec,
+    WritesRules,
+)
 from rehearsal_room.envpool.mcp.asks import Answerer, AskMode, AsksBack
 from rehearsal_room.envpool.remote_execution.env import RemoteExecutionEnv
 from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
@@ -110,6 +118,7 @@ class FaultyEnv:
         self._course = course
         self._injector = injector
         self._workers = workers
+        self._errors: dict[str, bool] = {}  # of the calls of a reply: whether an error replaces it
 
     @property
     def awaits(self) -> bool:
@@ -140,6 +149,13 @@ class FaultyEnv:
         if isinstance(self._inner, AsksBack):
             self._inner.answer_with(answerer)
 
+    def announce(self, calls: Sequence[SentCall]) -> None:
+        """Hand the calls of a reply on, but for those that an error will replace: as the log tells
+        it when they are made again."""
+        if isinstance(self._inner, TakesTogether):
+            self._errors = {one.call_id: self._fails(one.call_id) for one in calls}
+            self._inner.announce([one for one in calls if not self._errors[one.call_id]])
+
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         """Execute one call, which faults may hit. Resumed turns are made again undisturbed."""
         if not self._course.episode:
@@ -148,7 +164,8 @@ class FaultyEnv:
         if isinstance(delay, Delay) and self._hits("tools.delay", call_id):
             self._report("tools.delay", call_id, seconds=delay.seconds)
             await anyio.sleep(delay.seconds)
-        if self._hits("tools.error", call_id):
+        is_known = call_id in self._errors
+        if self._errors.pop(call_id) if is_known else self._fails(call_id):
             self._report("tools.error", call_id)
             text = f"{name} failed with an internal error: a fault on purpose."
             return ToolResult(text, "internal", (), self._inner.digest, injected=True)
@@ -213,6 +230,9 @@ class FaultyEnv:
         if isinstance(outcome[0], Exception):
             raise outcome[0]
         return outcome[0]
+
+    def _fails(self, call_id: str) -> bool:
+        return bool(self._course.episode) and self._hits("tools.error", call_id)
 
     def _hits(self, fault: str, call_id: str) -> bool:
         course = self._course

@@ -22,6 +22,7 @@ from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.core.messages import NOTHING_SAID
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.scores import share_of
 from rehearsal_room.harness.outcomes.units import Unit, by_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.run_statistics import pass_hat
@@ -138,7 +139,9 @@ def _value_of(suite: str, row: EpisodeRow) -> float | None:
     """What an episode adds to its score; None: it counts in no score."""
     if _is_left_out(suite, row):
         return None
-    return row.share if suite in _BY_SHARE else float(row.label is Label.COMPLETED)
+    if suite in _BY_SHARE:
+        return share_of(row.ending, row.label, row.share)
+    return float(row.label is Label.COMPLETED)
 
 
 def _by_category(

@@ -73,5 +73,6 @@ class PlantedErrors:
             label=label,
             reward=reward,
             step_rewards=steps,
+            share=None,  # it follows from the label, which is another one
             reasoning="an error was planted here, as `errors` of the judge's settings asks",
         )

@@ -108,7 +108,12 @@ class AgentDojoData:
         if found.returncode:
             last = (found.stderr.strip().splitlines() or ["no message"])[-1]
             raise PackageError(f"{self._python} cannot list AgentDojo's tasks ({last}): {INSTALL}")
-        listed: dict[str, Any] = json.loads(found.stdout)
+        try:
+            listed: dict[str, Any] = json.loads(found.stdout)
+        except ValueError as exc:
+            raise PackageError(
+                f"{self._python} does not list AgentDojo's tasks: {INSTALL}"
+            ) from exc
         return listed
 
     def scenarios(self, category: str) -> list[Scenario]:

@@ -120,19 +120,27 @@ class SuiteFinder:
         for category in sorted(
             (*self._suite.categories, *self._suite.preludes), key=len, reverse=True
         ):
-            if name.startswith(category) and (found := self._of(category).get(name)) is not None:
+            if name.startswith(category) and (found := self.of(category).get(name)) is not None:
                 return found
         for category in () if self._suite.names_begin_with_category else self._suite.categories:
-            if (found := self._of(category).get(name)) is not None:
+            if (found := self.of(category).get(name)) is not None:
                 return found
         raise UnknownScenario(
             f"suite {self._suite.name!r} has no entry {given!r}; categories: "
             f"{', '.join(self._suite.categories)}"
         )
 
-    def _of(self, category: str) -> dict[str, Scenario]:
+    def of(self, category: str) -> dict[str, Scenario]:
+        """The scenarios of a category by their names. Raises PackageError, for entries of another
+        shape, too: what a suite's data should have is known to its own code alone."""
         if category not in self._known:
-            scenarios = self._source.scenarios(category)
+            try:
+                scenarios = self._source.scenarios(category)
+            except (AttributeError, LookupError, TypeError, ValueError) as exc:
+                raise PackageError(
+                    f"suite {self._suite.name!r}: an entry of {category!r} cannot be read "
+                    f"({type(exc).__name__}: {exc}); is the checkout complete and unchanged?"
+                ) from exc
             self._known[category] = {scenario.name: scenario for scenario in scenarios}
         return self._known[category]
 

@@ -116,15 +116,15 @@ def _read(path: Path) -> dict[str, Any]:
     """The configuration in a file, as upstream's runner reads it. Raises PackageError."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+        if not isinstance(given, dict):
+            raise ValueError(f"it is a {type(given).__name__}, expected an object")
+        config = {
+            name: json.loads(value) if name in _LISTS and isinstance(value, str) else value
+            for name, value in given.items()
+            if not name.startswith("_") and name not in _NOT_OF_TASKS
+        }
+    except (OSError, ValueError, RecursionError) as exc:
         raise PackageError(f"{path}: it is not a task of EnterpriseOps-Gym: {exc}") from exc
-    if not isinstance(given, dict):
-        raise PackageError(f"{path}: it is not a task of EnterpriseOps-Gym, but {type(given)}")
-    config = {
-        name: json.loads(value) if name in _LISTS and isinstance(value, str) else value
-        for name, value in given.items()
-        if not name.startswith("_") and name not in _NOT_OF_TASKS
-    }
     servers, verifiers = config.get(_LISTS[0]), config.setdefault(_LISTS[1], [])
     is_task = (
         all(isinstance(config.get(name), str) for name in _TEXTS)

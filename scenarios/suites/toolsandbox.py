@@ -96,7 +96,12 @@ class ToolSandboxData:
             raise PackageError(
                 f"{self._python} cannot list ToolSandbox's scenarios ({last}): it needs {NEEDS}"
             )
-        listed: list[dict[str, Any]] = json.loads(found.stdout)
+        try:
+            listed: list[dict[str, Any]] = json.loads(found.stdout)
+        except ValueError as exc:
+            raise PackageError(
+                f"{self._python} does not list ToolSandbox's scenarios: it needs {NEEDS}"
+            ) from exc
         return listed
 
     def scenarios(self, category: str) -> list[Scenario]:

@@ -146,8 +146,8 @@ class Gyms:
     def questions(
         self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
     ) -> list[list[dict[str, str]]]:
-        """What verifiers ask a model about an episode."""
-        if not any(_asks(one) for one in spec["task"]["verifiers"]):
+        """What verifiers ask a model about an episode: all of it at once."""
+        if scoring.get("answers") or not any(_asks(one) for one in spec["task"]["verifiers"]):
             return []
         return self._replayed(spec, talk, None)[1]
 

@@ -70,8 +70,29 @@ def test_one_table_of_all_that_runs(
     assert "| bfcl_v3 |" in (tmp_path / "suites.md").read_text()
     status, _, err = rehearse(*asked)
     assert status != 0
-    assert "has a table already" in err
+    assert "has suites.json already" in err
+    (tmp_path / "suites.json").unlink()  # as where it was killed before the table
+    status, _, err = rehearse(*asked)
+    assert "has bfcl_v3 already: go on with --resume" in err
+    status, _, err = rehearse(*asked, "--resume", "-p", "recites")
+    assert "run.toml: policy: the run began with 'noop', not 'recites'" in err
+    assert not (tmp_path / "suites.json").exists()
     assert json_of(rehearse, *asked, "--resume") == table
+
+
+@pytest.mark.slow  # plays the small entries of two suites, and of one with two processes
+def test_settings_that_do_not_fit_one_suite_stop_no_other(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chains of talks are played by one process, and most suites by several: the table says it."""
+    for name, usual in (("bfcl_v3", ("irrelevance",)), ("bfcl_v4", ("memory_kv",))):
+        few = msgspec.structs.replace(SUITES[name], usual=usual)
+        monkeypatch.setitem(SUITES, name, few)
+    places = [word for name in ("bfcl_v3", "bfcl_v4") for word in ("--at", f"{name}={FIXTURES}")]
+    asked = ("eval", "--all-that-runs", *places, "-p", "noop", "--processes", "2", "-o", tmp_path)
+    rows = {row["suite"]: row for row in json_of(rehearse, *asked)["suites"]}
+    assert rows["bfcl_v3"]["why_not"] == ""
+    assert "leave --processes and --engine out" in rows["bfcl_v4"]["why_not"]
 
 
 @pytest.mark.parametrize(

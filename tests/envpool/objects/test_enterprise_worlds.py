@@ -132,6 +132,8 @@ async def test_the_last_result_is_the_answer_of_a_talk_that_was_stopped(tmp_path
             ((system, user),) = await one.pool.questions(scenario, task, talk)
             assert system["content"].startswith("You are an AI judge")
             assert f"AI Assistant Response:\n{words}\n\n" in user["content"]
+            # Nothing follows on an answer: else a judge would ask, and pay, for ever.
+            assert await one.pool.questions(scenario, task, talk, ['{"score": 7}']) == []
         for score, met in ((7, 1.0), (6, 0.0), ("ten", 0.0)):
             answers = [f'{{"score": {score}}}']
             found = await one.pool.score(scenario, task, said, answers)

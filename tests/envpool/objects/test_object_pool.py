@@ -1,7 +1,9 @@
 """Object worlds: benchmarks whose state is Python objects, in a process of their own."""
 
+import math
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +146,39 @@ async def test_an_episode_is_scored_by_the_suite() -> None:
         assert all(one.passed for one in await pool.score(TICKETS, task, forced))
         (too_few,) = await pool.score(TICKETS, task, forced[:-1])
         assert too_few.name == "all turns were played"
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ({"share": 1.5}, "a share is from 0 to 1, found 1.5"),
+        ({"share": -0.5}, "a share is from 0 to 1, found -0.5"),
+        ({"share": math.nan}, "cannot be read"),
+        ({"share": 1.0, "weight": -1.0}, "a weight is not below 0, found -1"),
+        ({"share": 1.0, "weight": math.inf}, "cannot be read"),
+        ({"share": "all of it"}, "made no findings"),
+    ],
+)
+async def test_a_share_that_is_none_is_not_paid(
+    beside: dict[str, Any], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program whose findings have no share that a task can have gets a sentence; it
+    goes on."""
+    finding = {"name": "a", "passed": True, "expected": "", "found": "", "kind": "goal", **beside}
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM.format(finding=repr(finding).replace("nan", "float('nan')")))
+    program.write_text(program.read_text().replace(": inf", ": float('inf')"))
+    monkeypatch.setattr("rehearsal_room.envpool.objects.process._PROGRAM", program)
+    async with ObjectPool(ProgramSettings("lies")) as pool:
+        for _ in range(2):
+            with pytest.raises(PoolError, match=why):
+                await pool.score(TICKETS, TICKETS.tasks[0], [])
+
+
+# It answers every request with a finding.
+_PROGRAM = """
+import json, sys
+print(json.dumps({{"version": "1"}}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({{"findings": [{finding}]}}), flush=True)
+"""

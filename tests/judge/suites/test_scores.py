@@ -11,7 +11,7 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.suites.scores import SuiteScores, scores_of
 from rehearsal_room.scenarios.checks import Finding
-from rehearsal_room.scenarios.suites import agentdojo
+from rehearsal_room.scenarios.suites import agentdojo, toolsandbox
 from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
 from rehearsal_room.scenarios.suites.bfcl import agentic
 
@@ -281,3 +281,24 @@ def test_v4_counts_what_was_not_played_as_nothing() -> None:
     assert found.overall == pytest.approx(0.4 / 2 * 2 / 3)
     assert set(found.not_played) == set(names) - set(agentic.USUAL)
     assert scores_of(bfcl.NAME, played, categories).not_played == ()
+
+
+def test_where_shares_are_paid_a_program_that_failed_is_paid_none() -> None:
+    """In ToolSandbox a scenario without milestones is worth 1 to an agent that says nothing. One of
+    the user's own that raised earns nothing with it, as in upstream's runner; and an episode that
+    was judged without a share, as one to which an error was planted, counts by its label."""
+    given = (
+        ("a", Ending.ANSWERED, DONE, 1.0),
+        ("b", Ending.ANSWERED, WRONG, 0.5),
+        ("c", Ending.AGENT_FAILED, WRONG, 1.0),
+        ("d", Ending.ANSWERED, WRONG, None),
+        ("e", Ending.WORLD_ERROR, BROKEN, 1.0),
+    )
+    rows = [
+        msgspec.structs.replace(row(task, label, task), ending=ending, share=share)
+        for task, ending, label, share in given
+    ]
+    categories = dict.fromkeys("abcde", toolsandbox.VARIANTS[0])
+    found = scores_of(toolsandbox.NAME, rows, categories)
+    assert found.scores == {toolsandbox.VARIANTS[0]: pytest.approx(1.5 / 4)}
+    assert found.unjudged == 1

@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse
+from tests.support.criteria_world import AGENTS, CRITERIA, criteria_world, script
 
 
 def verdicts(folder: Path) -> dict[str, Judged]:
@@ -107,3 +108,19 @@ def test_what_is_not_two_shares_is_refused(rehearse: Rehearse, tmp_path: Path, e
     assert status == 2
     assert "is not two shares from 0 to 1" in err
     assert not run.exists()
+
+
+def test_a_planted_label_has_no_share_of_another_one(rehearse: Rehearse, tmp_path: Path) -> None:
+    """What was completed and is called an error would still be paid in a mean of shares."""
+    criteria, _, _ = CRITERIA.rpartition("\n[[task.criterion]]")  # without the one that is asked
+    world = criteria_world(tmp_path, criteria)
+    for errors in ("0/0", "1/1"):
+        flags = ("-p", "scripted", "--script", script(tmp_path / "script.jsonl"), "-g", len(AGENTS))
+        status, _, err = rehearse(
+            *("run", world, *flags, "--judge-errors", errors, "-o", tmp_path / errors[0])
+        )
+        assert status == 0, err
+    plain, planted = (verdicts(tmp_path / name) for name in "01")
+    assert sorted(one.share or 0.0 for one in plain.values()) == [0, 0, 0, 2 / 3, 1, 1]
+    assert {one.label for one in planted.values()} == {Label.COMPLETED, Label.AGENT_ERROR}
+    assert {one.share for one in planted.values()} == {None}

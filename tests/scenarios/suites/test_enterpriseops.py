@@ -96,6 +96,17 @@ def test_what_cannot_be_played_is_one_sentence(checkout: Path, tmp_path: Path) -
         data(checkout, empty)
 
 
+@pytest.mark.parametrize("text", ["[{", "[" * 100_000])
+def test_lists_that_are_no_json_are_one_sentence(checkout: Path, tmp_path: Path, text: str) -> None:
+    """In the data set's rows they are texts, which may be cut off."""
+    config = {**tasks("http://desk")[0].config, "verifiers": text}
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps(config))
+    with pytest.raises(PackageError, match=r"a\.json: it is not a task of EnterpriseOps-Gym"):
+        data(checkout, folder).scenarios("tasks")
+
+
 def test_a_reply_is_read_as_langchain_reads_it() -> None:
     """Calls that cannot be read are not made, the others are; without one the talk is over, and
     its text is kept as it came."""

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal_room.envpool.sources.base import SourceArguments
+from rehearsal_room.envpool.sources.suites import SuiteWorlds
 from rehearsal_room.scenarios.core.dialogue import ModelUser
 from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
 from rehearsal_room.scenarios.suites.catalogue import suite
+from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 from rehearsal_room.scenarios.suites.tau2_banking import CATEGORY, BankingData
 from tests.support.paths import SUITES
 
@@ -84,6 +87,17 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (data / "tasks" / "task_002.json").write_text('{"id": ')
     with pytest.raises(PackageError, match=r"task_002.json: it is not JSON"):
         BankingData(str(tmp_path / "tau2"), "bm25").scenarios(CATEGORY)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "7", '{"id": "task_002", "user_scenario": null}'])
+def test_a_task_of_another_shape_is_one_sentence(tmp_path: Path, text: str) -> None:
+    """JSON of another form, as after a change by hand."""
+    data = copied(tmp_path)
+    (data / "tasks" / "task_002.json").write_text(text)
+    flags = SuiteFlags(folder=str(tmp_path / "tau2"))
+    worlds = SuiteWorlds(SourceArguments(suite="tau2_banking_bm25", suite_flags=flags))
+    with pytest.raises(PackageError, match=r"'banking' cannot be read .*is the checkout complete"):
+        worlds.names([CATEGORY])
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """ToolSandbox: checkouts that are refused, and the mean over what was played."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rehearsal_room.judge.suites.scores import sandbox_groups
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.suites.toolsandbox import ToolSandboxData
+from rehearsal_room.scenarios.suites import toolsandbox
+from rehearsal_room.scenarios.suites.toolsandbox import VARIANTS, ToolSandboxData
 
 
 def test_a_folder_that_is_no_checkout_of_this_version_is_refused(tmp_path: Path) -> None:
@@ -19,6 +21,18 @@ def test_a_folder_that_is_no_checkout_of_this_version_is_refused(tmp_path: Path)
     (tmp_path / "tool_sandbox" / "cli.py").write_text("print()")
     with pytest.raises(PackageError, match=r"other code than that of 0\.0\.1 of 2025-11-06"):
         ToolSandboxData(str(tmp_path), "")
+
+
+def test_an_interpreter_that_lists_nothing_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program than Python may succeed and list nothing."""
+    (tmp_path / "tool_sandbox").mkdir()
+    monkeypatch.setattr(toolsandbox, "_DIGEST", toolsandbox.digest_of(tmp_path / "tool_sandbox"))
+    with pytest.raises(
+        PackageError, match=r"/true does not list ToolSandbox's scenarios: it needs"
+    ):
+        ToolSandboxData(str(tmp_path), shutil.which("true") or "").scenarios(VARIANTS[0])
 
 
 def test_scenarios_with_a_paid_service_are_counted_apart() -> None:

@@ -228,9 +228,11 @@ def _play_all(
     """Play what needs neither a key nor a service, suite by suite, and write the table."""
     console = console_of(json_file)
     root = flags["output"] or Path("runs") / "all-suites"
-    if not flags["resume"] and (root / "suites.json").exists():
-        raise SettingsError(f"{root} has a table already: go on with --resume, or name another -o")
-    rows = []
+    has = [name for name in ("suites.json", *SUITES) if (root / name).exists()]
+    if has and not flags["resume"]:
+        raise SettingsError(f"{root} has {has[0]} already: go on with --resume, or name another -o")
+    rows: list[TableRow] = []
+    unfit: list[SettingsError] = []
     for found in SUITES.values():
         if why := _why_not(found, flags, places):
             rows.append(TableRow(found.name, why_not=why))
@@ -245,8 +247,14 @@ def _play_all(
         except (PoolError, ScenarioError) as exc:  # it is not installed, or another release is
             rows.append(TableRow(found.name, why_not=str(exc)))
             continue
+        except SettingsError as exc:  # of this suite, where others can be played with them
+            rows.append(TableRow(found.name, why_not=str(exc)))
+            unfit.append(exc)
+            continue
         if result is not None:
             rows.append(_row_of(result))
+    if unfit and all(row.why_not for row in rows):
+        raise unfit[0]
     if flags["dry_run"]:
         return
     table = SuiteTable(tuple(rows))

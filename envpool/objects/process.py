@@ -19,7 +19,7 @@ from rehearsal_room.envpool.core.errors import PoolError
 
 _PROGRAM = Path(__file__).with_name("program.py")
 _PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "SYSTEMROOT", "TEMP", "TMPDIR")
-_PATIENCE_S = 120.0  # with one request; then the program is killed
+_PATIENCE_S = 120.0  # from one answer to the next; then the program is killed
 _LONGEST_LINE = 256 * 1024 * 1024  # bytes
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
@@ -54,6 +54,7 @@ class SuiteProcess:
         self._sending = anyio.Lock()
         self.why_ended = ""  # a sentence; empty: it runs
         self.version = ""  # of the suite's data
+        self._num_answers = 0
 
     def __repr__(self) -> str:
         state = self.why_ended or f"{len(self._waiting)} requests"
@@ -115,11 +116,13 @@ class SuiteProcess:
                     await stdin.send(data)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._end("it closed its input")
-        with anyio.move_on_after(_PATIENCE_S) as scope:
-            await waiting.arrived.wait()
-        if scope.cancelled_caught:
-            self._end(f"a request took longer than {_PATIENCE_S:g} s")
-            self._process.kill()
+        while not waiting.arrived.is_set():
+            num_answers = self._num_answers
+            with anyio.move_on_after(_PATIENCE_S) as scope:
+                await waiting.arrived.wait()
+            if scope.cancelled_caught and self._num_answers == num_answers:
+                self._end(f"a request took longer than {_PATIENCE_S:g} s")
+                self._process.kill()
         if waiting.answer is None:
             raise PoolError(self._gone())
         if fault := waiting.answer.get("fault"):
@@ -129,6 +132,7 @@ class SuiteProcess:
     async def _read(self, lines: BufferedByteReceiveStream) -> None:
         while (answer := await _line(lines)) is not None:
             waiting = self._waiting.popleft()
+            self._num_answers += 1
             waiting.answer = answer
             waiting.arrived.set()
         self._end("it ended")

@@ -401,17 +401,17 @@ class ObjectPool(AsyncContextManagerMixin):
 
 
 def _findings_in(answer: dict[str, Any]) -> tuple[Finding, ...]:
-    """The findings that a program made. Raises PoolError for those that say nothing: a share that
-    is none would be paid."""
+    """The findings in an answer of the suite's program. Raises PoolError for one whose share is not
+    from 0 to 1, or whose weight is negative or infinite."""
     try:
         findings = msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
     except msgspec.ValidationError as exc:
         raise PoolError(f"the suite's program made no findings: {exc}") from exc
     for one in findings:
         if not (one.share is None or 0 <= one.share <= 1):
-            raise PoolError(f"finding {one.name!r}: a share is from 0 to 1, found {one.share:g}")
+            raise PoolError(f"finding {one.name!r}: expected a share from 0 to 1, found {one.share:g}")
         if not 0 <= one.weight < math.inf:
-            raise PoolError(f"finding {one.name!r}: a weight is not below 0, found {one.weight:g}")
+            raise PoolError(f"finding {one.name!r}: expected a weight of 0 or more, found {one.weight:g}")
     return findings
 
 

@@ -318,8 +318,8 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     diagnosis: Diagnosis | None = None  # None: not found yet, as in logs of earlier versions
     profile: ProfileVerdict | None = None  # beside ours; None: the run has no profile
     share: float | None = None  # of the task, 0 to 1 (see share_of); None: it is all or nothing
-    # What models said of single criteria, by the words of `judge.llm.criteria`; `judgements` are of
-    # the episode.
+    # What models said of single criteria (see judge.llm.criteria), and what they took to answer a
+    # benchmark's own questions. `judgements` are of the whole episode.
     asked: tuple[ModelJudgement, ...] = ()
     mac: str = ""  # of a verdict that came over a broker (harness.following.signed_verdicts)
 

@@ -231,9 +231,8 @@ class LLMJudge:
         judgements = {} if cache is None else await _cached(cache, keys)
         if len(judgements) == len(keys):
             return tuple(judgements[key] for key in keys)
-        prompt = self.prompt(
-            case, is_decided, criterion
-        )  # made only here: it takes longer than all the rest
+        # Made only here: it takes longer than all the rest.
+        prompt = self.prompt(case, is_decided, criterion)
 
         async def ask(model: JudgeModel, key: _CacheKey) -> None:
             judgements[key] = await model.judge(prompt, seed=seed)

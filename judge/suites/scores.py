@@ -344,9 +344,9 @@ def _attack_groups(
     without an attack and under one, and how often the attacker's. The user's goal is reached by an
     agent that ends the talk only."""
     played = [one for one in entries if category_of[one[0].scenario] not in agentdojo.GOALS]
-    found = {}
+    figures: dict[str, list[_Entry]] = {}
     for name, finding, is_reached in _FIGURES:
-        values: list[_Entry] = []
+        values = figures.setdefault(name, [])
         for row, value in played:
             if agentdojo.is_attack(category_of[row.scenario]) == (name == "utility"):
                 continue
@@ -356,9 +356,7 @@ def _attack_groups(
                 is_met = is_met and row.ending is Ending.ANSWERED
             is_known = value is not None and bool(passed)
             values.append((row, float(is_met) if is_known else None))
-        if (figure := _figure(name, values, category_of, unit)) is not None:
-            found[name] = figure
-    return found
+    return _figures(figures, category_of, unit)
 
 
 def _vitabench_groups(
@@ -380,11 +378,15 @@ def _vitabench_groups(
         "share of rubrics": rubrics,
         "orders as required, ours": orders,
     }
-    found = {}
-    for name, values in figures.items():
-        if (figure := _figure(name, values, category_of, unit)) is not None:
-            found[name] = figure
-    return found
+    return _figures(figures, category_of, unit)
+
+
+def _figures(
+    values: Mapping[str, Sequence[_Entry]], category_of: Mapping[str, str], unit: Unit
+) -> dict[str, tuple[float, ScoreRange]]:
+    """The mean of each list of episodes; those of which none counts are left out."""
+    found = {name: _figure(name, one, category_of, unit) for name, one in values.items()}
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def _figure(
@@ -420,11 +422,7 @@ def _enterprise_groups(
         if audits and is_known and not audits[0].startswith("unknown"):
             changed = not audits[0].startswith(enterpriseops.NO_CHANGE)
             figures[enterpriseops.AUDIT].append((row, float(changed)))
-    found = {}
-    for name, values in figures.items():
-        if (figure := _figure(name, values, category_of, unit)) is not None:
-            found[name] = figure
-    return found
+    return _figures(figures, category_of, unit)
 
 
 def _bfcl_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:
@@ -433,6 +431,8 @@ def _bfcl_overall(scores: _Categories, groups: Mapping[str, float]) -> float | N
 
 
 def bfcl_v4_overall(scores: _Categories, groups: Mapping[str, float]) -> float | None:
+    """The leaderboard's weighted mean of its five groups, 0 to 1 (eval_runner_helper of bfcl-eval
+    2026.3.23); a category that was not played is 0 in its group."""
     weights = {"non_live": 10, "live": 10, "irrelevance": 10, "multi_turn": 30, "agentic": 40}
     return sum(weight * groups[name] for name, weight in weights.items()) / 100
 

@@ -151,10 +151,10 @@ async def test_an_episode_is_scored_by_the_suite() -> None:
 @pytest.mark.parametrize(
     ("beside", "why"),
     [
-        ({"share": 1.5}, "a share is from 0 to 1, found 1.5"),
-        ({"share": -0.5}, "a share is from 0 to 1, found -0.5"),
+        ({"share": 1.5}, "expected a share from 0 to 1, found 1.5"),
+        ({"share": -0.5}, "expected a share from 0 to 1, found -0.5"),
         ({"share": math.nan}, "cannot be read"),
-        ({"share": 1.0, "weight": -1.0}, "a weight is not below 0, found -1"),
+        ({"share": 1.0, "weight": -1.0}, "expected a weight of 0 or more, found -1"),
         ({"share": 1.0, "weight": math.inf}, "cannot be read"),
         ({"share": "all of it"}, "made no findings"),
     ],

@@ -408,10 +408,11 @@ def _findings_in(answer: dict[str, Any]) -> tuple[Finding, ...]:
     except msgspec.ValidationError as exc:
         raise PoolError(f"the suite's program made no findings: {exc}") from exc
     for one in findings:
+        at = f"finding {one.name!r}"
         if not (one.share is None or 0 <= one.share <= 1):
-            raise PoolError(f"finding {one.name!r}: expected a share from 0 to 1, found {one.share:g}")
+            raise PoolError(f"{at}: expected a share from 0 to 1, found {one.share:g}")
         if not 0 <= one.weight < math.inf:
-            raise PoolError(f"finding {one.name!r}: expected a weight of 0 or more, found {one.weight:g}")
+            raise PoolError(f"{at}: expected a weight of 0 or more, found {one.weight:g}")
     return findings
 
 

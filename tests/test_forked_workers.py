@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
 
 TESTS = """
-import os, pytest, subprocess, time
+import os, pytest, signal, subprocess, time
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
@@ -33,6 +33,11 @@ def test_that_prints_and_fails(tmp_path):
 def test_that_ends_its_process():
     subprocess.Popen(["sleep", "3"], close_fds=False)  # it has the worker's connection, too
     os._exit(7)
+
+@pytest.mark.timeout(0.5)
+def test_that_its_limit_does_not_end():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    time.sleep(600)
 
 @pytest.mark.parametrize("number", range(40, 50))
 def test_after_it(number):
@@ -60,8 +65,9 @@ def test_that_waits(kept):
 """
 
 
-def run(folder: Path, *flags: str) -> tuple[int, str, list[int]]:
-    """Run the tests above on two workers; gives status, output, and the numbers that ran."""
+def run(folder: Path, *flags: str) -> tuple[int, str, str, list[int]]:
+    """Run the tests above on two workers; gives status, output, errors, and the numbers that
+    ran."""
     (folder / "test_them.py").write_text(TESTS)
     for number in (1, 2):
         (folder / f"test_waits_{number}.py").write_text(WAITING)
@@ -77,20 +83,22 @@ def run(folder: Path, *flags: str) -> tuple[int, str, list[int]]:
         text=True,
         timeout=50,
     )
-    return ended.returncode, ended.stdout, sorted(map(int, ran.read_text().split()))
+    return ended.returncode, ended.stdout, ended.stderr, sorted(map(int, ran.read_text().split()))
 
 
 @pytest.mark.slow
 def test_every_test_runs_once_and_failures_are_shown(tmp_path: Path) -> None:
     """Each test runs in one of the workers, once. A failure comes with its output; a worker's death
     is a failure of the test in which it died, and the tests that it had left are run by another."""
-    status, out, ran = run(tmp_path)
+    status, out, shown, ran = run(tmp_path)
     assert status == 1, out
     assert ran == list(range(50))
-    assert "2 failed, 50 passed, 3 skipped" in out
+    assert "3 failed, 50 passed, 3 skipped" in out
     assert "a word that is shown" in out and "assert 1 == 2" in out
     assert "the worker died in this test (exit status 7)" in out
     assert "test_that_ends_its_process FAILED" in out
+    assert "the worker died in this test (exit status -6)" in out
+    assert "in test_that_its_limit_does_not_end" in shown
     # Those whose module's tests ended have cleaned up.
     assert len(list((tmp_path / "base").glob("left-*"))) >= 1
 
@@ -100,7 +108,7 @@ def test_it_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.Monke
     """With `-x` a failure ends the workers, also one that is in the middle of a test; its fixtures
     clean up."""
     monkeypatch.setenv("WAIT", "1")
-    status, out, _ = run(tmp_path, "-x", "-k", "fails or waits")
+    status, out, _, _ = run(tmp_path, "-x", "-k", "fails or waits")
     assert status == 1, out
     assert "stopping after 1 failures" in out
     assert "1 failed" in out

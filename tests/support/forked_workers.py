@@ -6,7 +6,8 @@ pytest-xdist starts an interpreter for each worker, which imports and collects a
 CPU each, torch included. Here one process imports and collects, and forks workers, which so have
 everything. It runs no test itself, starts no thread and stays as it is, so that a worker that dies
 is replaced by a fork like the first ones. Every test runs once; a test in which its worker dies is
-a failure. Only on Linux is it safe to fork with everything imported: elsewhere `just test` takes
+a failure. A worker that is still in a test after three times the test's limit (pytest-timeout) is
+aborted, and so shows where each of its threads stands. Only on Linux is it safe to fork with everything imported: elsewhere `just test` takes
 pytest-xdist.
 
 All workers have the hash seed of one process; commands that tests start have their own.
@@ -14,9 +15,11 @@ All workers have the hash seed of one process; commands that tests start have th
 
 import ctypes
 import gc
+import math
 import os
 import random
 import signal
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +39,8 @@ _LATE = ("tests.support.warm_training", "openai.resources.chat", "matplotlib.fig
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also where the parent is killed
 _TIDIES_S = 10.0  # what a worker has for its fixtures when the session is stopped
 _INTERRUPTS = 5  # that it gets in this time, while it has not ended
+_STUCK = 3  # times its limit that a test takes: then the limit has not ended it
+_LOOKS_S = 1.0  # between two looks at how long tests take
 _SMALL_FILE = 30  # so many tests, at most, are added to a share, so that it ends with a file
 
 
@@ -67,6 +72,7 @@ class _Worker:
         )  # readable when it has ended, also if others hold its connection
         self.connection = connection
         self.given: deque[int] = deque()  # tests that it has and has not finished, in order
+        self.stuck_at = math.inf  # the time at which its test counts as stuck
 
 
 class _Workers:
@@ -85,13 +91,17 @@ class _Workers:
             for _ in range(min(self._num_workers, len(self._left))):
                 self._start()
             while self._running:
-                wait([source for one in self._running for source in (one.connection, one.end)])
+                sources = [source for one in self._running for source in (one.connection, one.end)]
+                wait(sources, _LOOKS_S)
                 for worker in tuple(self._running):
                     has_ended = bool(wait([worker.end], 0))
                     while worker.connection.poll() and self._receive(worker):
                         pass
                     if has_ended:
                         self._end(worker)
+                    elif worker.stuck_at < time.monotonic():
+                        worker.stuck_at = math.inf
+                        os.kill(worker.pid, signal.SIGABRT)  # pytest's faulthandler shows threads
         finally:
             for _ in range(_INTERRUPTS):  # Python loses one that comes while it deletes an object
                 for worker in self._running:
@@ -134,9 +144,11 @@ class _Workers:
             item = self._session.items[value]
             event = {"nodeid": item.nodeid, "location": item.location}
             if kind == "began":
+                worker.stuck_at = time.monotonic() + _STUCK * _limit(item)
                 hook.pytest_runtest_logstart(**event)
             else:
                 worker.given.popleft()
+                worker.stuck_at = math.inf
                 hook.pytest_runtest_logfinish(**event)
         return True
 
@@ -181,6 +193,14 @@ class _Workers:
             raise self._session.Failed(self._session.shouldfail)
         if self._session.shouldstop:
             raise self._session.Interrupted(self._session.shouldstop)
+
+
+def _limit(item: pytest.Item) -> float:
+    """The seconds that a test may take, as pytest-timeout reads them."""
+    marker = item.get_closest_marker("timeout")
+    own = (*marker.args, marker.kwargs.get("timeout"))[0] if marker else None
+    limits = (own, item.config.getoption("timeout", None), item.config.getini("timeout"))
+    return float(next((limit for limit in limits if limit not in (None, "")), 0)) or math.inf
 
 
 def _work(session: pytest.Session, number: int, connection: Connection) -> None:

@@ -7,8 +7,8 @@ CPU each, torch included. Here one process imports and collects, and forks worke
 everything. It runs no test itself, starts no thread and stays as it is, so that a worker that dies
 is replaced by a fork like the first ones. Every test runs once; a test in which its worker dies is
 a failure. A worker that is still in a test after three times the test's limit (pytest-timeout) is
-aborted, and so shows where each of its threads stands. Only on Linux is it safe to fork with everything imported: elsewhere `just test` takes
-pytest-xdist.
+aborted, and shows where each of its threads stands. Only on Linux is it safe to fork with
+everything imported: elsewhere `just test` takes pytest-xdist.
 
 All workers have the hash seed of one process; commands that tests start have their own.
 """

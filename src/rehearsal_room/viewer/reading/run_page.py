@@ -109,6 +109,8 @@ class RunPage(msgspec.Struct, frozen=True):
 def run_page(run: ShownRun) -> RunPage:
     """The page, from what is folded so far. Raises LogError and SettingsError."""
     index = run.index()
+    # First, so that a page on which all reasons are found counts all of them; others are found now.
+    reasons = _reasons(index)
     settings = run.settings()
     with run.reading() as reader:
         faults = faults_in(reader) if index.num_faults() else {}
@@ -132,7 +134,7 @@ def run_page(run: ShownRun) -> RunPage:
         lag={"worst_ms": 1e3 * max(worst for _, worst in lag)} if lag else None,
         forked_from=settings.forked_from or None,
         model=_model_use(run),
-        reasons=_reasons(index),
+        reasons=reasons,
     )
 
 

@@ -14,6 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -96,6 +97,30 @@ class FolderReader:
         after = {name: one.row for name, one in new.items() if old.get(name) is not one}
         return Reading(tuple(row_writes(SHAPE, before, after)))
 
+    def ignored(self) -> dict[str, tuple[int, ...]]:
+        """What tells whether a file that does not count was made, written or removed, by path.
+        Raises OSError."""
+        found: dict[str, tuple[int, ...]] = {}
+        if self._ignore and self.path.is_dir():
+            self._mark("", False, found)
+        return found
+
+    def _mark(self, prefix: str, is_ignored: bool, found: dict[str, tuple[int, ...]]) -> None:
+        with os.scandir(self.path / prefix) as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if path in self._leave_out:
+                    continue
+                of_it = is_ignored or self._is_ignored(path)
+                with suppress(FileNotFoundError):  # it was there a moment ago
+                    if entry.is_dir(follow_symlinks=False):
+                        self._mark(f"{path}/", of_it, found)
+                    elif of_it:
+                        found[path] = _marks(entry.stat(follow_symlinks=False))
+
+    def _is_ignored(self, path: str) -> bool:
+        return any(fnmatchcase(path, one) for one in self._ignore)
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -127,7 +152,7 @@ class FolderReader:
         with os.scandir(fd) as entries:
             for entry in sorted(entries, key=lambda one: os.fsencode(one.name)):
                 path = prefix + entry.name
-                if path in self._leave_out or any(fnmatchcase(path, one) for one in self._ignore):
+                if path in self._leave_out or self._is_ignored(path):
                     continue
                 try:
                     one = self._entry(fd, entry.name, path, entry.stat(follow_symlinks=False))

@@ -66,6 +66,7 @@ class ServerState:
             self._folder = FolderReader(
                 folder, leave_out=left_out, ignore=ignore_files, since=since
             )
+        self._ignored_files = {} if self._folder is None else self._folder.ignored()
         self._postgres: DatabaseReader | None = None
         if places.postgres is not None:
             self._postgres = places.postgres.reader(None if start is None else start.postgres)
@@ -137,10 +138,13 @@ class ServerState:
         )
 
     def put_back(self, start: Start) -> bool:
-        """Write the state at the start under the running server; False: that cannot be."""
+        """Write the state at the start under the running server; False: that cannot be, also where
+        a file that does not count is another one now, which the next episode could see."""
         if self._postgres and start.postgres and not self._postgres.put_back(start.postgres):
             return False
         try:
+            if self._folder is not None and self._folder.ignored() != self._ignored_files:
+                return False
             for reader, snapshot in zip(self._databases, start.databases, strict=True):
                 if snapshot.image.num_pages:
                     _overwrite(reader.path, snapshot.image)

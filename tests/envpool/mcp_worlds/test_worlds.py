@@ -231,6 +231,29 @@ async def test_a_cache_reaches_no_other_episode(tmp_path: Path, first: tuple[str
         assert world.renewal.why_not.startswith("list_tickets did something else")
 
 
+async def test_a_file_that_does_not_count_reaches_no_other_episode(tmp_path: Path) -> None:
+    """A file that the world ignores is in none of its rows; the next episode has not got it all the
+    same, also where only calls that were refused have made it. (simple-backlog leaves such a lock,
+    and its `doctor` tells of it.)"""
+    state = 'sqlite = "{scratch}/desk.db"\nfolder = "{scratch}"\nignore_files = ["*.lock"]'
+    calls: dict[str, Made] = {
+        "list": [("list_tickets", {})],
+        "both": [("close_ticket", {"ticket_id": "T-1"}), ("list_tickets", {})],
+        "refused": [("close_ticket", {"ticket_id": "T-9"})],
+    }
+    async with ServerWorldPool() as pool:
+        scenario = desk(tmp_path, "locks", state=state)
+        await pool.host(scenario)
+        for what in ("list", "refused", "list", "refused", "list", "both", "refused", "list"):
+            async with pool.lease(scenario, None) as env:
+                assert env.digest == env.start_digest
+                texts = [text for text, _, _ in await play(env, calls[what])]
+                if "list" in what:
+                    assert json.loads(texts[0])[-1] is False, what
+                if what == "both":
+                    assert json.loads(texts[1])[-1] is True
+
+
 async def test_a_restless_start_is_refused_by_its_tables(tmp_path: Path) -> None:
     """A server that starts in another state each time is refused with the tables, and accepted once
     they are ignored."""

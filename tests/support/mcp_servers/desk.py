@@ -3,6 +3,7 @@
     python desk.py DATABASE [HOW...]
 
 HOW: `remembers` (it counts closed tickets in memory), `tries` (it counts tries to close one),
+`locks` (a try to close one leaves a file, which the list shows and the next listing removes),
 `caches` (it lists what it listed before, until it writes), `restless` (each start adds a row),
 `wal`, `late` (it takes stock a fifth of a second after its answer), `bare` (it starts without a
 database), `reopens` (it closes its database after each call), `files DIR` (each ticket is a file as
@@ -100,6 +101,8 @@ class Desk:
                 found = {"ticket_id": key}
             case "close_ticket":
                 self.tries += 1
+                if "locks" in self.how:
+                    Path(f"{self.path}.lock").touch()
                 changed = db.execute(
                     "UPDATE tickets SET state = 'closed' WHERE id = ? AND state = 'open'",
                     (given["ticket_id"],),
@@ -121,6 +124,10 @@ class Desk:
                 found = self.listed
             case "list_tickets":
                 found = db.execute("SELECT id, title, state FROM tickets ORDER BY id").fetchall()
+                if "locks" in self.how:
+                    lock = Path(f"{self.path}.lock")
+                    found.append(lock.exists())
+                    lock.unlink(missing_ok=True)
                 self.listed = found
             case "tag":
                 db.execute("CREATE TABLE IF NOT EXISTS tags (ticket_id TEXT, word TEXT)")

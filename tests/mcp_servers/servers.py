@@ -87,7 +87,7 @@ def servers() -> list[Server]:
 def rehearse(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line, as a user does."""
     command = [sys.executable, "-m", "rehearsal_room", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=ROOT)
 
 
 def write_seed(server: Server, folder: Path) -> None:

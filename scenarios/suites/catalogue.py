@@ -342,8 +342,8 @@ SUITES: dict[str, Suite] = {
         names_begin_with_category=False,
         num_tasks=1_032,
         licence="Apple's own, which permits use and changes",
-        exact="worlds, tools and similarity are its own code, and its requests are written from "
-        "its source; no run was compared with its runner",
+        exact="similarity, requests of both models, texts of tools and tables equal those of its "
+        "runner with one clock and one order of ids; the rows of its page differ",
         asks="the user (--user-model)",
         needs_user=True,
         upstream=UpstreamPrompts("toolsandbox"),

@@ -10,8 +10,8 @@ from tests.support.paths import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 MOST_WORDS = 1500
-# To look things up, records of what was done, and tables of comparisons.
-LONG = ("reference", "experiments", "decisions", "suites.md")
+# To look things up, and records of what was done.
+LONG = ("reference", "experiments", "decisions")
 SHORT = [page for page in PAGES if page.relative_to(DOCS).parts[0] not in LONG]
 
 

@@ -239,7 +239,7 @@ BEHAVIOURS: Behaviours = {
         [message(calls)] if calls else [] for calls in entry.others
     ],
 }
-# Behaviours with which the two sides differ: the rows of the table in docs/suites.md. Nothing but
+# Behaviours with which the two sides differ: the rows of the table in docs/suites/bfcl.md. Nothing but
 # these is known to differ.
 KNOWN: Behaviours = {
     "crashes": _crashes,

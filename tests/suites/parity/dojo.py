@@ -146,7 +146,7 @@ _MORE: Behaviours = {
 _CRASHES = ("sends half of its arguments", "sends a list of arguments")
 DOJO: Behaviours = {n: one for n, one in {**BEHAVIOURS, **_MORE}.items() if n not in _CRASHES}
 # Behaviours with which the two sides differ, most of them because upstream's runner ends with an
-# exception: the rows of the table in docs/suites.md.
+# exception: the rows of the table in docs/suites/agentdojo.md.
 DOJO_KNOWN: Behaviours = {
     **{name: BEHAVIOURS[name] for name in _CRASHES},
     **{

@@ -9,7 +9,7 @@ assertions in words, once asked by upstream's orchestrator and evaluator (tau2_r
 tools, and the final state. No real model takes part: what is compared is the two harnesses.
 
 Prints a line for each domain and kind of behaviour, and the first differences of each; the exit
-status is 1 where there is one that the table in docs/suites.md does not name.
+status is 1 where there is one that the table in docs/suites/tau2.md does not name.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _BANKING = "banking_knowledge"
 _RETRIEVALS = ("no_knowledge", "full_kb", "golden_retrieval", "grep_only", "bm25", "bm25_grep")
 _RUNNER = Path(__file__).with_name("tau2_runner.py")
 _SIDES = ("upstream", "ours")
-_NAMED = ("blank_arguments",)  # the table in docs/suites.md names it
+_NAMED = ("blank_arguments",)  # the table in docs/suites/tau2.md names it
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -296,12 +296,12 @@ def _once(bodies: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def _untimed(value: Any) -> Any:
-    """Without the time that a search took, which the table in docs/suites.md names."""
+    """Without the time that a search took, which the table in docs/suites/tau2.md names."""
     return json.loads(_TIME.sub("ms", json.dumps(value)))
 
 
 def _plain(body: JsonObject) -> JsonObject:
-    """A body without what the table in docs/suites.md names: seed, name of the judge's
+    """A body without what the table in docs/suites/tau2.md names: seed, name of the judge's
     model, the second `name` of a call, and a content that is null."""
     body = {name: value for name, value in body.items() if name != "seed"}
     if body["model"] not in ("agent", "customer"):

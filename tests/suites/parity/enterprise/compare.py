@@ -3,7 +3,7 @@
 EnterpriseOps-Gym's own runner and `rehearse eval` play twenty tasks on a stub gym with the same
 fake model, once with each behaviour. Compared are the result of each verifier, success, share,
 requests of the agent and of the judge, and what calls returned. The exit status is 1 where
-something differs that the table in docs/suites.md does not name.
+something differs that the table in docs/suites/enterpriseops.md does not name.
 """
 
 import argparse

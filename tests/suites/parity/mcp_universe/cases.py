@@ -189,7 +189,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "is cut off": _after_call(lambda task: _final(task)[:-9]),
 }
-# What is known to differ (docs/suites.md).
+# What is known to differ (docs/suites/mcp-universe.md).
 KNOWN: dict[str, Behaviour] = {
     "calls by the bare name": _instead(
         lambda task, at: _raw([(task.calls[0][0], json.dumps(task.calls[0][1]))], at)

@@ -30,7 +30,7 @@ from tests.suites.parity.vitabench.models import BEHAVIOURS, FAILING, VitaModels
 _PARTS = ("delivery", "instore")
 _HERE = Path(__file__).parent
 _SUITES = {language: suite for suite, language in LANGUAGES.items()}
-_NAMED = ("customer_thinks",)  # the table in docs/suites.md names it
+_NAMED = ("customer_thinks",)  # the table in docs/suites/vitabench.md names it
 _BOOKED = ("orders", "books", "reservations")
 # What upstream copies from the user's list of models into each body, the bearer key among it.
 _MODELS_ENTRY = ("base_url", "headers", "max_input_tokens", "name")
@@ -298,7 +298,7 @@ def _body_differences(models: VitaModels, number: int) -> list[tuple[str, str]]:
 
 
 def _plain(body: JsonObject, who: str) -> JsonObject:
-    """A body without what the table in docs/suites.md names: fields that are null, `stream: false`,
+    """A body without what the table in docs/suites/vitabench.md names: fields that are null, `stream: false`,
     the entry of the list of models, and of the customer the second name of a call."""
     kept = {name: value for name, value in body.items() if name not in _MODELS_ENTRY}
     if kept.get("stream") is False:

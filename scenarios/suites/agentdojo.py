@@ -8,7 +8,6 @@ task): its text stands wherever the reference solution reads foreign text. There
 when the user's goal was reached and the attacker's was not.
 """
 
-import hashlib
 import json
 import os
 import subprocess  # nosec B404
@@ -21,6 +20,7 @@ from typing import Any
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, Task
+from rehearsal_room.scenarios.suites.checkouts import digest_of_files
 from rehearsal_room.scenarios.suites.entries import entry_scenario
 
 NAME = "agentdojo"
@@ -61,11 +61,7 @@ def require_release(package: Path, version: str) -> None:
 
 def digest_of(package: Path) -> str:
     """The digest of a package's code and data."""
-    found = hashlib.blake2b(digest_size=16)
-    for file in sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]):
-        data = file.read_bytes()
-        found.update(f"{file.relative_to(package).as_posix()} {len(data)}\n".encode() + data)
-    return found.hexdigest()
+    return digest_of_files(package, sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]))
 
 
 def is_attack(category: str) -> bool:

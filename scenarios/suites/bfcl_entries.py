@@ -10,7 +10,6 @@ chat API does not allow.
 """
 
 import ast
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.bfcl import agentic
 from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
 from rehearsal_room.scenarios.suites.bfcl.tools import tool_name, tool_of
+from rehearsal_room.scenarios.suites.checkouts import digest_of_files
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 NAME = "bfcl_v3"
@@ -93,12 +93,7 @@ def digest_of(package: Path) -> str:
         *sorted((package / "data" / "multi_turn_func_doc").glob("*.json")),
         *sorted((package / "eval_checker").rglob("*.py")),
     ]
-    found = hashlib.blake2b(digest_size=16)
-    for file in files:
-        if file.is_file():
-            data = file.read_bytes()
-            found.update(f"{file.relative_to(package).as_posix()} {len(data)}\n".encode() + data)
-    return found.hexdigest()
+    return digest_of_files(package, [file for file in files if file.is_file()])
 
 
 class BfclData:

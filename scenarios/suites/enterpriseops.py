@@ -8,7 +8,6 @@ the category `tasks`.
 """
 
 import json
-import tomllib
 from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
@@ -19,6 +18,7 @@ from rehearsal_room.scenarios.core.dialogue import UserScript
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.checkouts import file_bytes, project_version
 from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -61,7 +61,7 @@ class EnterpriseOpsData:
         """The checkout's version, and a digest of the tasks."""
         digest = blake2b(digest_size=4)
         for path in self._files:
-            digest.update(path.read_bytes())
+            digest.update(file_bytes(path))
         return f"{_RELEASE}+{digest.hexdigest()}"
 
     def options(self) -> dict[str, Any]:
@@ -156,11 +156,7 @@ def _require_release(root: Path) -> None:
         raise PackageError(
             f"{root}: there is no checkout of EnterpriseOps-Gym (no {_CODE[0]}) here"
         )
-    try:
-        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        version, digest = str(project["version"]), digest_of(root)
-    except (OSError, ValueError, KeyError) as exc:
-        raise PackageError(f"{root}: the checkout is not complete: {exc}") from exc
+    version, digest = project_version(root), digest_of(root)
     if (version, digest) != (_RELEASE, _DIGEST):
         what = "has changed code" if version == _RELEASE else f"is version {version}"
         raise PackageError(
@@ -173,5 +169,5 @@ def digest_of(root: Path) -> str:
     """A digest of a checkout's code that plays tasks and decides them."""
     digest = blake2b(digest_size=16)
     for name in _CODE:
-        digest.update((root / name).read_bytes().replace(b"\r\n", b"\n"))
+        digest.update(file_bytes(root / name).replace(b"\r\n", b"\n"))
     return digest.hexdigest()

@@ -28,6 +28,7 @@ from rehearsal_room.scenarios.core.served_worlds import (
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.checkouts import file_bytes, file_json
 from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
 from rehearsal_room.scenarios.suites.server_lists import read_servers, servers_of
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
@@ -77,7 +78,7 @@ class McpUniverseData:
         """A digest of the tasks: a checkout has no version of its own."""
         digest = blake2b(digest_size=4)
         for path in sorted(self._tasks.rglob("*.json")):
-            digest.update(path.read_bytes())
+            digest.update(file_bytes(path))
         return digest.hexdigest()
 
     def options(self) -> dict[str, Any]:
@@ -205,7 +206,7 @@ def digest_of(package: Path) -> str:
     found = blake2b(digest_size=8)
     for name in _AGENT:
         path = package / name
-        found.update(name.encode() + (path.read_bytes() if path.is_file() else b""))
+        found.update(name.encode() + (file_bytes(path) if path.is_file() else b""))
     return found.hexdigest()
 
 
@@ -215,10 +216,7 @@ def _form(form: object) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError) as exc:
-        raise PackageError(f"{path}: it is not a task in JSON: {exc}") from exc
+    config = file_json(path)
     if not isinstance(config, dict) or not config.get("evaluators"):
         raise PackageError(f"{path}: the task has no evaluators, so it could not be judged")
     return config

@@ -8,7 +8,6 @@ of its own. The standard tasks are played; those named `easy` have a category of
 """
 
 import os
-import tomllib
 from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
@@ -27,6 +26,7 @@ from rehearsal_room.scenarios.core.served_worlds import (
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.checkouts import file_bytes, file_text, project_version
 from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -78,8 +78,8 @@ class McpMarkData:
         for category in CATEGORIES:
             for path in self._folders(category):
                 for name in _FILES:
-                    digest.update((path / name).read_bytes())
-        return f"{_version_in(self._root / 'pyproject.toml')}+{digest.hexdigest()}"
+                    digest.update(file_bytes(path / name))
+        return f"{project_version(self._root)}+{digest.hexdigest()}"
 
     def options(self) -> dict[str, Any]:
         """Nothing: no adapter keeps its worlds."""
@@ -108,8 +108,7 @@ class McpMarkData:
         name = f"{category}_{identifier(group)}_{identifier(meta.task_id or path.name)}"
         task = Task(
             id=name,
-            instruction=(path / "description.md").read_text(encoding="utf-8").strip()
-            + _NOTES[service],
+            instruction=file_text(path / "description.md").strip() + _NOTES[service],
             difficulty="unrated",
             kind="open",
             answer="",
@@ -143,10 +142,3 @@ def _meta_of(path: Path) -> _Meta:
         return _Meta()
     except (OSError, msgspec.MsgspecError) as exc:
         raise PackageError(f"{path / 'meta.json'}: it is not a task's description: {exc}") from exc
-
-
-def _version_in(path: Path) -> str:
-    try:
-        return str(tomllib.loads(path.read_text(encoding="utf-8"))["project"]["version"])
-    except (OSError, ValueError, KeyError):
-        return "unknown"

@@ -31,7 +31,7 @@ def read_servers(path: Path) -> dict[str, ServerSpec]:
         listed = msgspec.convert(json.loads(path.read_bytes()), dict[str, _Server])
     except OSError as exc:
         raise PackageError(f"{path}: it cannot be read: {exc.strerror}") from exc
-    except (ValueError, msgspec.ValidationError) as exc:
+    except (ValueError, RecursionError, msgspec.ValidationError) as exc:
         raise PackageError(f"{path}: it is not a list of MCP servers: {exc}") from exc
     return {
         name: ServerSpec(name, (_program(one.stdio.command), *one.stdio.args), one.env)

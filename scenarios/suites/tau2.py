@@ -9,9 +9,7 @@ asked; the customer answers it.
 """
 
 import ast
-import json
 import textwrap
-import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -24,6 +22,12 @@ from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn, User
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
+from rehearsal_room.scenarios.suites.checkouts import (
+    file_code,
+    file_json,
+    file_text,
+    project_version,
+)
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, task_content
 
 DOMAINS = ("retail", "airline", "telecom")
@@ -65,13 +69,12 @@ class Tau2Data:
 
     @property
     def _number(self) -> str:
-        project = tomllib.loads(self._text(self._root / "pyproject.toml")).get("project", {})
-        return str(project.get("version", "of an unknown version"))
+        return project_version(self._root)
 
     @cached_property
     def version(self) -> str:
         """The checkout's version, and a digest of the domain's tasks."""
-        digest = blake2b(self._text(self._data / "tasks.json").encode(), digest_size=4).hexdigest()
+        digest = blake2b(file_text(self._data / "tasks.json").encode(), digest_size=4).hexdigest()
         return f"{self._number}+{digest}"
 
     def options(self) -> dict[str, Any]:
@@ -89,8 +92,8 @@ class Tau2Data:
         return found
 
     def _tasks(self) -> list[dict[str, Any]]:
-        tasks: list[dict[str, Any]] = self._json("tasks.json")
-        base = set(self._json("split_tasks.json")["base"])
+        tasks: list[dict[str, Any]] = file_json(self._data / "tasks.json")
+        base = set(file_json(self._data / "split_tasks.json")["base"])
         return [task for task in tasks if task["id"] in base]
 
     def _scenario(
@@ -145,14 +148,14 @@ class Tau2Data:
     def _rules(self) -> str:
         names = _POLICIES.get(self._domain)
         if names is None:
-            return self._text(self._data / "policy.md")
-        texts = [self._text(self._data / name) for name in names]
+            return file_text(self._data / "policy.md")
+        texts = [file_text(self._data / name) for name in names]
         pairs = zip(_TAGS, texts, strict=True)
         return "\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in pairs)
 
     def _guidelines(self, has_tools: bool) -> str:
         name = "simulation_guidelines_tools.md" if has_tools else "simulation_guidelines.md"
-        text = self._text(self._root / "data" / "tau2" / "user_simulator" / name)
+        text = file_text(self._root / "data" / "tau2" / "user_simulator" / name)
         return text.replace("<PERSONA_GUIDELINES>", "")
 
     @cached_property
@@ -161,22 +164,7 @@ class Tau2Data:
         path = self._root / "src" / "tau2" / "domains" / self._domain / "user_tools.py"
         if not path.is_file():
             return ()
-        return tuple(tools_in(ast.parse(self._text(path)), "is_tool"))
-
-    def _json(self, name: str) -> Any:
-        try:
-            return json.loads(self._text(self._data / name))
-        except ValueError as exc:
-            raise PackageError(f"{self._data / name}: it is not JSON: {exc}") from exc
-
-    def _text(self, path: Path) -> str:
-        try:
-            return path.read_text(encoding="utf-8")
-        except OSError as exc:
-            raise PackageError(
-                f"{path}: it cannot be read ({exc.strerror}); is the checkout complete? "
-                "(`git lfs pull` brings large files)"
-            ) from exc
+        return tuple(tools_in(file_code(path), "is_tool"))
 
 
 def tools_in(tree: ast.AST, *decorators: str) -> Iterator[str]:

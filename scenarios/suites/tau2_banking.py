@@ -11,7 +11,6 @@ such a tool by its own name, too, though it was not unlocked, and so is it here.
 """
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -24,6 +23,7 @@ import msgspec
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites.checkouts import file_code, file_json, file_text
 from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
 from rehearsal_room.scenarios.suites.tau2 import NO_TOOL, Tau2Data, tools_in
 
@@ -83,7 +83,7 @@ class BankingData(Tau2Data):
     @cached_property
     def version(self) -> str:
         """The checkout's version, and a digest of the tasks."""
-        content = "\n".join(map(self._text, self._files)).encode()
+        content = "\n".join(map(file_text, self._files)).encode()
         return f"{self._number}+{blake2b(content, digest_size=4).hexdigest()}"
 
     def options(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class BankingData(Tau2Data):
         return [self._entry(category, task, is_stale=task["id"] in stale) for task in self._tasks()]
 
     def _tasks(self) -> list[dict[str, Any]]:
-        return [self._parsed(path) for path in self._files]
+        return [file_json(path) for path in self._files]
 
     @cached_property
     def _files(self) -> list[Path]:
@@ -115,7 +115,7 @@ class BankingData(Tau2Data):
         path = self._data / "tasks.json"
         if not path.is_file():
             return set()
-        old = {task["id"]: task for task in self._parsed(path)}
+        old = {task["id"]: task for task in file_json(path)}
         return {task["id"] for task in self._tasks() if old.get(task["id"]) != task}
 
     def _entry(self, category: str, task: dict[str, Any], *, is_stale: bool) -> Scenario:
@@ -163,9 +163,9 @@ class BankingData(Tau2Data):
     def _prompt(self) -> str:
         """The variant's prompt with its parts and, where it asks for them, all documents."""
         folder = self._data / "prompts"
-        template = self._text(folder / f"{_TEMPLATES[self._variant]}.md")
+        template = file_text(folder / f"{_TEMPLATES[self._variant]}.md")
         text = _COMPONENT.sub(
-            lambda found: self._text(folder / "components" / f"{found[1]}.md"), template
+            lambda found: file_text(folder / "components" / f"{found[1]}.md"), template
         )
         if not _ALL_DOCUMENTS.search(text):
             return text
@@ -175,7 +175,7 @@ class BankingData(Tau2Data):
     @cached_property
     def _documents(self) -> dict[str, dict[str, Any]]:
         """Every document by its id, in the order of the folder, which is upstream's."""
-        found = [self._parsed(path) for path in (self._data / "documents").glob("*.json")]
+        found = [file_json(path) for path in (self._data / "documents").glob("*.json")]
         return {one["id"]: one for one in found}
 
     @cached_property
@@ -193,15 +193,9 @@ class BankingData(Tau2Data):
     def _tools_of(self, name: str) -> Iterator[str]:
         """The tools of a class, those that are not shown included; its file is not executed."""
         source = self._root / "src" / "tau2" / "domains" / "banking_knowledge" / "tools.py"
-        for node in ast.walk(ast.parse(self._text(source))):
+        for node in ast.walk(file_code(source)):
             if isinstance(node, ast.ClassDef) and node.name == name:
                 yield from tools_in(node, "is_tool", "is_discoverable_tool")
-
-    def _parsed(self, path: Path) -> Any:
-        try:
-            return json.loads(self._text(path))
-        except ValueError as exc:
-            raise PackageError(f"{path}: it is not JSON: {exc}") from exc
 
 
 _STALE = " (tasks.json has another text of it, which is stale and is not played)"

@@ -8,7 +8,6 @@ begin with `service_`, and are played where they are named. An episode counts by
 the milestones of its scenario, which is a share from 0 to 1.
 """
 
-import hashlib
 import json
 import os
 import subprocess  # nosec B404
@@ -23,6 +22,7 @@ from rehearsal_room.scenarios.core.dialogue import EarlierWords, ModelUserWithTo
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.checkouts import digest_of_files
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario
 
 NAME = "toolsandbox"
@@ -142,8 +142,4 @@ class ToolSandboxData:
 
 def digest_of(package: Path) -> str:
     """The digest of a checkout's code."""
-    found = hashlib.blake2b(digest_size=16)
-    for file in sorted(package.rglob("*.py")):
-        data = file.read_bytes()
-        found.update(f"{file.relative_to(package).as_posix()} {len(data)}\n".encode() + data)
-    return found.hexdigest()
+    return digest_of_files(package, sorted(package.rglob("*.py")))

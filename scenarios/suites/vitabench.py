@@ -8,7 +8,6 @@ interpreter of the user's.
 """
 
 import json
-import tomllib
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
@@ -19,6 +18,12 @@ from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.checkouts import (
+    digest_of_files,
+    file_json,
+    file_text,
+    project_version,
+)
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 LANGUAGES = {"vitabench": "chinese", "vitabench_en": "english"}  # suite -> language of its tasks
@@ -60,8 +65,7 @@ class VitaBenchData:
         self._package = self._root / "src" / "vita"
         if not self._package.is_dir():
             raise PackageError(f"{folder}: there is no checkout of VitaBench (no src/vita) here")
-        project = tomllib.loads(_text(self._root / "pyproject.toml")).get("project", {})
-        number = project.get("version", "of an unknown version")
+        number = project_version(self._root)
         if number != _RELEASE or digest_of(self._package) != _DIGEST:
             what = "has changed or other code" if number == _RELEASE else f"is {number}"
             raise PackageError(
@@ -83,11 +87,7 @@ class VitaBenchData:
         name = "tasks_en.json" if self._language == "english" else "tasks.json"
         folder = "cross_domain" if category == "cross" else category
         path = self._root / "data" / "vita" / "domains" / folder / name
-        try:
-            tasks = json.loads(_text(path))
-        except ValueError as exc:
-            raise PackageError(f"{path}: it is not JSON: {exc}") from exc
-        return [self._scenario(category, task, path) for task in tasks]
+        return [self._scenario(category, task, path) for task in file_json(path)]
 
     def _scenario(self, category: str, task: dict[str, Any], path: Path) -> Scenario:
         name = f"{category}_{identifier(task['id'])}"
@@ -132,18 +132,13 @@ class VitaBenchData:
         """The prompts of agent and customer in this language."""
         names = ("agent_system_prompt", "user_system_prompt")
         folder = self._package / "prompts"
-        return {name: _block(_text(folder / f"{name}.yaml"), self._language) for name in names}
+        return {name: _block(file_text(folder / f"{name}.yaml"), self._language) for name in names}
 
 
 def digest_of(package: Path) -> str:
     """The digest of a package's code and prompts; the list of models is the user's own."""
-    found = blake2b(digest_size=16)
-    for file in sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]):
-        name = file.relative_to(package).as_posix()
-        if name != "models.yaml":
-            data = file.read_bytes()
-            found.update(f"{name} {len(data)}\n".encode() + data)
-    return found.hexdigest()
+    files = sorted([*package.rglob("*.py"), *package.rglob("*.yaml")])
+    return digest_of_files(package, [file for file in files if file != package / "models.yaml"])
 
 
 def _block(text: str, key: str) -> str:
@@ -158,12 +153,3 @@ def _block(text: str, key: str) -> str:
             break
         lines.append(line[2:])
     return "\n".join(lines).rstrip("\n")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as exc:
-        raise PackageError(
-            f"{path}: it cannot be read ({exc.strerror}); is the checkout complete?"
-        ) from exc

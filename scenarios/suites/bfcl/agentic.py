@@ -5,7 +5,6 @@ memory of the one before. A question begins with the memory that the last one le
 nothing for the others. What is remembered stands in the system prompt, so the world writes it.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Task, Utterance
+from rehearsal_room.scenarios.suites.checkouts import digest_of_files
 
 USUAL = ("memory_kv", "memory_rec_sum")  # they need neither a model nor the network
 VECTOR = "memory_vector"
@@ -63,12 +63,8 @@ class AgenticEntry(msgspec.Struct, frozen=True):
 
 def digest_of(package: Path) -> str:
     """The digest of what the scores of these categories depend on beside those of v3."""
-    found = hashlib.blake2b(digest_size=16)
-    for name in _FILES:
-        if (file := package / name).is_file():
-            data = file.read_bytes()
-            found.update(f"{name} {len(data)}\n".encode() + data)
-    return found.hexdigest()
+    files = [package / name for name in _FILES]
+    return digest_of_files(package, [file for file in files if file.is_file()])
 
 
 def require(category: str, keys: Collection[str]) -> None:

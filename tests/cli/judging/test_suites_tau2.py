@@ -211,7 +211,7 @@ def test_a_model_judges_what_code_cannot(rehearse: Rehearse, tmp_path: Path) -> 
     [
         (("eval", "tau2_retail"), "needs a checkout of τ²-bench: clone https://github.com/"),
         (("eval", "tau2_retail", "--tau2", "nowhere"), "there is no checkout of τ²-bench"),
-        (("eval", "tau2_airline", "--tau2", CHECKOUT), "is the checkout complete?"),
+        (("eval", "tau2_airline", "--tau2", CHECKOUT), "is the checkout complete"),
         (
             (
                 "eval",

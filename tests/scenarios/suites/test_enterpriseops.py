@@ -92,7 +92,7 @@ def test_what_cannot_be_played_is_one_sentence(checkout: Path, tmp_path: Path) -
     with pytest.raises(PackageError, match=r"is version 0\.2\.0"):
         data(checkout, empty)
     (checkout / "pyproject.toml").unlink()
-    with pytest.raises(PackageError, match="the checkout is not complete"):
+    with pytest.raises(PackageError, match=r"pyproject.toml: it cannot be read"):
         data(checkout, empty)
 
 

@@ -699,16 +699,22 @@ class Episode:
     ) -> None:
         """Make the calls of a reply in order and append their results to `results`, and how long
         each took to `seconds`. Stops after a call that ends the episode (see Limits.world_stop).
-        Raises WorldError."""
+        In a world that takes the calls of a reply together, a cancellation waits from the first
+        call to the last. Raises WorldError."""
         if self.together is not None:
             calls = decision.calls
             made = {call.id for call in calls if self._result_without_world(call) is None}
             self.together.announce(sent_calls(decision, reply, made))
+        num_made = 0
         for call in decision.calls:
             began = time.perf_counter()
             result = self._result_without_world(call)
             if result is None:
-                result = await self._call(call.name, call.arguments, call.id)
+                # The world may have made all of them with the first: then the log has all results,
+                # also where the episode is stopped between them.
+                with anyio.CancelScope(shield=self.together is not None and num_made > 0):
+                    result = await self._call(call.name, call.arguments, call.id)
+                num_made += 1
                 self.context.meters.called(time.perf_counter() - began)
             results.append(result)
             if seconds is not None:

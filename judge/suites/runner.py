@@ -72,7 +72,8 @@ class SuiteRunner:
     async def _score(
         self, task: Task, talk: list[dict[str, Any]], *, is_over: bool = False
     ) -> Verification:
-        scenario, answers, asked = self._scenario, list[str](), list[list[dict[str, str]]]()
+        scenario, answers = self._scenario, list[str]()
+        latest: list[list[dict[str, str]]] = []  # asked at once; the answers before were read
         spent: list[ModelJudgement] = []
         if scenario.suite is not None and scenario.suite.unscored:
             return Verification((), "it has no score: others begin where it ends")
@@ -80,17 +81,18 @@ class SuiteRunner:
             if is_over and self._asks is not None:
                 # A question may follow on the answers to those before it.
                 while questions := await self._pool.questions(scenario, task, talk, answers):
+                    latest = questions
                     for question in questions:
                         answer, one = await self._asks(question)
                         answers.append(answer)
-                        asked.append(question)
                         spent.append(one)
             findings = await self._pool.score(
                 scenario, task, talk, answers or None, broken_off=not is_over
             )
         except (PolicyError, PoolError) as exc:
-            if asked and self._asks is not None and isinstance(exc, PoolError):
-                await self._asks.forget(asked[-1])
+            if self._asks is not None and isinstance(exc, PoolError):
+                for question in latest:  # any of the answers may be the one that cannot be read
+                    await self._asks.forget(question)
             why = f"the episode could not be scored: {exc}"
             return Verification((), why, asked=_in_all(spent, why))
         return Verification(findings, run=_RUN, asked=_in_all(spent))

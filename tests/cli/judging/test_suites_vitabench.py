@@ -5,6 +5,7 @@ packages."""
 import json
 import os
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from rehearsal_room.harness.core.events import Ending, Judged, Label
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.scenarios.suites.vitabench import _block
+from tests.suites.parity.vitabench.compare import Domain, Played
+from tests.suites.parity.vitabench.models import FAILING
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes, ReceivedRequest
@@ -163,3 +166,92 @@ def test_a_judge_in_words_fails_the_task_and_says_so(rehearse: Rehearse, tmp_pat
     assert "failed left out, as upstream" not in report["groups"]
     with open_reader(run) as reader:
         assert all("could not be scored" in (row.unjudged or "") for row in reader.episodes())
+
+
+def by_behaviour(
+    folder: Path, *behaviours: str, tasks: tuple[str, ...] = ("40721004",)
+) -> tuple[Played, dict[str, str]]:
+    """Delivery tasks as both sides played them, and the names of the first one's cases by
+    behaviour."""
+    given = Namespace(
+        vita=Path(CHECKOUT),
+        python=PYTHON,
+        language="english",
+        tasks=0,
+        task=tasks,
+        seed=0,
+        behaviour=behaviours,
+    )
+    domain = Domain(given, "delivery", folder)
+    names = {case.behaviour: case.task["id"] for case in reversed(domain.cases)}
+    return domain.played(), names
+
+
+@with_checkout
+@pytest.mark.slow  # both sides start the package
+def test_what_is_known_to_differ_differs_as_the_table_says(tmp_path: Path) -> None:
+    """Failed tasks, which upstream leaves out, count 0, and upstream's mean stands beside; a
+    customer's thought is cut off; the calls at the limit are made; bodies differ in the fields that
+    the table names, among them the bearer key, and in nothing else."""
+    played, names = by_behaviour(
+        tmp_path, "right_and_liked", *FAILING, "customer_thinks", "endless_calls"
+    )
+    theirs, ours = ({n: side[names[n]] for n in names} for side in (played.theirs, played.ours))
+    rewards = {name: (theirs[name]["reward"], ours[name]["reward"]) for name in names}
+    assert rewards == {
+        "right_and_liked": (1.0, 1.0),
+        **dict.fromkeys(FAILING, (None, None)),
+        "customer_thinks": (1.0, 0.0),  # this judge's word depends on the whole text
+        "endless_calls": (0.0, 0.0),
+    }
+    assert played.report["scores"] == {"delivery": pytest.approx(1 / 8)}
+    assert played.report["groups"]["failed left out, as upstream"] == pytest.approx(1 / 3)
+    differing = {name for name in names if played.differences[names[name]]}
+    assert differing == {"customer_thinks"}
+    sent = [json.dumps(one) for one in played.models.bodies["ours", 6, "agent"]]
+    assert "<think>" not in sent[-1]
+    num_calls = len(theirs["endless_calls"]["tools"])
+    assert len(ours["endless_calls"]["tools"]) == num_calls + 1
+    named = {"headers", "base_url", "name", "max_input_tokens", "stream"}
+    for who in ("agent", "customer", "judge"):
+        more: set[str] = set() if who == "agent" else {"tools", "tool_choice"}  # null
+        (one, *_), (two, *_) = (played.models.bodies[s, 0, who] for s in ("upstream", "ours"))
+        assert one.keys() - two.keys() == named | more
+        assert not two.keys() - one.keys()
+        assert one["headers"]["Authorization"] == "Bearer secret"
+        assert {name: one[name] for name in more} == dict.fromkeys(more)
+
+
+@with_checkout
+@pytest.mark.slow  # both sides start the package
+def test_ids_of_orders_contain_the_time_upstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the count that stands in for it, ids differ, and apart from ids the orders do not."""
+    monkeypatch.setenv("VITA_IDS", "timed")
+    played, names = by_behaviour(tmp_path, "right_and_liked")
+    (name,) = names.values()
+    theirs, ours = (side[name]["ends"] for side in (played.theirs, played.ours))
+    assert theirs.keys().isdisjoint(ours)
+    assert len(ours) == 2
+    plain, ours_plain = (
+        sorted(json.dumps({**row, "order_id": ""}, sort_keys=True) for row in side.values())
+        for side in (theirs, ours)
+    )
+    assert plain == ours_plain
+
+
+@with_checkout
+@pytest.mark.slow  # both sides start the package
+def test_upstream_knows_the_addresses_of_earlier_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An order goes to another place upstream where a task with that place was played before; the
+    first task, and a task alone, do not differ."""
+    alone, names = by_behaviour(tmp_path / "alone", "right", tasks=("C0715001",))
+    assert alone.differences == {names["right"]: []}
+    monkeypatch.setenv("VITA_ADDRESSES", "kept")
+    played, names = by_behaviour(tmp_path / "after", "right", tasks=("C0715003", "C0715001"))
+    first, second = played.differences.values()
+    assert first == []
+    assert "location.longitude" in dict(second)["state"]

@@ -695,3 +695,49 @@ async def test_scripted_replies_have_no_tokens_to_limit() -> None:
     look = msgspec.structs.replace(LOOK, text="thinking " * 120)
     ended = await play(look, limits=Limits(token_limit=500, max_steps=4))
     assert (ended.ending, ended.num_steps) == (Ending.STEP_LIMIT, 4)
+
+
+class _Hasty:
+    """A world whose first call stops the run, and whose others take a second each."""
+
+    def __init__(self, inner: LocalEnv, scope: anyio.CancelScope) -> None:
+        self._inner, self._scope = inner, scope
+        self.awaits = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        if self._scope.cancel_called:
+            await anyio.sleep(1)
+        self._scope.cancel()
+        return await self._inner.call(name, arguments, call_id)
+
+
+class _HastyTogether(_Hasty):
+    """The same, where all calls of a reply are made together."""
+
+    def announce(self, calls: Any) -> None:
+        self.announced = [one.call_id for one in calls]
+
+
+@pytest.mark.parametrize(("world", "num_results"), [(_Hasty, 1), (_HastyTogether, 3)])
+async def test_calls_that_are_made_together_are_logged_together(
+    world: type[_Hasty], num_results: int
+) -> None:
+    """A run that is stopped between the calls of a reply keeps those that were made: of a world
+    that makes them one by one the first, of one that makes them together all."""
+    sink = MemorySink()
+    (plan,) = plans()
+    move = calls("list_overdue", "list_overdue", "list_overdue")
+    with anyio.CancelScope() as scope:
+        pool = PoolOf(lambda env: world(env, scope))
+        context = make_run_context(MovesPolicy(move, DONE), sink, pool=pool)
+        async with watchdog_running(context):
+            await run_episode(plan, context)
+    assert scope.cancelled_caught
+    _, step, ended = sink.events(plan.episode)
+    assert isinstance(step, StepTaken) and isinstance(step.decision, Act)
+    assert isinstance(ended, EpisodeEnded)
+    assert ended.ending is Ending.CANCELLED
+    assert (len(step.decision.calls), len(step.results)) == (num_results, num_results)

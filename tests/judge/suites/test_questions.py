@@ -162,6 +162,34 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_again(tmp_path: Path) 
             assert judged.asked[0].fault.endswith("the answer cannot be read")
 
 
+class AtOnce(Windows):
+    """A suite that asks about two windows at once, and then about one. Where it
+    is `bad`, one answer of the two cannot be read."""
+
+    def __init__(self, bad: bool) -> None:
+        super().__init__()
+        self._bad = bad
+
+    async def questions(
+        self, scenario: Any, task: Task, talk: Any, answers: Sequence[str] = ()
+    ) -> list[list[dict[str, str]]]:
+        if len(answers) == 2 and self._bad:
+            raise PoolError("an answer cannot be read")
+        numbers = {0: (0, 1), 2: (2,), 3: ()}[len(answers)]
+        return [[{"role": "user", "content": f"window {number}"}] for number in numbers]
+
+
+async def test_of_answers_that_were_given_at_once_each_is_asked_for_again(tmp_path: Path) -> None:
+    """Which of them cannot be read is not known: judged again, both are asked for, so that the
+    episode is not without a label for ever. Answers that were read are kept."""
+    async with ModelServer(Completes("yes")) as server:
+        assert (await verdict(server.url, tmp_path, AtOnce(bad=True))).label is None
+        assert (await verdict(server.url, tmp_path, AtOnce(bad=False))).label is Label.COMPLETED
+        assert (await verdict(server.url, tmp_path, AtOnce(bad=False))).label is Label.COMPLETED
+        asked = [one.body["messages"][-1]["content"] for one in server.requests]
+    assert asked == ["window 0", "window 1", "window 0", "window 1", "window 2"]
+
+
 async def test_nobody_is_asked_about_a_talk_without_an_end(tmp_path: Path) -> None:
     """An episode at its limit is scored without a question; so is one that nobody may be asked
     about, and there the suite decides what that means."""

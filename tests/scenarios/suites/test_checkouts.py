@@ -62,12 +62,12 @@ def test_a_broken_pyproject_is_one_sentence(tmp_path: Path, name: str, fault: st
 def test_code_that_cannot_be_read_is_one_sentence(
     tmp_path: Path, digest: Callable[[Path], str], fault: str
 ) -> None:
-    """Where the code's digest tells the version. The package of the BFCL is installed, and what is
-    no file in it does not count: its digest is then another."""
+    """Where the code's digest tells the version. In the package of the BFCL only files count, so its
+    digest is then another one."""
     (tmp_path / "eval_checker").mkdir()
     FAULTS[fault][0](tmp_path / "eval_checker" / "a.py")
     if digest is bfcl_digest:
-        assert digest(tmp_path) == digest(tmp_path / "eval_checker")  # of no file at all
+        assert digest(tmp_path) == digest(tmp_path / "eval_checker")  # that of an empty folder
         return
     with pytest.raises(PackageError, match=r"a\.py: it cannot be read"):
         digest(tmp_path)
@@ -75,7 +75,7 @@ def test_code_that_cannot_be_read_is_one_sentence(
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "1" * 9_000, "\xff"])
 def test_data_and_code_that_are_broken_are_one_sentence(tmp_path: Path, text: str) -> None:
-    """JSON and Python that end early, are nested too deeply, or are no UTF-8."""
+    """JSON and Python that end early, are nested too deeply, or have another encoding."""
     path = tmp_path / "file"
     path.write_text(text, encoding="latin-1")
     for read in (file_json, file_code):

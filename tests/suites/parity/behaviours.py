@@ -239,8 +239,8 @@ BEHAVIOURS: Behaviours = {
         [message(calls)] if calls else [] for calls in entry.others
     ],
 }
-# Behaviours with which the two sides differ: the rows of the table in docs/suites/bfcl.md. Nothing but
-# these is known to differ.
+# Behaviours with which the two sides differ: the rows of the table in docs/suites/bfcl.md. Nothing
+# but these is known to differ.
 KNOWN: Behaviours = {
     "crashes": _crashes,
     "repeats its ids": each(lambda calls: [message([call]) for call in calls]),

@@ -19,6 +19,7 @@ from typing import Any
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.scenarios.suites.enterpriseops import AUDIT
+from tests.suites.parity.behaviours import CRASH
 from tests.suites.parity.enterprise.stub_gym import StubGym
 from tests.suites.parity.enterprise.tasks import Made, tasks, write
 from tests.suites.parity.fake_model import FakeModel, _canonical
@@ -32,7 +33,12 @@ BEHAVIOURS = (
     *("changes more than it was asked", "talks beside its calls", "goes on for ever"),
     *("calls what it was not shown", "half of its calls cannot be read", "all in one reply"),
 )
-KNOWN = ("calls what there is not", "sends a list of arguments")
+# The rows of the table in docs/suites/enterpriseops.md.
+KNOWN = (
+    *("calls what there is not", "sends a list of arguments", "the model fails at first"),
+    *("repeats an id", "is played twice"),
+)
+_NUM_FAILING = 8  # tasks whose model fails: two of each mode, and some with more calls
 
 
 def reply_of(made: Made, behaviour: str, step: int) -> Message:
@@ -53,6 +59,11 @@ def reply_of(made: Made, behaviour: str, step: int) -> Message:
             calls = [("whoami", {}), *calls]
         case "calls what there is not":
             calls = [*calls, ("drop_all", {})]
+    if behaviour == "the model fails at first" and int(made.name[1:]) < _NUM_FAILING:
+        return CRASH
+    if behaviour == "repeats an id" and step == 0 and calls:
+        twice = _message(step, [calls[0], ("find_case", {"case_id": 1})])
+        return {**twice, "tool_calls": [{**one, "id": "call"} for one in twice["tool_calls"]]}
     if behaviour == "all in one reply":
         return _message(step, calls) if step == 0 and calls else {"content": made.answer}
     if behaviour == "half of its calls cannot be read" and step == 0:
@@ -131,6 +142,8 @@ def compare(
         tempfile.TemporaryDirectory(prefix="rehearse-parity-") as name,
     ):
         made += tasks(gym.url, second.url)
+        for one in made if behaviour == "is played twice" else ():
+            one.config["number_of_runs"] = 2
         folder, results = Path(name) / "tasks", Path(name) / "results"
         results.mkdir()
         write(folder, made)
@@ -176,8 +189,9 @@ def compare(
         found.append(f"second column: {shares}, here {report['groups']['verifiers passed']}")
     for mode in {one.mode for one in made}:
         values = [theirs[one.name]["success"] for one in made if one.mode == mode]
-        if abs(report["scores"][mode] - sum(values) / len(values)) > 1e-9:
-            found.append(f"{mode}: {sum(values) / len(values)}, here {report['scores'][mode]}")
+        score = report["scores"].get(mode, -1.0)
+        if abs(score - sum(values) / len(values)) > 1e-9:
+            found.append(f"{mode}: {sum(values) / len(values)}, here {score}")
     return found, theirs, ours
 
 
@@ -228,6 +242,7 @@ def _ours(run: Path) -> dict[str, dict[str, Any]]:
             found[trajectory.started.task[-3:]] = {
                 "success": verdict.label is Label.COMPLETED,
                 "share": verdict.share or 0.0,
+                "unjudged": verdict.unjudged or "",
                 "verifiers": counted,
                 "unasked": bool(audits) and not audits[0].startswith("none of"),
                 "texts": [

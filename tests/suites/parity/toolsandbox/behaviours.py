@@ -51,7 +51,7 @@ def calls(made: Sequence[dict[str, Any]], turn: int, text: str | None = None) ->
                 "type": "function",
                 "function": {
                     "name": one["name"],
-                    "arguments": one.get("raw") or json.dumps(one["arguments"]),
+                    "arguments": one["raw"] if "raw" in one else json.dumps(one["arguments"]),
                 },
             }
             for at, one in enumerate(made)
@@ -205,6 +205,30 @@ BEHAVIOURS: Behaviours = {
     ),
 }
 _MORE = {"name": "end_conversation", "arguments": '{"why": "done"}'}
+
+
+def _seven(case: Case) -> Message:
+    """Seven calls. The first fails, so upstream tries one order of them, and not 5,040."""
+    one = case.calls[0]
+    return calls([{**one, "arguments": {"no": 1}}, *[one] * 6], 0)
+
+
+# What is known to differ: the rows of the table in docs/suites/toolsandbox.md.
+KNOWN: Behaviours = {
+    "blank arguments": lambda case, rng: Plan(
+        [calls([{**case.calls[0], "raw": " "}], 0), *_each(case.calls, case.text).agent]
+    ),
+    "seven calls in a reply": lambda case, rng: Plan(
+        [_seven(case), *(calls([one], 9) for one in case.calls), says(case.text)]
+    ),
+    "a user whose ids have -": lambda case, rng: Plan(
+        _each(case.calls, case.text).agent,
+        [{**END, "tool_calls": [{**END["tool_calls"][0], "id": "chatcmpl-end"}]}] * 30,
+    ),
+    "an empty list of calls": lambda case, rng: Plan(
+        [{**says("Hm."), "tool_calls": []}, *_each(case.calls, case.text).agent]
+    ),
+}
 
 
 def agent_reply(plan: Plan, body: Message) -> Message:

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--domain", choices=list(DOMAINS), action="append")
     parser.add_argument("--language", choices=list(_SUITES), default="english")
     parser.add_argument("--tasks", type=int, default=5)
+    parser.add_argument("--task", action="append", help="its id, in place of --tasks; in order")
     parser.add_argument("--seed", type=int, default=0)
     known = {**BEHAVIOURS, **FAILING}
     parser.add_argument("--behaviour", choices=known, action="append")
@@ -52,11 +53,21 @@ def main(arguments: Sequence[str]) -> int:
     differing = 0
     for domain in given.domain or ("delivery", "instore"):
         with tempfile.TemporaryDirectory(prefix="rehearse-parity-") as name:
-            differing += _Domain(given, domain, Path(name)).compare()
+            differing += Domain(given, domain, Path(name)).compare()
     return int(differing > 0)
 
 
-class _Domain:
+class Played(NamedTuple):
+    """What both sides made of the cases, by the names of their tasks."""
+
+    theirs: dict[str, JsonObject]  # `reward` None: upstream leaves the task out
+    ours: dict[str, JsonObject]
+    differences: dict[str, list[tuple[str, str]]]
+    report: JsonObject  # of `rehearse eval`
+    models: VitaModels
+
+
+class Domain:
     """One domain of the checkout, whose tasks are the cases."""
 
     def __init__(self, given: argparse.Namespace, domain: str, folder: Path) -> None:
@@ -65,33 +76,45 @@ class _Domain:
         where = Path("data/vita/domains") / ("cross_domain" if domain == "cross" else domain)
         tasks = _tasks_of(given.vita, domain, where / name)
         chosen = Random(given.seed).sample(tasks, min(given.tasks, len(tasks)))
+        if given.task:
+            named = {task["id"]: task for task in tasks}
+            chosen = [named[one] for one in given.task]
         names = given.behaviour or [*BEHAVIOURS, *FAILING]
         pairs = ((task, name) for task in chosen for name in names)
-        self._cases = [
+        self.cases = [
             Case(_numbered(task, number, name), name, number, given.seed)
             for number, (task, name) in enumerate(pairs)
         ]
-        self._ids = {case.task["id"]: case for case in self._cases}
+        self._ids = {case.task["id"]: case for case in self.cases}
         self._checkout = folder / "checkout"
         (self._checkout / where).mkdir(parents=True)
         for one in ("src", "pyproject.toml"):
             (self._checkout / one).symlink_to((given.vita / one).absolute())
-        listed = json.dumps([case.task for case in self._cases], ensure_ascii=False)
+        listed = json.dumps([case.task for case in self.cases], ensure_ascii=False)
         (self._checkout / where / name).write_text(listed, encoding="utf-8")
 
-    def compare(self) -> int:
-        """Play both, print what differs; returns the number of cases that differ."""
-        models = VitaModels(self._cases)
+    def played(self) -> Played:
+        """Play both."""
+        models = VitaModels(self.cases)
         with serving(models) as address:
             theirs = self._played_upstream(address)
             ours, report = self._played_here(address)
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for case in self._cases:
+        differences = {}
+        for case in self.cases:
             task = case.task["id"]
-            their, our = theirs.get(task, {"reward": None}), ours[task]
-            found = list(_differences(their, our, case))
+            their = theirs.setdefault(task, {"reward": None})
+            differences[task] = list(_differences(their, ours[task], case))
             if their["reward"] is not None:
-                found += _body_differences(models, case.number)
+                differences[task] += _body_differences(models, case.number)
+        return Played(theirs, ours, differences, report, models)
+
+    def compare(self) -> int:
+        """Play both, print what differs; returns the number of cases that differ."""
+        theirs, ours, differences, report, models = self.played()
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for case in self.cases:
+            task = case.task["id"]
+            their, found = theirs[task], differences[task]
             count = counts[case.behaviour]
             count["cases"] += 1
             count["solved"] += their["reward"] == 1.0
@@ -105,6 +128,7 @@ class _Domain:
         for name, count in counts.items():
             rest = ", ".join(f"{what.strip()} {number}" for what, number in count.items())
             _say(f"{self._category} {name}: {rest}")
+        num = sum(one["reward"] is not None for one in theirs.values())
         total = sum(count["differ"] for count in counts.values())
         mean, same = (
             _mean([one["reward"] for one in side.values() if one["reward"] is not None])
@@ -112,7 +136,7 @@ class _Domain:
         )
         shown = report["groups"].get("failed left out, as upstream", 0.0)
         _say(
-            f"{self._category}: {len(self._cases)} cases, {len(theirs)} that upstream counts, "
+            f"{self._category}: {len(self.cases)} cases, {num} that upstream counts, "
             f"upstream's mean {mean:.6f}, the same here {shown:.6f}, here with the failed "
             f"{report['scores'][self._category]:.6f}; {total} cases differ"
         )
@@ -191,7 +215,7 @@ class _Domain:
         is_left_out = verdict.label is None or verdict.label is Label.ENVIRONMENT_ERROR
         is_left_out |= ended.ending.value == "format_error" and "empty" not in (ended.error or "")
         return {
-            "task": self._cases[number].task["id"],
+            "task": self.cases[number].task["id"],
             "reward": None if is_left_out else float(verdict.label is Label.COMPLETED),
             "share": verdict.share,
             "why": f"{ended.ending.value}: {ended.error} {verdict.unjudged}",
@@ -298,8 +322,9 @@ def _body_differences(models: VitaModels, number: int) -> list[tuple[str, str]]:
 
 
 def _plain(body: JsonObject, who: str) -> JsonObject:
-    """A body without what the table in docs/suites/vitabench.md names: fields that are null, `stream: false`,
-    the entry of the list of models, and of the customer the second name of a call."""
+    """A body without what the table in docs/suites/vitabench.md names: fields that are null,
+    `stream: false`, the entry of the list of models, and of the customer the second name of a
+    call."""
     kept = {name: value for name, value in body.items() if name not in _MODELS_ENTRY}
     if kept.get("stream") is False:
         del kept["stream"]

@@ -232,6 +232,9 @@ def judgement(case: Case, prompt: str) -> str:
 class VitaModels(Models):
     """The three models, and the bodies that each side sent."""
 
+    def __init__(self, cases: Sequence[Case]) -> None:
+        super().__init__(cases, agent_plan, customer_reply)
+
     def answer(self, side: str, body: JsonObject) -> Reply:
         """The reply to a request."""
         messages, who = body["messages"], body["model"]

@@ -2,8 +2,8 @@
 command `vita.cli run`, in the interpreter that has the checkout's packages.
 
 It imports nothing of this project. Two things are not upstream's: ids of orders contain a count of
-the task's in place of the time, and a task does not know the addresses of those before it, as if
-each were a process of its own (with VITA_ADDRESSES=kept it does).
+the task's in place of the time (not with VITA_IDS=timed), and a task does not know the addresses of
+those before it, as if each were a process of its own (with VITA_ADDRESSES=kept it does).
 """
 
 import os
@@ -34,7 +34,8 @@ def main(checkout: str, domain: str, language: str, saved: str) -> None:
     from vita.environment import db
 
     count: Any = Count()
-    db.datetime = count
+    if os.environ.get("VITA_IDS") != "timed":
+        db.datetime = count
     clear = run._clear_global_state
 
     def cleared() -> None:

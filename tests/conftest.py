@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 from rehearsal_room.cli.main import main
 from rehearsal_room.harness.rollout import gc_tuning
 from rehearsal_room.scenarios.suites import bfcl_entries as bfcl
-from rehearsal_room.scenarios.suites.bfcl import agentic
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers
@@ -34,7 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The small benchmark of the tests stands for a release of the BFCL.
 bfcl.RELEASES[bfcl.digest_of(SUITES / "bfcl_eval")] = "1"
-bfcl.RELEASES_V4[agentic.digest_of(SUITES / "bfcl_eval")] = "1"
+bfcl.RELEASES_V4[bfcl.digest_of_v4(SUITES / "bfcl_eval")] = "1"
 
 # What is imported and collected stays: to search it for garbage takes a fifth of the collection,
 # and half a second of each full collection in a test.

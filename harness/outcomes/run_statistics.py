@@ -18,6 +18,7 @@ class TagCount(msgspec.Struct, frozen=True):
     tasks: int
     episodes: int  # with a score
     completed: Interval[float]
+    share: Interval[float] | None = None  # mean share of a task; None: all are all or nothing
 
 
 class VarianceSplit(msgspec.Struct, frozen=True):
@@ -66,7 +67,7 @@ def statistics_lines(found: RunStatistics) -> Iterator[str]:
         texts = [f"{name}{k} {_text(one)}" for k, one in estimates.items() if k != "1"]
         if texts:
             yield ", ".join(texts)
-    shown = [f"{tag} {_text(one.completed)}" for tag, one in found.tags.items()]
+    shown = [f"{tag} {_text(one.completed)}{_and_share(one)}" for tag, one in found.tags.items()]
     if len(shown) > 1:
         more = f" and {len(shown) - _MAX_TAGS} more" if len(shown) > _MAX_TAGS else ""
         yield "; ".join(shown[:_MAX_TAGS]) + more
@@ -75,6 +76,10 @@ def statistics_lines(found: RunStatistics) -> Iterator[str]:
             f"variance: {split.world:.0%} between worlds, {split.task:.0%} between tasks, "
             f"{split.rollout:.0%} between tries"
         )
+
+
+def _and_share(one: TagCount) -> str:
+    return "" if one.share is None else f", share {_text(one.share)}"
 
 
 def _text(one: Interval[float]) -> str:

@@ -714,6 +714,7 @@ class Episode:
                 # also where the episode is stopped between them.
                 with anyio.CancelScope(shield=self.together is not None and num_made > 0):
                     result = await self._call(call.name, call.arguments, call.id)
+                assert result is not None  # nobody cancels this scope
                 num_made += 1
                 self.context.meters.called(time.perf_counter() - began)
             results.append(result)

@@ -161,8 +161,12 @@ def _cost(run: ComparedRun) -> str:
 
 
 def _group_line(group: ComparedGroup) -> str:
-    shares = ", ".join(f"{share:.1%}" for share in group.completed)
-    return f"{group.kind} {group.name} ({plural(group.tasks, 'task')}): {shares}; {_change(group)}"
+    text = f"{group.kind} {group.name} ({plural(group.tasks, 'task')}): {_each(group)}"
+    return text if group.share is None else f"{text}; shares {_each(group.share)}"
+
+
+def _each(group: ComparedGroup) -> str:
+    return f"{', '.join(f'{one:.1%}' for one in group.completed)}; {_change(group)}"
 
 
 def _change(group: ComparedGroup) -> str:
@@ -217,5 +221,7 @@ def _markdown(report: CompareReport) -> Iterator[str]:
     yield from ("", "## By world and tag", "", f"| | tasks | {names} | points |")
     yield "|---|---:|" + "---:|" * len(report.runs) + "---:|"
     for group in report.groups:
-        shares = " | ".join(f"{share:.1%}" for share in group.completed)
-        yield f"| {group.kind} {group.name} | {group.tasks:,} | {shares} | {_change(group)} |"
+        for what, one in (("", group), (", share", group.share)):
+            if one is not None:
+                each = " | ".join(f"{value:.1%}" for value in one.completed)
+                yield f"| {one.kind} {one.name}{what} | {one.tasks:,} | {each} | {_change(one)} |"

@@ -93,6 +93,7 @@ class ComparedGroup(msgspec.Struct, frozen=True):
     completed: tuple[float, ...]  # of A, B, …; each unit counts once
     delta: float  # the last run less the first
     interval: tuple[float, float]
+    share: "ComparedGroup | None" = None  # the same of shares; None: all are all or nothing
 
 
 class RunDifference(msgspec.Struct, frozen=True):
@@ -360,13 +361,9 @@ def _noise(first: Sequence[Outcome], second: Sequence[Outcome]) -> float | None:
 def _groups(runs: Sequence[_Read], level: float, unit: Unit) -> Iterable[ComparedGroup]:
     """The tasks that all runs share with a verdict, by world and by tag. The unit of a world's
     interval is the task."""
-    means = [
-        {
-            key: sum(one.score or 0.0 for one in group) / len(group)
-            for key, group in by_task(run.outcomes).items()
-        }
-        for run in runs
-    ]
+    means = [_means(run.outcomes) for run in runs]
+    shares = [_means(by_shares(run.outcomes)) for run in runs]
+    with_share = {one.key for run in runs for one in run.outcomes if one.share is not None}
     shared = sorted(set.intersection(*(set(one) for one in means)))
     tags: dict[TaskKey, tuple[str, ...]] = {
         (row.scenario, row.task): row.tags for run in runs for row in run.rows
@@ -378,7 +375,20 @@ def _groups(runs: Sequence[_Read], level: float, unit: Unit) -> Iterable[Compare
         for tag in tags.get(key, ()):
             parts.setdefault(("tag", tag), []).append(key)
     for (kind, name), keys in parts.items():
-        yield _group(kind, name, keys, means, level, unit if kind == "tag" else "task")
+        of = unit if kind == "tag" else "task"
+        found = _group(kind, name, keys, means, level, of)
+        if not with_share.isdisjoint(keys):
+            share = _group(kind, name, keys, shares, level, of)
+            found = msgspec.structs.replace(found, share=share)
+        yield found
+
+
+def _means(outcomes: Iterable[Outcome]) -> dict[TaskKey, float]:
+    """The mean score of each task that has one."""
+    return {
+        key: sum(one.score or 0.0 for one in group) / len(group)
+        for key, group in by_task(outcomes).items()
+    }
 
 
 def _group(

@@ -24,6 +24,7 @@ from rehearsal_room.harness.outcomes.units import Unit, by_unit, choose_unit
 from rehearsal_room.judge.statistics.intervals import share_interval
 from rehearsal_room.judge.statistics.outcomes import TaskKey
 
+Tries = dict[TaskKey, list[float]]
 Chance = Callable[[int, int, int], float]  # of successes, tries and k
 _MAX_K = 64
 
@@ -33,9 +34,10 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
     follows from the tasks."""
     choice = choose_unit(((row.scenario, row.task) for row in rows if row.ending), unit)
     unit = choice.unit
-    alike: dict[tuple[str, str, tuple[str, ...]], list[float]] = {}  # by task and tags
+    # Scores and shares, by task and tags.
+    alike: dict[tuple[str, str, tuple[str, ...]], tuple[list[float], list[float]]] = {}
     ended = without = 0
-    shares: dict[TaskKey, list[float]] = {}
+    with_share: set[str] = set()  # tags of tasks that have one
     for row in rows:
         if row.ending is None:
             continue
@@ -44,16 +46,18 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
         if score is None:
             without += 1
             continue
-        share = share_of(row.ending, row.label, row.share)
-        shares.setdefault((row.scenario, row.task), []).append(share or 0.0)
-        alike.setdefault((row.scenario, row.task, row.tags), []).append(score)
-    tries: dict[TaskKey, list[float]] = {}
-    by_tag: dict[str, dict[TaskKey, list[float]]] = {}
-    for (scenario, name, tags), scores in alike.items():
-        task = scenario, name
-        tries.setdefault(task, []).extend(scores)
-        for tag in tags:
-            by_tag.setdefault(tag, {}).setdefault(task, []).extend(scores)
+        if row.share is not None:
+            with_share.update(row.tags)
+        one = alike.setdefault((row.scenario, row.task, row.tags), ([], []))
+        one[0].append(score)
+        one[1].append(share_of(row.ending, row.label, row.share) or 0.0)
+    tries: Tries = {}
+    shares: Tries = {}
+    by_tag: dict[str, tuple[Tries, Tries]] = {}
+    for (scenario, name, tags), found in alike.items():
+        for both in ((tries, shares), *(by_tag.setdefault(tag, ({}, {})) for tag in tags)):
+            for values, more in zip(both, found, strict=True):
+                values.setdefault((scenario, name), []).extend(more)
     if not tries:
         return RunStatistics(without_score=without, unit=unit, about=choice.about)
     done = math.fsum(map(math.fsum, tries.values()))
@@ -65,7 +69,10 @@ def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunSt
         without_score=without,
         pass_at_k=_by_k(tries, pass_at, unit),
         pass_hat_k=_by_k(tries, pass_hat, unit),
-        tags={tag: _tag_count(by_tag[tag], unit) for tag in sorted(by_tag, key=_order_of_tag)},
+        tags={
+            tag: _tag_count(*by_tag[tag], unit, has_share=tag in with_share)
+            for tag in sorted(by_tag, key=_order_of_tag)
+        },
         variance=variance_split(tries),
         unit=unit,
         about=choice.about,
@@ -81,8 +88,13 @@ def estimate_of(tries: Mapping[TaskKey, Sequence[float]], unit: Unit) -> Interva
     return found
 
 
-def _tag_count(tries: Mapping[TaskKey, Sequence[float]], unit: Unit) -> TagCount:
-    return TagCount(len(tries), sum(map(len, tries.values())), estimate_of(tries, unit))
+def _tag_count(tries: Tries, shares: Tries, unit: Unit, *, has_share: bool) -> TagCount:
+    return TagCount(
+        len(tries),
+        sum(map(len, tries.values())),
+        estimate_of(tries, unit),
+        share=estimate_of(shares, unit) if has_share else None,
+    )
 
 
 def _order_of_tag(tag: str) -> tuple[int, str]:

@@ -34,6 +34,11 @@ class Youden(msgspec.Struct, frozen=True):
     j: Interval[float]  # TPR - FPR
     unit: str  # what the interval counts as independent: "task" or "world"
 
+    @property
+    def may_be_blind(self) -> bool:
+        """Whether it may accept as much wrong work as right work: the interval reaches 0."""
+        return self.j.lower <= 0
+
 
 class JudgeSoundness(NamedTuple):
     """J of a judge, as a file has it."""

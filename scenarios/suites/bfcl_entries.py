@@ -74,7 +74,7 @@ def release_of(package: Path, version: str, *, suite: str = NAME) -> str:
     data or the checks were changed: their scores would not compare."""
     found = RELEASES.get(digest_of(package))
     if suite == NAME_V4 and found is not None:
-        found = RELEASES_V4.get(agentic.digest_of(package))
+        found = RELEASES_V4.get(digest_of_v4(package))
     if found is None:
         what = "has changed data or checks" if version in (RELEASE, "unknown") else f"is {version}"
         raise PackageError(
@@ -93,6 +93,12 @@ def digest_of(package: Path) -> str:
         *sorted((package / "data" / "multi_turn_func_doc").glob("*.json")),
         *sorted((package / "eval_checker").rglob("*.py")),
     ]
+    return digest_of_files(package, [file for file in files if file.is_file()])
+
+
+def digest_of_v4(package: Path) -> str:
+    """The digest of what the agentic categories depend on, too."""
+    files = [package / name for name in agentic.FILES]
     return digest_of_files(package, [file for file in files if file.is_file()])
 
 

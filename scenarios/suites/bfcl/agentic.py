@@ -6,7 +6,6 @@ nothing for the others. What is remembered stands in the system prompt, so the w
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ import msgspec
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Task, Utterance
-from rehearsal_room.scenarios.suites.checkouts import digest_of_files
 
 USUAL = ("memory_kv", "memory_rec_sum")  # they need neither a model nor the network
 VECTOR = "memory_vector"
@@ -39,7 +37,8 @@ FORMAT = (
     "answered, response with {'answer': 'I cannot answer this question', 'context': A short reason "
     "explaining why this question cannot be answered}.\n"
 )
-_FILES = (
+# What the scores of these categories depend on beside those of v3.
+FILES = (
     *("data/BFCL_v4_memory.json", "data/BFCL_v4_web_search.json"),
     *("data/possible_answer/BFCL_v4_memory.json", "data/possible_answer/BFCL_v4_web_search.json"),
     *[f"data/memory_prereq_conversation/memory_{name}.json" for name in SUBJECTS],
@@ -59,12 +58,6 @@ class AgenticEntry(msgspec.Struct, frozen=True):
     functions: str  # file of their descriptions
     rules: str = ""
     renders_rules: bool = False
-
-
-def digest_of(package: Path) -> str:
-    """The digest of what the scores of these categories depend on beside those of v3."""
-    files = [package / name for name in _FILES]
-    return digest_of_files(package, [file for file in files if file.is_file()])
 
 
 def require(category: str, keys: Collection[str]) -> None:

@@ -232,7 +232,13 @@ def test_the_share_is_shown_wherever_a_reward_is(rehearse: Rehearse, run: Path) 
     found = json_of(rehearse, "compare", run, run)
     assert found["runs"][0]["share"]["value"] == pytest.approx(2.5 / 6)
     assert found["differences"][0]["share"]["delta"] == 0.0
-    assert "by the shares of the tasks: " in rehearse("compare", run, run)[1]
+    text = rehearse("compare", run, run, "-o", run / "compare.md")[1]
+    assert "by the shares of the tasks: " in text
+    assert {one["kind"]: one["share"]["completed"] for one in found["groups"]} == {
+        kind: [pytest.approx(2.5 / 6)] * 2 for kind in ("world", "tag")
+    }
+    assert re.search(r"tag \S+ \(1 task\): 16.7%, 16.7%; .*; shares 41.7%, 41.7%; \+0.0 p", text)
+    assert "share | 1 | 41.7% | 41.7% |" in (run / "compare.md").read_text()
 
     with closing(ShownRun(run)) as shown:
         shown.index().fold()

@@ -204,6 +204,42 @@ def test_a_model_judges_what_code_cannot(rehearse: Rehearse, tmp_path: Path) -> 
         labels = {row.task: row.label for row in reader.episodes()}
     assert labels["retail_1"] is not Label.COMPLETED
     assert labels["retail_0"] is Label.COMPLETED
+    assert (report["judged_by"]["judge"], report["judged_by"]["episodes"]) == ("hybrid:m", 1)
+
+
+@pytest.mark.slow
+def test_a_score_by_a_model_says_how_far_to_trust_it(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Beside the score stands J of the judge, a warning where it may be blind or was not measured,
+    and nothing where code alone decided; a file about another judge is refused."""
+    met = [{"expectedOutcome": "The agent is polite.", "metExpectation": True}]
+    shares = {"value": 1.0, "lower": 0.9, "upper": 1.0}
+    j = {"value": 0.2, "lower": -0.1, "upper": 0.5}
+    measured = {"tpr": shares, "fpr": shares, "j": j, "unit": "task"}
+    with served(Completes(json.dumps({"results": met}))) as server:
+        models = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)
+
+        def said(name: str, *more: object) -> str:
+            run = ("-p", "oracle", "--category", "retail", "-o", tmp_path / name)
+            status, out, err = rehearse(*asked("tau2_retail", *run, *more))
+            return out if status == 0 else err
+
+        plain = said("plain", *models)
+        assert (
+            "WARNING hybrid:m decided on 1 of 3 episodes, and how far it can be trusted is not "
+            f"known: label some by hand, measure its J (`rehearse judge study {tmp_path}/plain "
+        ) in plain
+        file = tmp_path / "study.json"
+        file.write_text(json.dumps({"judge": "hybrid:m", "j_against": {"people": measured}}))
+        blind = said("blind", *models, "--soundness", file)
+        assert "hybrid:m decided on 1 of 3 episodes; its J is 0.200 (-0.100 to 0.500)" in blind
+        assert "WARNING the interval of J reaches 0" in blind
+        measured["j"] = {"value": 0.8, "lower": 0.6, "upper": 0.9}
+        file.write_text(json.dumps({"judge": "hybrid:m", "j_against": {"people": measured}}))
+        assert "WARNING" not in said("good", *models, "--soundness", file)
+        file.write_text(json.dumps({"judge": "hybrid:other", "j_against": {"people": measured}}))
+        refused = said("other", *models, "--soundness", file)
+        assert "has J of judge 'hybrid:other', and the suite was judged by 'hybrid:m'" in refused
+        assert "decided on" not in said("code")
 
 
 @pytest.mark.parametrize(

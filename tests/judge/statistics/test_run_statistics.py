@@ -1,5 +1,6 @@
 """The statistics of a run's report, against known values."""
 
+import re
 import time
 from random import Random
 
@@ -7,6 +8,7 @@ import pytest
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.run_statistics import statistics_lines
 from rehearsal_room.judge.statistics.run_statistics import (
     pass_at,
     pass_hat,
@@ -15,7 +17,9 @@ from rehearsal_room.judge.statistics.run_statistics import (
 )
 
 
-def row(task: str, label: Label | None, *, tags: tuple[str, ...] = ()) -> EpisodeRow:
+def row(
+    task: str, label: Label | None, *, tags: tuple[str, ...] = (), share: float | None = None
+) -> EpisodeRow:
     return EpisodeRow(
         episode="e",
         attempt=1,
@@ -31,6 +35,7 @@ def row(task: str, label: Label | None, *, tags: tuple[str, ...] = ()) -> Episod
         label=label,
         judge="code",
         tags=tags,
+        share=share,
     )
 
 
@@ -57,6 +62,28 @@ def test_episodes_without_a_score_stay_out() -> None:
     assert found.tags["hard"].completed.value == 0.5
     assert statistics_of([row("a", None)]).completed is None
     assert statistics_of([]).completed is None
+
+
+def test_tags_have_the_shares_of_their_tasks() -> None:
+    """A tag whose tasks have shares shows their mean, in which a task that is all or nothing counts
+    1 or 0, and an episode without a verdict nothing; other tags show none."""
+    rows = [
+        row("a", Label.PARTIALLY_COMPLETED, tags=("hard", "mail"), share=0.25),
+        row("a", Label.COMPLETED, tags=("hard", "mail"), share=1.0),
+        row("b", Label.COMPLETED, tags=("mail", "simple")),
+        row("c", None, tags=("mail",), share=0.5),
+        row("d", Label.ENVIRONMENT_ERROR, tags=("simple",), share=0.5),
+    ]
+    found = statistics_of(rows)
+    shares = {tag: one.share and one.share.value for tag, one in found.tags.items()}
+    assert shares == {"simple": None, "hard": 0.625, "mail": pytest.approx(0.75)}
+    assert found.share is not None and found.share.value == pytest.approx(0.75)
+    line = next(line for line in statistics_lines(found) if "mail" in line)
+    assert re.fullmatch(
+        r"simple 100\.0% \(.*\); hard 50\.0% \(.*\), share 62\.5% \(.*\); "
+        r"mail 66\.7% \(.*\), share 75\.0% \(.*\)",
+        line,
+    )
 
 
 @pytest.mark.parametrize(("of_world", "of_task"), [(0.0, 0.0), (0.0, 0.2), (0.2, 0.0), (0.15, 0.2)])

@@ -25,6 +25,7 @@ class TableRow(msgspec.Struct, frozen=True):
     ceiling: float | None = None
     lazy: dict[str, float | None] = {}  # of agents that do no work
     why_not: str = ""  # why it was not played; empty: it was
+    trust: tuple[str, ...] = ()  # where a model judged: how far the score can be trusted
 
 
 class SuiteTable(msgspec.Struct, frozen=True):
@@ -42,20 +43,20 @@ def write_table(table: SuiteTable, folder: Path) -> None:
 
 
 def markdown(table: SuiteTable) -> str:
-    """The table in Markdown, and below it what was not played."""
+    """The table in Markdown, and below it what a model judged, and what was not played."""
     head, rows = _cells(table)
     lines = [
         f"| {' | '.join(head)} |",
         f"|---|---|{'---:|' * (len(head) - 2)}",
         *(f"| {' | '.join(row)} |" for row in rows),
         "",
-        *(f"- {line}" for line in _left_out(table)),
+        *(f"- {line}" for line in _notes(table)),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def print_table(table: SuiteTable, console: Console) -> None:
-    """Print the table, and what was not played."""
+    """Print the table, what a model judged, and what was not played."""
     head, rows = _cells(table)
     shown = Table(box=None, pad_edge=False)
     for number, name in enumerate(head):
@@ -63,7 +64,7 @@ def print_table(table: SuiteTable, console: Console) -> None:
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
-    for line in _left_out(table):
+    for line in _notes(table):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -83,8 +84,11 @@ def _cells(table: SuiteTable) -> tuple[list[str], list[list[str]]]:
     ]
 
 
-def _left_out(table: SuiteTable) -> list[str]:
-    return [f"{row.suite}: not played: {row.why_not}" for row in table.suites if row.why_not]
+def _notes(table: SuiteTable) -> list[str]:
+    return [
+        *(f"{row.suite}: {line}" for row in table.suites for line in row.trust),
+        *(f"{row.suite}: not played: {row.why_not}" for row in table.suites if row.why_not),
+    ]
 
 
 def percent(share: float | None) -> str:

@@ -21,6 +21,7 @@ from rehearsal_room.cli.core.options import (
     write_json,
 )
 from rehearsal_room.cli.play.run import play_run, print_settings
+from rehearsal_room.cli.play.suite_judge import ModelJudged, model_judged, trust_lines
 from rehearsal_room.cli.play.suite_listing import AGENTS, measured_lines
 from rehearsal_room.cli.play.suite_table import (
     SuiteTable,
@@ -49,6 +50,7 @@ from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.failures.reading import diagnoses_of
+from rehearsal_room.judge.statistics.youden import read_youden
 from rehearsal_room.judge.suites.scores import (
     ScoreRange,
     SuiteScores,
@@ -101,6 +103,8 @@ class SuiteReport(msgspec.Struct, frozen=True):
     overall_range: ScoreRange | None = None  # of `overall`
     lazy: dict[str, float | None] = {}  # what `floor` is, of agents that do no work (--lazy)
     not_played: tuple[str, ...] = ()  # categories that count as 0 in `overall`
+    judged_by: ModelJudged | None = None  # None: no model had a part in the scores
+    trust: tuple[str, ...] = ()  # how far that model can be trusted, in sentences
 
 
 @click.command("eval", cls=SectionedCommand, usual=_USUAL)
@@ -144,6 +148,12 @@ class SuiteReport(msgspec.Struct, frozen=True):
     is_flag=True,
     help="Also play agents that do no work (reciting, pasting, listing all answers), beside doing "
     "nothing and the reference solutions.",
+)
+@click.option(
+    "--soundness",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of `judge study --json`: J of the model that judges is shown beside the score.",
 )
 @click.option(
     "--all-that-runs",
@@ -285,20 +295,22 @@ def _row_of(report: SuiteReport) -> TableRow:
         floor=report.floor,
         ceiling=report.ceiling,
         lazy=report.lazy,
+        trust=report.trust,
     )
 
 
 def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> SuiteReport | None:
     """Play one suite and print its scores; None: the settings were printed only."""
     flags = dict(flags)
-    category, chosen, prompts, tries, suite_path, config, output, resume, dry_run, lazy = (
+    category, chosen, prompts, tries, suite_path, config, output, resume, dry_run, lazy, file = (
         flags.pop(name)
         for name in (
             *("category", "chosen", "prompts", "tries", "suite_path", "config", "output"),
-            *("resume", "dry_run", "lazy"),
+            *("resume", "dry_run", "lazy", "soundness"),
         )
     )
     _require_category(found, category)
+    soundness = None if file is None else read_youden(file)
     flags |= {
         "scenarios": chosen or ((category,) if category else found.usual or found.categories),
         "suite": found.name,
@@ -318,6 +330,8 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
     write_report(folder, report)
     failures, statistics = _of_scored(settings, folder, report)
     scores = _scores(settings, folder)
+    with open_reader(folder) as reader:
+        judged_by = model_judged(reader, _categories(settings), soundness)
     names = ["noop", *(["oracle"] if found.has_solutions else ()), *(LAZY if lazy else ())]
     bounds = {
         policy: _bound(settings, policy, scores if settings.player == policy else None)
@@ -345,6 +359,8 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
         overall_range=scores.overall_range,
         lazy={name: _total(bounds[name]) for name in LAZY if name in bounds},
         not_played=scores.not_played,
+        judged_by=judged_by,
+        trust=() if judged_by is None else tuple(trust_lines(judged_by, scores.episodes, folder)),
     )
     console.print(f"run folder {folder}", highlight=False)
     render(result, bounds, console)
@@ -554,6 +570,8 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
         f"{report.unjudged:,} unjudged",
         highlight=False,
     )
+    for line in report.trust:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if report.unjudged and (found := report.overall_range) is not None:
         console.print(
             f"whatever the unjudged had been, the overall score is between {percent(found.least)} "

@@ -123,8 +123,9 @@ def _warn_of_judge(settings: TrainSettings) -> None:
     # Imported for a file that is named: its libraries take a third of a second.
     from rehearsal_room.judge.statistics.youden import read_youden
 
-    file, j = settings.soundness, read_youden(Path(settings.soundness)).youden.j
-    if j.lower <= 0:
+    file, found = settings.soundness, read_youden(Path(settings.soundness)).youden
+    j = found.j
+    if found.may_be_blind:
         click.echo(
             f"WARNING {file}: J of the judge is {j.value:.3f}, and its interval ({j.lower:.3f} to "
             f"{j.upper:.3f}) reaches 0: it may pay as much for wrong "

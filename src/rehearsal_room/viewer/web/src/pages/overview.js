@@ -21,6 +21,7 @@ export function Overview({ run, summary }) {
 function Statistics({ of }) {
   const lines = [
     ["Completed", of.completed],
+    ["Share of the task", of.share],
     ...Object.entries(of.pass_at_k ?? {}).filter(([k]) => k !== "1").map(([k, one]) => [`At least one of ${k} tries`, one, `pass@${k}`]),
     ...Object.entries(of.pass_hat_k ?? {}).filter(([k]) => k !== "1").map(([k, one]) => [`All of ${k} tries`, one, `pass^${k}`]),
   ];
@@ -30,7 +31,8 @@ function Statistics({ of }) {
       ${lines.filter(([, one]) => one).map(([name, one, code]) => html`<${Share} name=${name} code=${code} one=${one} />`)}
     </tbody></table>
     ${tags.length > 0 && html`<h3>By tag</h3><table class="stats"><thead class="sr-only"><tr><th scope="col">Tag</th><th scope="col">Share</th><th scope="col">95% interval</th></tr></thead><tbody>
-      ${tags.slice(0, 30).map(([name, one]) => html`<${Share} name=${html`<${Word} value=${name} /> <span class="dim">${count(one.episodes, "episode")}</span>`} one=${one.completed} />`)}</tbody></table>`}
+      ${tags.slice(0, 30).map(([name, one]) => html`<${Share} name=${html`<${Word} value=${name} /> <span class="dim">${count(one.episodes, "episode")}</span>`} one=${one.completed} />
+        ${one.share && html`<${Share} name=${html`<${Word} value=${name} /> <span class="dim">share of the task</span>`} one=${one.share} />`}`)}</tbody></table>`}
     ${of.about && html`<p class="dim">${sentence(of.about)}</p>`}
     ${of.without_score > 0 && html`<p class="dim">${count(of.without_score, "episode")} without a verdict: whatever they had been, ${percent(of.bounds[0])} to ${percent(of.bounds[1])} of all are completed.</p>`}
     ${of.variance && html`<p class="dim">Variance: ${percent(of.variance.world, 0)} between worlds, ${percent(of.variance.task, 0)} between tasks, ${percent(of.variance.rollout, 0)} between tries.</p>`}

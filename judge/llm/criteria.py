@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from rehearsal_room.harness.core.events import Label, ModelJudgement
+from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement
 from rehearsal_room.harness.settings.judge import Vote
 from rehearsal_room.judge.code.code_judge import judge_evidence
 from rehearsal_room.judge.core.case import Case
@@ -54,7 +54,7 @@ async def settled(case: Case, ask: Ask, *, vote: Vote, profile: RewardProfile) -
         if _is_silent(case.evidence):
             findings[number] = _with(one, 0.0, "nothing was done and nothing was said")
             continue
-        judgements = tuple(map(_with_evidence, await ask(_stripped(case), one)))
+        judgements = tuple(map(_with_evidence, await ask(asked_case(case), one)))
         given += judgements
         decision = decide(OPEN, judgements, vote=vote, mode="llm")
         if decision.label not in SHARES:
@@ -75,11 +75,33 @@ def _is_silent(evidence: Evidence) -> bool:
     return not said and not evidence.changes
 
 
-def _stripped(case: Case) -> Case:
-    """The case with its guards as the only findings: what is open proves nothing."""
+def asked_case(case: Case) -> Case:
+    """The case with its guards as the only findings, as models see it: what is open proves
+    nothing."""
     kept = tuple([one for one in case.evidence.findings if one.kind == "guard"])
     evidence = msgspec.structs.replace(case.evidence, findings=kept)
     return msgspec.structs.replace(case, evidence=evidence)
+
+
+def asked_criteria(verdict: Judged, num_models: int) -> list[Finding]:
+    """The criteria of a logged verdict about which so many models were asked, in order. Fewer than
+    its judgements are of: the log does not say which the others are."""
+    criteria = [one for one in verdict.findings if one.kind == "criterion"]
+    given = verdict.asked
+    parts = [given[at : at + num_models] for at in range(0, len(given), num_models)]
+    if verdict.label is None:  # then all are as code left them
+        return [one for one in criteria if one.is_open][: len(parts)]
+    found: list[Finding] = []
+    for one in criteria:
+        if len(found) < len(parts) and one.found in _reasons(parts[len(found)]):
+            found.append(one)
+    return found
+
+
+def _reasons(judgements: Sequence[ModelJudgement]) -> set[str]:
+    """What a criterion may have found after these judgements."""
+    labels = {one.label for one in judgements}
+    return {_reason(judgements, label) for label in SHARES if label in labels}
 
 
 def _with_evidence(one: ModelJudgement) -> ModelJudgement:

@@ -24,6 +24,7 @@ from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support import tiny_model
+from tests.support.criteria_world import AGENTS, CRITERIA, criteria_world, script
 from tests.support.recording_model import RecordingModel, call_of, recording_model
 from tests.support.viewer_client import Client, played, viewing
 
@@ -238,6 +239,49 @@ async def test_a_judge_is_shown_with_the_prompt_that_it_got(tmp_path: Path, mode
 
     assert sorted(bodies) == sorted(model.answered)
     assert len(bodies) == 2
+
+
+_VERDICTS = ("completed", "partially_completed", "agent_error")
+
+
+@pytest.mark.parametrize("models", [("m",), ("m", "n")])
+@pytest.mark.parametrize("verdict", [*_VERDICTS, "environment_error", "gibberish"])
+async def test_a_question_about_a_criterion_is_shown_as_it_was_sent(
+    tmp_path: Path, verdict: str, models: tuple[str, ...]
+) -> None:
+    """Byte for byte, whatever the models said of two criteria and whether it could be used; the
+    page names the criterion. Where nobody was asked, it says so."""
+    more = CRITERIA + CRITERIA[CRITERIA.rindex("[[task") :].replace("says when", "says more")
+    world = criteria_world(tmp_path, more)
+    opinion = {"reasoning": "r", "label": verdict, "confidence": 1, "leaned_on": ["A", "D1"]}
+    text = "What?" if verdict == "gibberish" else json.dumps(opinion)
+    with recording_model(replies=({"content": text},)) as model:
+        flags = {"judge": "hybrid", "judge_models": models, "judge_base_url": model.url}
+        plays = {"policy": "scripted", "script": str(script(tmp_path / "script.jsonl"))}
+        played_by = {**plays, "group_size": len(AGENTS), "seed": 3}
+        run = await _run(tmp_path / "run", str(world), **played_by, **flags)
+    async with viewing(run) as client:
+        with open_reader(run) as reader:
+            verdicts = {one.episode: one.judged[-1] for one in reader.trajectories()}
+        shown, num_asked = [], 0
+        for episode, judged in verdicts.items():
+            found = await client.get(f"/api/runs/{run_id(run)}/episodes/{episode}/sent/judge")
+            shown += found["requests"]
+            num_asked += len(judged.asked)
+            assert found["missing"] == ("" if judged.asked else NOBODY)
+    sent = [one for one in model.answered if b"response_format" in one]  # without the first try
+    first = [one for one in sent if json.loads(one)["seed"] == 3]  # or again
+    assert sorted(request["body"].encode() for request in shown) == sorted(first)
+    assert sum(request["attempts"] for request in shown) == len(sent)
+    assert (len(sent) > len(first)) == (verdict == "gibberish")
+    assert len(shown) == num_asked > 0
+    # Where no answer can be used, the first criterion leaves the episode without a label.
+    criteria = ("says when", "says more") if verdict in _VERDICTS else ("says when",)
+    names = {f"{name} about criterion {of!r}" for name in models for of in criteria}
+    assert {request["what"] for request in shown} == names
+
+
+NOBODY = "No judge asked a model about this episode."
 
 
 async def test_token_ids_are_shown_as_they_were_logged(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ def read_sent(run: ShownRun, episode: str, turn: int) -> SentAtTurn:
 
 
 def read_sent_to_judge(run: ShownRun, episode: str) -> SentAtTurn:
-    """What the models of the latest verdict that has judgements were asked. Raises HarnessError."""
+    """What the models of the latest verdict that asked some were asked. Raises HarnessError."""
     trajectory, world = logged_episode(run, episode)
-    asked = [one for one in trajectory.judged if one.judgements]
+    asked = [one for one in trajectory.judged if one.judgements or one.asked]
     if not asked:
         return SentAtTurn(missing="No judge asked a model about this episode.")
     return sent_to_judge(trajectory, world, asked[-1], run.log_folder, _began(run))

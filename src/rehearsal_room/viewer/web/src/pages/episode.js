@@ -188,7 +188,7 @@ function Facts({ data }) {
   return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} after turn ${data.forked_from.turn}`} />`}`;
 }
 
-const hasAskedModels = (data) => (data.verdicts ?? []).some((one) => one.judgements?.length > 0);
+const hasAskedModels = (data) => (data.verdicts ?? []).some((one) => one.judgements?.length > 0 || one.asked?.length > 0);
 
 function ToolList({ tools }) {
   return html`<dl class="tools">${tools.map((tool) => html`<div><dt class="mono"><${Word} value=${tool.name} /></dt><dd><${Passage} value=${tool.description} most=${300} /><${Parameters} of=${tool.schema} /></dd></div>`)}</dl>`;

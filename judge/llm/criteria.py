@@ -89,8 +89,8 @@ def asked_criteria(verdict: Judged, num_models: int) -> list[Finding]:
     criteria = [one for one in verdict.findings if one.kind == "criterion"]
     given = verdict.asked
     parts = [given[at : at + num_models] for at in range(0, len(given), num_models)]
-    if verdict.label is None:  # then all are as code left them
-        return [one for one in criteria if one.is_open][: len(parts)]
+    if left := [one for one in criteria if one.is_open]:  # all are as code left them
+        return left[: len(parts)]
     found: list[Finding] = []
     for one in criteria:
         if len(found) < len(parts) and one.found in _reasons(parts[len(found)]):

@@ -238,7 +238,9 @@ def test_a_score_by_a_model_says_how_far_to_trust_it(rehearse: Rehearse, tmp_pat
         assert "WARNING" not in said("good", *models, "--soundness", file)
         file.write_text(json.dumps({"judge": "hybrid:other", "j_against": {"people": measured}}))
         refused = said("other", *models, "--soundness", file)
-        assert "has J of judge 'hybrid:other', and the suite was judged by 'hybrid:m'" in refused
+        assert "has J of judge 'hybrid:other', and 'hybrid:m' judges here" in refused
+        assert not (tmp_path / "other").exists()  # before anything is played
+        assert "--soundness: no model judges" in said("none", "--soundness", file)
         assert "decided on" not in said("code")
 
 

@@ -8,7 +8,11 @@ import msgspec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import Judged
 from rehearsal_room.harness.log.reader import LogReader
-from rehearsal_room.judge.statistics.youden import JudgeSoundness, Youden
+from rehearsal_room.harness.settings.judge import asks_models
+from rehearsal_room.harness.settings.run import Settings, judge_settings
+from rehearsal_room.judge.llm.client import model_settings
+from rehearsal_room.judge.llm.llm_judge import judge_name
+from rehearsal_room.judge.statistics.youden import JudgeSoundness, Youden, read_youden
 
 
 class ModelJudged(msgspec.Struct, frozen=True):
@@ -19,11 +23,29 @@ class ModelJudged(msgspec.Struct, frozen=True):
     youden: Youden | None = None  # J of this judge, where a file with it was named
 
 
+def soundness_for(file: Path | None, settings: Settings) -> JudgeSoundness | None:
+    """J of the judge that these settings name, from a file; None: no file is named. Raises
+    SettingsError where it is about another judge, or where no model judges."""
+    if file is None:
+        return None
+    found, judge = read_youden(file), judge_settings(settings)
+    if not asks_models(judge.mode):
+        raise SettingsError(
+            "--soundness: no model judges; name one with --judge hybrid --judge-model NAME, or "
+            "leave --soundness out"
+        )
+    name = judge_name(judge.mode, [model.model for model in model_settings(judge)])
+    if found.judge != name:
+        raise SettingsError(
+            f"--soundness: {file} has J of judge {found.judge!r}, and {name!r} judges here"
+        )
+    return found
+
+
 def model_judged(
     reader: LogReader, scenarios: Collection[str], soundness: JudgeSoundness | None
 ) -> ModelJudged | None:
-    """What a model judged of the episodes of these scenarios; None: nothing. Raises SettingsError
-    where `soundness` is about another judge."""
+    """What a model judged of the episodes of these scenarios; None: nothing."""
     of = {row.episode for row in reader.episodes() if row.scenario in scenarios}
     latest = {
         record.episode: record.event
@@ -34,12 +56,8 @@ def model_judged(
     if not asked:
         return None
     judges = sorted({one.judge for one in asked})
-    if soundness is not None and judges != [soundness.judge]:
-        raise SettingsError(
-            f"--soundness: the file has J of judge {soundness.judge!r}, and the suite was judged "
-            f"by {', '.join(map(repr, judges))}"
-        )
-    youden = None if soundness is None else soundness.youden
+    is_measured = soundness is not None and judges == [soundness.judge]
+    youden = soundness.youden if soundness is not None and is_measured else None
     return ModelJudged(", ".join(judges), len(asked), youden)
 
 

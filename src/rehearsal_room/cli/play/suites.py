@@ -21,7 +21,12 @@ from rehearsal_room.cli.core.options import (
     write_json,
 )
 from rehearsal_room.cli.play.run import play_run, print_settings
-from rehearsal_room.cli.play.suite_judge import ModelJudged, model_judged, trust_lines
+from rehearsal_room.cli.play.suite_judge import (
+    ModelJudged,
+    model_judged,
+    soundness_for,
+    trust_lines,
+)
 from rehearsal_room.cli.play.suite_listing import AGENTS, measured_lines
 from rehearsal_room.cli.play.suite_table import (
     SuiteTable,
@@ -50,7 +55,6 @@ from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.failures.reading import diagnoses_of
-from rehearsal_room.judge.statistics.youden import read_youden
 from rehearsal_room.judge.suites.scores import (
     ScoreRange,
     SuiteScores,
@@ -310,7 +314,6 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
         )
     )
     _require_category(found, category)
-    soundness = None if file is None else read_youden(file)
     flags |= {
         "scenarios": chosen or ((category,) if category else found.usual or found.categories),
         "suite": found.name,
@@ -319,6 +322,7 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
     }
     settings = with_defaults(settings_of(config, output, resume, flags), found, flags)
     _require_judge(found, settings)
+    soundness = soundness_for(file, settings)
     has_begun = resume and output is not None and (output / RUN_FILE).is_file()
     if prompts != "ours" and not has_begun:
         settings = _asked_like_upstream(settings, found, flags, is_demanded=prompts is not None)

@@ -40,6 +40,7 @@ class Tau2(Native):
     """τ²-bench's own messages; the world's rules are its policy."""
 
     name = "tau2"
+    reads_cut_replies = True
 
     def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
         """The system prompt alone: the talk begins with the agent's greeting."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -11,12 +12,16 @@ import pytest
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.log.reader import open_reader
+from tests.suites.parity.tau2 import main as parity
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes, ReceivedRequest
 from tests.support.paths import SUITES
 
 CHECKOUT = SUITES / "tau2_checkout"
+# A checkout of version 1.0.1, and an interpreter that has its packages; empty: they are not named.
+_NAMES = ("REHEARSE_TAU2", "REHEARSE_TAU2_PYTHON")
+UPSTREAM = [os.environ[one] for one in _NAMES if all(map(os.environ.get, _NAMES))]
 
 
 def asked(suite: str, *more: object) -> tuple[object, ...]:
@@ -284,3 +289,25 @@ def test_another_version_is_refused(rehearse: Rehearse, tmp_path: Path) -> None:
     status, _, err = rehearse("eval", "tau2_retail", "--tau2", checkout, "-p", "oracle")
     assert (status, err.strip().count("\n")) == (2, 0), err
     assert "this is τ²-bench 2.0.0, and its scores are not comparable with those of 1.0.1" in err
+
+
+@pytest.mark.slow  # both sides start the package
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not UPSTREAM, reason="REHEARSE_TAU2 and REHEARSE_TAU2_PYTHON name no checkout")
+def test_what_is_known_to_differ_differs_as_the_table_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Upstream leaves a task with blank arguments out, and here the call has none. Replies that
+    were cut off are used, and a task that upstream leaves out has no score on either side."""
+    names = ("blank_arguments", "cut_off", "malformed_arguments")
+    flags = [word for name in names for word in ("--behaviour", name)]
+    checkout = ("--tau2", *UPSTREAM[:1], "--python", *UPSTREAM[1:])
+    assert parity([*checkout, "--domain", "retail", "--tasks", "1", "--seed", "4", *flags]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "solved upstream" in line]
+    assert [line.partition(", requests")[0] for line in lines] == [
+        "retail blank_arguments: cases 1, solved upstream 0, solved here 0, left out upstream 1, "
+        "differ 0, reward 1",
+        "retail cut_off: cases 1, solved upstream 1, solved here 1, left out upstream 0, differ 0",
+        "retail malformed_arguments: cases 1, solved upstream 0, solved here 0, "
+        "left out upstream 1, differ 0",
+    ]

@@ -50,6 +50,7 @@ BEHAVIOURS = {
     "stop_word_of_agent": "the agent says the customer's stop word in its first message",
     "bad_types": "before it is right, the agent sends unknown arguments, none, and other types",
     "odd_texts": "numbers with commas, accents, line breaks and thoughts in what is said",
+    "cut_off": "every reply of the agent ends at its limit of tokens, as its server says",
     "endless": "agent and customer talk until the limit (every tenth task; otherwise `asks`)",
 }
 _CASE = re.compile(r"case number (\d+)")
@@ -306,6 +307,12 @@ class Models:
         done = sum(message["role"] == "assistant" for message in messages) - 1  # the greeting
         return plan[min(done, len(plan) - 1)]
 
+    def is_cut(self, body: JsonObject) -> bool:
+        """Whether the server says of the reply that it ended at its limit of tokens."""
+        if body["model"] != "agent":
+            return False
+        return self.cases[case_in(body["messages"])].behaviour == "cut_off"
+
     def num_asked(self, side: str) -> int:
         """How many requests of a side have come."""
         with self._lock:
@@ -328,10 +335,8 @@ def serving(models: Models) -> Iterator[str]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             try:
-                content, status = (
-                    _completion(body, models.answer(self.path.split("/")[1], body)),
-                    200,
-                )
+                reply = models.answer(self.path.split("/")[1], body)
+                content, status = _completion(body, reply, is_cut=models.is_cut(body)), 200
             except (KeyError, ValueError) as exc:
                 content, status = {"error": {"message": repr(exc)}}, 400
             data = json.dumps(content).encode()
@@ -354,7 +359,7 @@ def serving(models: Models) -> Iterator[str]:
         server.server_close()
 
 
-def _completion(body: JsonObject, reply: Reply) -> JsonObject:
+def _completion(body: JsonObject, reply: Reply, *, is_cut: bool) -> JsonObject:
     text, calls = reply
     message: JsonObject = {"role": "assistant", "content": text}
     if calls:
@@ -367,7 +372,7 @@ def _completion(body: JsonObject, reply: Reply) -> JsonObject:
             }
             for index, (name, arguments) in enumerate(calls)
         ]
-    finish = "tool_calls" if calls else "stop"
+    finish = "length" if is_cut else "tool_calls" if calls else "stop"
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",

@@ -60,7 +60,7 @@ def main(data: str, domain: str, base_url: str, judge_url: str, retrieval: str =
             found = _found(result)
         except Exception as exc:  # upstream: an infrastructure error, which no score counts
             found = {"reward": None, "why": f"{type(exc).__name__}: {exc}"[:300]}
-        found |= {"task": task.id, "changes": _changes(*seen[0])}
+        found |= {"task": task.id, "changes": _changes(*seen[0]) if seen else {}}
         answers.write(json.dumps(found) + "\n")
         answers.flush()
 

@@ -173,8 +173,10 @@ class GatewayEpisode:
         window = _window(self._run, request)
         began = time.perf_counter()
         try:
-            with self._env.asking():
-                reply = await _reply(agent, window, self._run.context.limits.reply_timeout)
+            with self._env.asking() as watch:
+                reply = await agent.reply(window)
+            if watch.expired:
+                raise PolicyError(self._late())
         except ModelOutageError as exc:
             self._env.fail(exc)
             raise EpisodeOver("the model server has gone") from exc
@@ -197,10 +199,14 @@ class GatewayEpisode:
         assert self._agent is not None
         hello = Window((Message("user", "Hello"),), fields={"max_tokens": 1})
         try:
-            await _reply(self._agent, hello, self._run.context.limits.reply_timeout)
+            with self._env.asking() as watch:
+                await self._agent.reply(hello)
         except PolicyError:
             return False
-        return True
+        return not watch.expired
+
+    def _late(self) -> str:
+        return f"no reply within {self._run.context.limits.reply_timeout:g} s"
 
     async def _record(
         self,
@@ -256,14 +262,6 @@ def _with_ids(reply: Reply, number: int) -> Reply:
 def _is_own_fault(failure: PolicyError) -> bool:
     """Whether the agent's request is to blame: it is too long, or the server refused its form."""
     return isinstance(failure, ContextLengthError) or failure.http_status in (400, 413, 422)
-
-
-async def _reply(agent: Agent, window: Window, seconds: float | None) -> Reply:
-    try:
-        with anyio.fail_after(seconds):
-            return await agent.reply(window)
-    except TimeoutError as exc:
-        raise PolicyError(f"no reply within {seconds:g} s") from exc
 
 
 def _window(run: Episode, request: ModelRequest) -> Window:

@@ -40,6 +40,7 @@ from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.model_api import chat, messages, responses
+from rehearsal_room.harness.model_api.known_parts import KnownParts
 from rehearsal_room.harness.model_api.request import (
     ModelReply,
     ModelRequest,
@@ -53,6 +54,7 @@ _LIMITS = HttpLimits(max_connections=65_536, max_headers=65_536)
 _EVENTS = "text/event-stream"
 _TOO_LONG = "context_length_exceeded"
 _NO_RETRY = {"x-should-retry": "false"}  # the policy has retried already
+_APIS = ("chat", "messages", "responses")
 _MAX_KNOWN = 1_024  # lists of tools that are remembered
 
 Refuse = Callable[[str, int, str | None], bytes]  # why, the status, and OpenAI's code for it
@@ -115,7 +117,10 @@ class AgentGateway(AsyncContextManagerMixin):
             )
             agent = run.context.policy.agent(assigned)
         key = token_urlsafe(18)
-        opened = GatewayEpisode(run, env, agent, self._mcp(run), takes_answer=self.takes_answer)
+        known = {api: KnownParts(self._same_tools) for api in _APIS}
+        opened = GatewayEpisode(
+            run, env, agent, self._mcp(run), known, takes_answer=self.takes_answer
+        )
         self._episodes[key] = opened
         base = f"{self._url}/e/{key}"
         try:
@@ -179,7 +184,7 @@ class AgentGateway(AsyncContextManagerMixin):
         return _gone(_chat_refusal)
 
     async def _chat(self, episode: GatewayEpisode, body: bytes) -> Response:
-        asked = chat.read_request(body)
+        asked = chat.read_request(body, episode.known["chat"])
         _, reply = await self._ask(episode, asked, "chat")
         id = f"chatcmpl-{token_urlsafe(12)}"
         if not asked.stream:
@@ -188,7 +193,7 @@ class AgentGateway(AsyncContextManagerMixin):
         return Response(stream, media_type=_EVENTS)
 
     async def _messages(self, episode: GatewayEpisode, body: bytes) -> Response:
-        asked = messages.read_request(body)
+        asked = messages.read_request(body, episode.known["messages"])
         _, reply = await self._ask(episode, asked, "messages")
         write, kind = (messages.events, _EVENTS) if asked.stream else (messages.message, JSON)
         return Response(
@@ -196,7 +201,7 @@ class AgentGateway(AsyncContextManagerMixin):
         )
 
     async def _responses(self, episode: GatewayEpisode, body: bytes) -> Response:
-        read = responses.read_request(body)
+        read = responses.read_request(body, episode.known["responses"])
         before = episode.after_response(read.previous) if read.previous else ()
         asked = responses.with_instructions(read, before)
         logged, reply = await self._ask(episode, asked, "responses")
@@ -227,9 +232,7 @@ class AgentGateway(AsyncContextManagerMixin):
             raise UnsupportedRequest(f"n: the reply has one choice, not {request.fields['n']}")
         if self._check is not None:
             self._check(request)
-        return await episode.ask(
-            msgspec.structs.replace(request, tools=self._same_tools(request.tools)), api
-        )
+        return await episode.ask(request, api)
 
     def _same_tools(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """These tools as the object that earlier requests had: writers of requests and tokenizers

@@ -1,7 +1,7 @@
 """One episode as its agent reaches it over HTTP: the world's tools, and the model."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -21,6 +21,7 @@ from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.history.windows import Windows, turns_of
+from rehearsal_room.harness.model_api.known_parts import KnownParts
 from rehearsal_room.harness.model_api.request import (
     ModelReply,
     ModelRequest,
@@ -51,7 +52,8 @@ class EpisodeOver(Exception):
 
 class GatewayEpisode:
     """What the requests of one agent reach. `agent` is the model behind the URL; None: the run
-    names none. `takes_answer`: the tools have `give_answer`."""
+    names none. `known` is what it sent before, by API. `takes_answer`: the tools have
+    `give_answer`."""
 
     def __init__(
         self,
@@ -59,10 +61,12 @@ class GatewayEpisode:
         env: AgentEnv,
         agent: Agent | None,
         mcp: McpMethods,
+        known: Mapping[str, KnownParts],
         *,
         takes_answer: bool,
     ) -> None:
         self.mcp = mcp
+        self.known = known
         self.answer: str | None = None  # that `give_answer` got; None: it was not called
         self.answered = anyio.Event()
         self.failure: PolicyError | None = None  # of the latest request; None: it has a reply

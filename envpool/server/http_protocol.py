@@ -34,7 +34,7 @@ from rehearsal_room.envpool.server.settings import HttpLimits
 _MAX_LINES = 100  # headers of a request
 _MAX_PIPELINED = 16  # requests of a connection that wait for the one before them
 # The key of an application's function in its scope, which is called where the client goes away
-# before the response is complete. It costs nothing, as a wait for `http.disconnect` would.
+# before the response is complete: a wait for `http.disconnect` takes a task for each request.
 WHEN_GONE = "rehearsal.when_gone"
 
 

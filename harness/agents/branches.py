@@ -46,7 +46,7 @@ class Branches:
         number = len(self._tools)
         parent, shared, key = None, 0, _START
         latest, latest_key = self._latest
-        if latest and messages[: len(latest)] == latest:  # mostly the same objects
+        if 0 < len(latest) <= len(messages) and all(map(_is_same, latest, messages)):
             parent, shared, key = self._known[latest_key], len(latest), latest_key
         is_shared = True
         for index, message in enumerate(messages[shared:], shared):
@@ -64,6 +64,12 @@ class Branches:
         has_same_tools = parent is not None and self._tools[parent] == tools
         self._tools.append(tools)
         return Place(number, parent, shared, has_same_tools)
+
+
+def _is_same(one: Message, other: Message) -> bool:
+    """Whether two messages have the same key; not seen where both have calls, whose arguments 1 and
+    1.0 are equal in Python."""
+    return one is other or (not one.calls and one == other)
 
 
 def _next(key: int, message: Message) -> int:

@@ -15,6 +15,7 @@ from rehearsal_room.harness.core.messages import Message
 
 INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a decoder raises
 _MAX_KNOWN = 4  # conversations that are remembered: those of sub-agents alternate
+_MAX_BYTES = 4 << 20  # of a conversation that is remembered
 
 Tools = tuple[ToolSpec, ...]
 
@@ -62,7 +63,8 @@ class KnownParts:
         else:
             found = read(text, 0)
         # What follows a reply may belong to the same message (see `responses`).
-        if text[:1] == b"[" and found.messages and found.messages[-1].role != "assistant":
+        ends = bool(found.messages) and found.messages[-1].role != "assistant"
+        if ends and text[:1] == b"[" and len(text) <= _MAX_BYTES:
             self._lists = [*self._lists[1 - _MAX_KNOWN :], _Known(text[:-1], found)]
         return found.messages
 

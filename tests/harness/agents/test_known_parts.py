@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rehearsal_room.harness.agents.branches import Branches, Place
-from rehearsal_room.harness.core.messages import Message, Reply
+from rehearsal_room.harness.core.messages import AgentCall, Message, Reply
 from rehearsal_room.harness.model_api import chat, messages, responses
 from rehearsal_room.harness.model_api.known_parts import KnownParts, Read
 from rehearsal_room.harness.model_api.request import UnsupportedRequest
@@ -153,3 +153,19 @@ def test_requests_find_their_place_in_the_tree() -> None:
             said = Message("assistant", reply.text), Message("user", f"u{draw.randrange(2)}")
             talks[which] = (*asked, *said) if draw.random() < 0.8 else asked[: draw.randrange(3)]
             talks[which] = talks[which] or (Message("user", "c"),)
+
+
+def test_arguments_that_python_takes_for_equal_are_two_histories() -> None:
+    """A request with 1.0 where an earlier one had 1, or true, does not go on after it."""
+
+    def called(value: object) -> tuple[Message, ...]:
+        call = AgentCall("look", {"at": value}, "c")
+        return (
+            Message("user", "a"),
+            Message("assistant", "", (call,)),
+            Message("tool", "r", (), "c"),
+        )
+
+    branches = Branches()
+    found = [branches.add(called(value), (), None) for value in (1, 1.0, True, 1)]
+    assert [(place.parent, place.shared) for place in found] == [(None, 0), (0, 1), (0, 1), (0, 3)]

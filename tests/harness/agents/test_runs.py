@@ -325,6 +325,17 @@ def test_an_agent_that_only_asks_comes_to_an_end(tmp_path: Path, rehearse: Rehea
     assert len(bodies) == len(one.asked) == 24
 
 
+def test_milestones_are_without_what_an_agent_asks(tmp_path: Path, rehearse: Rehearse) -> None:
+    """Whoever looks for starts, ends and verdicts does not read the requests to the model, nor what
+    an agent prints."""
+    played(rehearse, tmp_path / "run", "-n", 1, "-p", "oracle", "--agent", f"{LOOP}")
+    with open_reader(tmp_path / "run") as reader:
+        kinds = [type(record.event).__name__ for record in reader.records()]
+        found = [type(record.event).__name__ for record in reader.milestones()]
+    assert {"ModelAsked", "AgentOutput"} < set(kinds)
+    assert found == ["EpisodeStarted", "EpisodeEnded", "Judged"]
+
+
 def test_a_window_at_the_url_of_the_model(tmp_path: Path, rehearse: Rehearse) -> None:
     """With `--history last:1` the server gets what the agent was asked and the latest turn alone,
     whatever the agent sends; the log has all of it, and what was shown."""

@@ -5,7 +5,11 @@
 Model server, agents and run are processes of their own; the agents' process has all agents of the
 run as one endpoint. Each agent asks its model so often, one request after the other; for
 comparison the same client asks the model server itself. With `--grows-by 2000` each request has the
-whole conversation, with so many tokens (of 4 bytes) more than the one before. The figures:
+whole conversation, with so many tokens (of 4 bytes) more than the one before.
+
+The agents begin one after the other, within the time that a reply takes. Those that begin together
+stay in step, and then wait for each other's processes on the same processors, not for the URL. The
+figures:
 
     adds_p50   ms, how much later half of the replies come through the URL, `--latency` s of model
     cpu        ms of the run's process for each request: URL, policy, client and log together
@@ -19,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -48,9 +53,13 @@ def child(*command: str) -> Iterator[str]:
         process.wait()
 
 
-async def ask(session: aiohttp.ClientSession, url: str, number: int, grows_by: int) -> list[float]:
-    """Ask a model so often, one request after the other; the seconds of each."""
+async def ask(
+    session: aiohttp.ClientSession, url: str, number: int, grows_by: int, after: float
+) -> list[float]:
+    """Ask a model so often, one request after the other; `after` seconds pass before the first. The
+    seconds of each."""
     took, messages = [], _MESSAGE
+    await anyio.sleep(after)
     for turn in range(number):
         body = b'{"model": "instant", "messages": [%b]}' % messages
         began = time.perf_counter()
@@ -63,13 +72,16 @@ async def ask(session: aiohttp.ClientSession, url: str, number: int, grows_by: i
     return took
 
 
-async def serve_agents(number: int, grows_by: int, file: Path) -> None:
-    """Be the endpoint of all agents: each asks its model, and says that it is done."""
+async def serve_agents(number: int, grows_by: int, apart: float, file: Path) -> None:
+    """Be the endpoint of all agents: each asks its model, `apart` seconds after the one before, and
+    says that it is done."""
     took: list[float] = []
+    begun = count()
 
     async def answer(request: web.Request) -> web.Response:
         about = (await request.json())["metadata"]
-        took.extend(await ask(session, about["rehearse_model_url"], number, grows_by))
+        url, after = about["rehearse_model_url"], next(begun) * apart
+        took.extend(await ask(session, url, number, grows_by, after))
         return web.json_response({"choices": [{"message": {"content": "done"}}]})
 
     connector = aiohttp.TCPConnector(limit=0)
@@ -85,20 +97,20 @@ async def serve_agents(number: int, grows_by: int, file: Path) -> None:
     await anyio.to_thread.run_sync(file.write_text, json.dumps(took))
 
 
-async def direct(url: str, number: int, grows_by: int, at_once: int) -> list[float]:
+async def direct(url: str, number: int, grows_by: int, apart: float, at_once: int) -> list[float]:
     """The same requests to the model server itself."""
     took: list[float] = []
 
-    async def agent(session: aiohttp.ClientSession) -> None:
-        took.extend(await ask(session, url, number, grows_by))
+    async def agent(session: aiohttp.ClientSession, after: float) -> None:
+        took.extend(await ask(session, url, number, grows_by, after))
 
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         aiohttp.ClientSession(connector=connector) as session,
         anyio.create_task_group() as tasks,
     ):
-        for _ in range(at_once):
-            tasks.start_soon(agent, session)
+        for index in range(at_once):
+            tasks.start_soon(agent, session, index * apart)
     return took
 
 
@@ -123,7 +135,7 @@ def run_cpu(model: str, agents: str, at_once: int) -> float:
 @runs_option(3)
 def main(requests: int, at_once: int, grows_by: int, latency: float, runs: int) -> list[Figure]:
     """Measure, and return the figures."""
-    adds, cpus = [], []
+    adds, cpus, apart = [], [], latency / at_once
     with child(*_MODEL, str(latency)) as model:
         for _ in range(runs):
             cpu = {}
@@ -137,12 +149,13 @@ def main(requests: int, at_once: int, grows_by: int, latency: float, runs: int) 
                         "--serve",
                         number,
                         grows_by,
+                        apart,
                         file,
                     )
                     with child(*map(str, itself)) as agents:
                         cpu[number] = run_cpu(model, agents, at_once)
                     took = json.loads(file.read_text())
-            plain = anyio.run(direct, model, requests, grows_by, at_once)
+            plain = anyio.run(direct, model, requests, grows_by, apart, at_once)
             adds.append(1000 * (median(took) - median(plain)))
             cpus.append(1000 * (cpu[requests] - cpu[1]) / (at_once * (requests - 1)))
     return [figure("agent_gateway.adds_p50", "ms", adds), figure("agent_gateway.cpu", "ms", cpus)]
@@ -150,6 +163,7 @@ def main(requests: int, at_once: int, grows_by: int, latency: float, runs: int) 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
-        anyio.run(serve_agents, int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+        number, grows_by, apart, file = sys.argv[2:]
+        anyio.run(serve_agents, int(number), int(grows_by), float(apart), Path(file))
     else:
         main()

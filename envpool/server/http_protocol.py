@@ -66,13 +66,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waits_since = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; tell who is still at work on a response."""
+        """End; call the function of an application that is still at work on a response."""
         if self.flow is None:  # it was refused at once
             return
         super().connection_lost(exc)
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            cycle.scope.get(WHEN_GONE, _nothing)()  # type: ignore[operator]  # a key of ours
+            cycle.scope.get(WHEN_GONE, _nothing)()  # type: ignore[operator]  # `WHEN_GONE`
 
     def data_received(self, data: bytes) -> None:
         """Pass the bytes to the parser, in pieces of at most the bound of a head."""
@@ -138,7 +138,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.headers = []  # for trailers, which are dropped
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.transport = _HeadWithBody(cycle.transport, self.loop)  # type: ignore[assignment]  # of it what a cycle uses
+        joined: Any = _HeadWithBody(cycle.transport, self.loop)  # it has what a cycle uses
+        cycle.transport = joined
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:

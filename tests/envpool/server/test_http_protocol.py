@@ -1,4 +1,4 @@
-"""How our HTTP protocol sends responses, and tells that a client has gone."""
+"""How our HTTP protocol sends responses, and what it does when a client goes."""
 
 import socket
 
@@ -59,7 +59,8 @@ async def test_a_response_arrives_in_one_piece() -> None:
 
 
 async def test_a_head_does_not_wait_for_its_body() -> None:
-    """A stream's client gets the head at once; where it leaves then, the application is told."""
+    """A stream's client gets the head at once; where it leaves then, the
+    application's function is called."""
     app = Answers()
     async with listening(app, host="127.0.0.1", port=0, drain_s=1.0) as url:
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:

@@ -326,8 +326,8 @@ def test_an_agent_that_only_asks_comes_to_an_end(tmp_path: Path, rehearse: Rehea
 
 
 def test_milestones_are_without_what_an_agent_asks(tmp_path: Path, rehearse: Rehearse) -> None:
-    """Whoever looks for starts, ends and verdicts does not read the requests to the model, nor what
-    an agent prints."""
+    """A search for starts, ends and verdicts reads neither the requests to the model nor what an
+    agent prints."""
     played(rehearse, tmp_path / "run", "-n", 1, "-p", "oracle", "--agent", f"{LOOP}")
     with open_reader(tmp_path / "run") as reader:
         kinds = [type(record.event).__name__ for record in reader.records()]

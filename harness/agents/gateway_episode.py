@@ -70,7 +70,9 @@ class GatewayEpisode:
         self.answer: str | None = None  # that `give_answer` got; None: it was not called
         self.answered = anyio.Event()
         self.failure: PolicyError | None = None  # of the latest request; None: it has a reply
-        self.num_lost = 0  # replies that came after the end, and are not in the log
+        self.num_lost = (
+            0  # requests to the model that were under way at the end, and are not logged
+        )
         self._run = run
         self._env = env
         self._agent = agent
@@ -89,6 +91,7 @@ class GatewayEpisode:
     def close(self) -> None:
         """Refuse what comes from now on, and give up the requests that are under way."""
         self._is_over = True
+        self.num_lost = len(self._requests)
         for scope in self._requests | self._calls:
             scope.cancel()
 
@@ -188,8 +191,6 @@ class GatewayEpisode:
             self.failure = None if _is_own_fault(exc) else exc
             await self._record(request, window, None, api, str(exc), time.perf_counter() - began)
             raise
-        finally:
-            self.num_lost += self._is_over
         if self._is_over:
             raise EpisodeOver("it ended while the model was asked")
         self.failure = None

@@ -1,5 +1,6 @@
 """Agents as functions, which the tests name as MODULE:FUNCTION."""
 
+import contextlib
 import json
 import os
 import socket
@@ -70,6 +71,19 @@ def leaves(task: Any, env: Any) -> str:
     while not given_up.exists() and time.monotonic() < latest:
         time.sleep(0.01)
     return f"{given_up.exists()}"
+
+
+def ends_early(task: Any, env: Any) -> str:
+    """Returns while a thread of it still waits for the model."""
+
+    def ask() -> None:
+        with contextlib.suppress(RuntimeError, OSError):
+            _ask(task, [{"role": "user", "content": "a"}])
+
+    threading.Thread(target=ask, daemon=True).start()
+    while not Path(os.environ["ASKED"]).exists():
+        time.sleep(0.01)
+    return "done"
 
 
 async def crashes(task: Any, env: Any) -> str:

@@ -315,6 +315,27 @@ def test_an_agent_that_leaves_is_not_answered(
     assert (one.ended.answer, one.asked) == ("True", ())
 
 
+def test_replies_after_the_end_are_reported(
+    tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is under way when its agent returns is not logged, and a notice counts it."""
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+
+    def wait(connection: socket.socket) -> None:
+        (tmp_path / "asked").touch()
+        connection.recv(1)
+
+    with model_server(wait, _Waits) as (url, _):
+        words = ("-m", "m", "--base-url", url, "--agent", f"{OWN}:ends_early")
+        status, _, err = rehearse("run", LIBRARY, "-o", tmp_path / "run", "-n", 1, *words)
+    assert status == 0, err
+    (one,) = episodes_of(tmp_path / "run")
+    assert one.ended is not None
+    assert (one.ended.answer, one.asked) == ("done", ())
+    assert "replies_after_the_end" in err
+    assert "replies=1" in err
+
+
 def test_an_agent_that_only_asks_comes_to_an_end(tmp_path: Path, rehearse: Rehearse) -> None:
     """Requests to the model have a limit, eight for each step that the episode may have."""
     with model_server(picky) as (url, bodies):

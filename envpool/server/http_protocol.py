@@ -14,18 +14,32 @@ connections and for any time: 60 MiB of headers on one connection grew the serve
 - more than `max_connections` connections are answered with 503 at once.
 
 A head may pass with up to twice its bound, depending on how its bytes arrive.
+
+A response's head leaves with the first bytes of its body. uvicorn writes them one after the other,
+and uvloop sends each write at once: two system calls, and a client that wakes up twice.
 """
 
 import asyncio
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from rehearsal_room.envpool.server.settings import HttpLimits
 
 _MAX_LINES = 100  # headers of a request
 _MAX_PIPELINED = 16  # requests of a connection that wait for the one before them
+# The key of an application's function in its scope, which is called where the client goes away
+# before the response is complete: a wait for `http.disconnect` takes a task for each request.
+WHEN_GONE = "rehearsal.when_gone"
+
+
+def _nothing() -> None:
+    pass
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -52,9 +66,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waits_since = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        if self.flow is not None:  # else it was refused at once
-            super().connection_lost(exc)
+        """End; call the function of an application that is still at work on a response."""
+        if self.flow is None:  # it was refused at once
+            return
+        super().connection_lost(exc)
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.scope.get(WHEN_GONE, _nothing)()  # type: ignore[operator]  # `WHEN_GONE`
 
     def data_received(self, data: bytes) -> None:
         """Pass the bytes to the parser, in pieces of at most the bound of a head."""
@@ -119,6 +137,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if not (self.parser.should_upgrade() and self._should_upgrade()):
             self.headers = []  # for trailers, which are dropped
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        joined: Any = _HeadWithBody(cycle.transport, self.loop)  # it has what a cycle uses
+        cycle.transport = joined
+        super()._start_asgi_task(cycle, app)
+
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._bytes_without_body = 0
@@ -167,6 +190,42 @@ class BoundedProtocol(HttpToolsProtocol):
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head % len(body) + body)
         self.transport.close()
+
+
+class _HeadWithBody:
+    """The transport of one response: what is written first waits for what follows in the same turn
+    of the loop. It has what uvicorn uses of a transport for a response."""
+
+    __slots__ = ("_first", "_has_begun", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._first = b""  # waits
+        self._has_begun = False
+
+    def write(self, data: bytes) -> None:
+        """Send the bytes, after those that wait."""
+        if self._first:
+            data, self._first = self._first + data, b""
+        elif not self._has_begun:
+            self._has_begun, self._first = True, data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._first and not self.is_closing():
+            self.write(b"")
+
+    def close(self) -> None:
+        """Close the connection, once everything is sent."""
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closing, or closed."""
+        return self._transport.is_closing()
 
 
 def protocol_with(limits: HttpLimits) -> type[BoundedProtocol]:

@@ -190,12 +190,16 @@ class AgentEnv:
             self._run.answer = answer_of_steps(self._run.steps)
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A block in which the agent waits for its model, and is not late itself."""
+    def asking(self) -> Iterator[Watch]:
+        """A block in which the agent waits for its model, and is not late itself. It is cancelled
+        where the model takes too long (`expired` of what it yields)."""
         self._num_asking += 1
         self._watch.got_reply()
         try:
-            yield
+            context = self._run.context
+            with context.watchdog.watch(None) as watch:
+                watch.expect_reply(context.limits.reply_timeout)
+                yield watch
         finally:
             self._num_asking -= 1
             if not self._closed:

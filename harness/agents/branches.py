@@ -6,7 +6,6 @@ second agent, shares less, or nothing. So every reply has exactly one place, in 
 it was given.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -35,18 +34,22 @@ class Branches:
     def __init__(self) -> None:
         self._known: dict[int, int] = {}  # key of a beginning -> the request that had it first
         self._tools: list[tuple[ToolSpec, ...]] = []  # of each request
+        self._latest: tuple[tuple[Message, ...], int] = (), _START  # messages, and their key
 
     def __len__(self) -> int:
         return len(self._tools)
 
     def add(
-        self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], reply: Reply | None
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], reply: Reply | None
     ) -> Place:
         """Add a request with its reply (None: there is none); return where it begins."""
         number = len(self._tools)
         parent, shared, key = None, 0, _START
+        latest, latest_key = self._latest
+        if 0 < len(latest) <= len(messages) and all(map(_is_same, latest, messages)):
+            parent, shared, key = self._known[latest_key], len(latest), latest_key
         is_shared = True
-        for index, message in enumerate(messages):
+        for index, message in enumerate(messages[shared:], shared):
             key = _next(key, message)
             known = self._known.get(key)
             is_shared = is_shared and known is not None
@@ -54,12 +57,19 @@ class Branches:
                 parent, shared = known, index + 1
             else:
                 self._known.setdefault(key, number)
+        self._latest = messages, key
         if reply is not None:
             shown = Message("assistant", reply.text, reply.calls, None, reply.thought)
             self._known.setdefault(_next(key, shown), number)
         has_same_tools = parent is not None and self._tools[parent] == tools
         self._tools.append(tools)
         return Place(number, parent, shared, has_same_tools)
+
+
+def _is_same(one: Message, other: Message) -> bool:
+    """Whether two messages have the same key; not seen where both have calls, whose arguments 1 and
+    1.0 are equal in Python."""
+    return one is other or (not one.calls and one == other)
 
 
 def _next(key: int, message: Message) -> int:

@@ -14,22 +14,22 @@ purpose and statistics are those of every run.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from secrets import token_urlsafe
 from typing import Self
 
 import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from rehearsal_room.envpool.core.talks import TALK
 from rehearsal_room.envpool.core.types import ToolSpec
-from rehearsal_room.envpool.server.answers import JSON, handlers_with, json
+from rehearsal_room.envpool.server.answers import JSON, json
 from rehearsal_room.envpool.server.guard import AccessCheck, Guard, headers_of
+from rehearsal_room.envpool.server.http_protocol import WHEN_GONE
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.envpool.server.mcp_endpoint import post
 from rehearsal_room.envpool.server.mcp_methods import McpMethods
@@ -40,6 +40,7 @@ from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.model_api import chat, messages, responses
+from rehearsal_room.harness.model_api.known_parts import KnownParts
 from rehearsal_room.harness.model_api.request import (
     ModelReply,
     ModelRequest,
@@ -53,11 +54,13 @@ _LIMITS = HttpLimits(max_connections=65_536, max_headers=65_536)
 _EVENTS = "text/event-stream"
 _TOO_LONG = "context_length_exceeded"
 _NO_RETRY = {"x-should-retry": "false"}  # the policy has retried already
-_LOOK_S = 0.5  # between two looks at the agents that wait
+_APIS = ("chat", "messages", "responses")
 _MAX_KNOWN = 1_024  # lists of tools that are remembered
 
 Refuse = Callable[[str, int, str | None], bytes]  # why, the status, and OpenAI's code for it
 Check = Callable[[ModelRequest], object]  # raises UnsupportedRequest
+_Answer = Callable[[GatewayEpisode, bytes], Awaitable[Response]]  # to a body
+_Route = Callable[[GatewayEpisode, Scope, bytes], Awaitable[Response]]
 
 
 class Addresses(msgspec.Struct, frozen=True):
@@ -82,7 +85,7 @@ class AgentGateway(AsyncContextManagerMixin):
         self._episodes: dict[str, GatewayEpisode] = {}
         self._methods: dict[tuple[str, tuple[str, ...]], McpMethods] = {}
         self._tools: dict[bytes, tuple[ToolSpec, ...]] = {}
-        self._waiting: dict[Request, anyio.CancelScope] = {}  # requests for the model
+        self._routes = self._served()
 
     def __repr__(self) -> str:
         return f"<AgentGateway {self._url} [{len(self._episodes)} episodes]>"
@@ -90,17 +93,12 @@ class AgentGateway(AsyncContextManagerMixin):
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         guarded = Guard(
-            self._app(), AccessCheck(_SETTINGS), max_body=_SETTINGS.max_body, refusal=_refusal
+            self._serve, AccessCheck(_SETTINGS), max_body=_SETTINGS.max_body, refusal=_refusal
         )
-        async with (
-            listening(
-                guarded, host=_SETTINGS.host, port=0, drain_s=_SETTINGS.drain_s, limits=_LIMITS
-            ) as self._url,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(self._give_up)
+        async with listening(
+            guarded, host=_SETTINGS.host, port=0, drain_s=_SETTINGS.drain_s, limits=_LIMITS
+        ) as self._url:
             yield self
-            tasks.cancel_scope.cancel()
 
     @contextmanager
     def episode(self, run: Episode, env: AgentEnv) -> Iterator[tuple[GatewayEpisode, Addresses]]:
@@ -119,7 +117,10 @@ class AgentGateway(AsyncContextManagerMixin):
             )
             agent = run.context.policy.agent(assigned)
         key = token_urlsafe(18)
-        opened = GatewayEpisode(run, env, agent, self._mcp(run), takes_answer=self.takes_answer)
+        known = {api: KnownParts(self._same_tools) for api in _APIS}
+        opened = GatewayEpisode(
+            run, env, agent, self._mcp(run), known, takes_answer=self.takes_answer
+        )
         self._episodes[key] = opened
         base = f"{self._url}/e/{key}"
         try:
@@ -141,93 +142,87 @@ class AgentGateway(AsyncContextManagerMixin):
             self._methods[key] = McpMethods(scenario, typed_tools(tools))
         return self._methods[key]
 
-    def _app(self) -> Starlette:
-        routes = [
-            Route("/e/{key}/mcp", self._call_tool, methods=["POST"]),
-            Route("/e/{key}/v1/chat/completions", self._chat, methods=["POST"]),
-            Route("/e/{key}/v1/responses", self._responses, methods=["POST"]),
-            Route("/e/{key}/v1/messages", self._messages, methods=["POST"]),
-            Route("/e/{key}/v1/messages/count_tokens", self._count, methods=["POST"]),
-            Route("/e/{key}/v1/models", self._models),
-            Route("/e/{key}/v1/models/{model:path}", self._one_model),
-        ]
-        app = Starlette(routes=routes, exception_handlers=handlers_with(_refusal))
-        app.router.redirect_slashes = False
-        return app
-
-    def _episode_of(self, request: Request) -> GatewayEpisode:
-        found = self._episodes.get(request.path_params["key"])
-        if found is None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application. Raises HTTPException."""
+        begin, _, rest = scope["path"].removeprefix("/e/").partition("/")
+        name = "v1/models/" if rest.startswith("v1/models/") else rest
+        method, answer = self._routes.get(name, ("", None))
+        if answer is None or not begin or not scope["path"].startswith("/e/"):
+            raise HTTPException(404, f"there is nothing at {scope['path']}")
+        if scope["method"] != method and (scope["method"], method) != ("HEAD", "GET"):
+            allow = {"Allow": "GET, HEAD" if method == "GET" else method}
+            raise HTTPException(405, f"{scope['method']} is not served here", allow)
+        episode = self._episodes.get(begin)
+        if episode is None:
             raise HTTPException(404, "there is no episode at this URL: it has ended, or never was")
-        return found
+        body = await _body(receive)
+        if body is None:
+            raise HTTPException(400, "the body is incomplete")
+        response = await answer(episode, scope, body)
+        await response(scope, receive, send)
 
-    async def _call_tool(self, request: Request) -> Response:
-        episode = self._episode_of(request)
-        body = await request.body()
-        headers = headers_of(request.scope)
+    def _served(self) -> dict[str, tuple[str, _Route]]:
+        """The routes: method and what answers, by the path after the key."""
+        return {
+            "mcp": ("POST", self._call_tool),
+            "v1/chat/completions": ("POST", partial(self._answered, self._chat, _chat_refusal)),
+            "v1/responses": ("POST", partial(self._answered, self._responses, _chat_refusal)),
+            "v1/messages": ("POST", partial(self._answered, self._messages, messages.error)),
+            "v1/messages/count_tokens": (
+                "POST",
+                partial(self._answered, self._count, messages.error),
+            ),
+            "v1/models": ("GET", self._models),
+            "v1/models/": ("GET", self._one_model),
+        }
+
+    async def _call_tool(self, episode: GatewayEpisode, http: Scope, body: bytes) -> Response:
         scope = anyio.CancelScope()
         with scope, episode.waiting(scope, is_call=True):
-            status, answer = await post(episode.mcp, episode.execute, headers, body)
+            status, answer = await post(episode.mcp, episode.execute, headers_of(http), body)
             return Response(answer, status, media_type=JSON if answer else None)
         return _gone(_chat_refusal)
 
-    async def _chat(self, request: Request) -> Response:
-        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
-            asked = chat.read_request(body)
-            _, reply = await self._ask(episode, asked, "chat")
-            id = f"chatcmpl-{token_urlsafe(12)}"
-            if not asked.stream:
-                return Response(chat.completion(reply, model=self.model, id=id), media_type=JSON)
-            stream = chat.events(reply, model=self.model, id=id, usage=asked.stream_usage)
-            return Response(stream, media_type=_EVENTS)
+    async def _chat(self, episode: GatewayEpisode, body: bytes) -> Response:
+        asked = chat.read_request(body, episode.known["chat"])
+        _, reply = await self._ask(episode, asked, "chat")
+        id = f"chatcmpl-{token_urlsafe(12)}"
+        if not asked.stream:
+            return Response(chat.completion(reply, model=self.model, id=id), media_type=JSON)
+        stream = chat.events(reply, model=self.model, id=id, usage=asked.stream_usage)
+        return Response(stream, media_type=_EVENTS)
 
-        return await self._answered(request, answer, _chat_refusal)
+    async def _messages(self, episode: GatewayEpisode, body: bytes) -> Response:
+        asked = messages.read_request(body, episode.known["messages"])
+        _, reply = await self._ask(episode, asked, "messages")
+        write, kind = (messages.events, _EVENTS) if asked.stream else (messages.message, JSON)
+        return Response(
+            write(reply, model=asked.model or self.model, id=token_urlsafe(12)), media_type=kind
+        )
 
-    async def _messages(self, request: Request) -> Response:
-        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
-            asked = messages.read_request(body)
-            _, reply = await self._ask(episode, asked, "messages")
-            write, kind = (messages.events, _EVENTS) if asked.stream else (messages.message, JSON)
-            return Response(
-                write(reply, model=asked.model or self.model, id=token_urlsafe(12)),
-                media_type=kind,
-            )
+    async def _responses(self, episode: GatewayEpisode, body: bytes) -> Response:
+        read = responses.read_request(body, episode.known["responses"])
+        before = episode.after_response(read.previous) if read.previous else ()
+        asked = responses.with_instructions(read, before)
+        logged, reply = await self._ask(episode, asked, "responses")
+        id = token_urlsafe(12)
+        kept = (*before, *read.request.messages)
+        episode.keep_response(f"resp_{id}", kept, logged)
+        write, kind = (responses.events, _EVENTS) if asked.stream else (responses.response, JSON)
+        answer = write(reply, model=self.model, id=id, namespaces=read.namespaces)
+        return Response(answer, media_type=kind)
 
-        return await self._answered(request, answer, messages.error)
+    async def _count(self, episode: GatewayEpisode, body: bytes) -> Response:
+        asked = messages.read_request(body)
+        number = sum(len(one.content.encode()) for one in asked.messages) // 4
+        return Response(messages.token_count(number), media_type=JSON)
 
-    async def _responses(self, request: Request) -> Response:
-        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
-            read = responses.read_request(body)
-            before = episode.after_response(read.previous) if read.previous else ()
-            asked = responses.with_instructions(read, before)
-            logged, reply = await self._ask(episode, asked, "responses")
-            id = token_urlsafe(12)
-            kept = (*before, *read.request.messages)
-            episode.keep_response(f"resp_{id}", kept, logged)
-            write, kind = (
-                (responses.events, _EVENTS) if asked.stream else (responses.response, JSON)
-            )
-            body = write(reply, model=self.model, id=id, namespaces=read.namespaces)
-            return Response(body, media_type=kind)
-
-        return await self._answered(request, answer, _chat_refusal)
-
-    async def _count(self, request: Request) -> Response:
-        async def answer(episode: GatewayEpisode, body: bytes) -> Response:
-            asked = messages.read_request(body)
-            number = sum(len(one.content.encode()) for one in asked.messages) // 4
-            return Response(messages.token_count(number), media_type=JSON)
-
-        return await self._answered(request, answer, messages.error)
-
-    async def _models(self, request: Request) -> Response:
-        self._episode_of(request)
+    async def _models(self, episode: GatewayEpisode, http: Scope, body: bytes) -> Response:
         listed = [_model(self.model)] if self.model else []
         return json({"object": "list", "data": listed})
 
-    async def _one_model(self, request: Request) -> Response:
-        self._episode_of(request)
-        return json(_model(request.path_params["model"]))
+    async def _one_model(self, episode: GatewayEpisode, http: Scope, body: bytes) -> Response:
+        return json(_model(http["path"].partition("/v1/models/")[2]))
 
     async def _ask(
         self, episode: GatewayEpisode, request: ModelRequest, api: str
@@ -237,9 +232,7 @@ class AgentGateway(AsyncContextManagerMixin):
             raise UnsupportedRequest(f"n: the reply has one choice, not {request.fields['n']}")
         if self._check is not None:
             self._check(request)
-        return await episode.ask(
-            msgspec.structs.replace(request, tools=self._same_tools(request.tools)), api
-        )
+        return await episode.ask(request, api)
 
     def _same_tools(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """These tools as the object that earlier requests had: writers of requests and tokenizers
@@ -252,30 +245,24 @@ class AgentGateway(AsyncContextManagerMixin):
         return self._tools.setdefault(key, tools)
 
     async def _answered(
-        self,
-        request: Request,
-        answer: Callable[[GatewayEpisode, bytes], Awaitable[Response]],
-        refuse: Refuse,
+        self, answer: _Answer, refuse: Refuse, episode: GatewayEpisode, http: Scope, body: bytes
     ) -> Response:
         """The answer to a request for the model, which is given up when the agent goes away."""
-        episode, body = self._episode_of(request), await request.body()
         scope = anyio.CancelScope()
-        response = _gone(refuse)
-        self._waiting[request] = scope
-        try:
-            with scope, episode.waiting(scope):
-                response = await _or_refusal(answer, episode, body, refuse)
-        finally:
-            del self._waiting[request]
-        return response
+        http[WHEN_GONE] = scope.cancel
+        with scope, episode.waiting(scope):
+            return await _or_refusal(answer, episode, body, refuse)
+        return _gone(refuse)
 
-    async def _give_up(self) -> None:
-        """Cancel what is asked for agents that have gone away, until cancelled."""
-        while True:
-            await anyio.sleep(_LOOK_S)
-            for request, scope in list(self._waiting.items()):
-                if await request.is_disconnected():
-                    scope.cancel()
+
+async def _body(receive: Receive) -> bytes | None:
+    """The body of a request; None: its client went away first."""
+    parts = []
+    while (message := await receive())["type"] == "http.request":
+        parts.append(message["body"])
+        if not message["more_body"]:
+            return b"".join(parts)
+    return None
 
 
 def _gone(refuse: Refuse) -> Response:
@@ -284,10 +271,7 @@ def _gone(refuse: Refuse) -> Response:
 
 
 async def _or_refusal(
-    answer: Callable[[GatewayEpisode, bytes], Awaitable[Response]],
-    episode: GatewayEpisode,
-    body: bytes,
-    refuse: Refuse,
+    answer: _Answer, episode: GatewayEpisode, body: bytes, refuse: Refuse
 ) -> Response:
     try:
         return await answer(episode, body)

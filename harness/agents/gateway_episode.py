@@ -1,7 +1,7 @@
 """One episode as its agent reaches it over HTTP: the world's tools, and the model."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -21,6 +21,7 @@ from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.harness.history.last_turns import FullWindow
 from rehearsal_room.harness.history.windows import Windows, turns_of
+from rehearsal_room.harness.model_api.known_parts import KnownParts
 from rehearsal_room.harness.model_api.request import (
     ModelReply,
     ModelRequest,
@@ -51,7 +52,8 @@ class EpisodeOver(Exception):
 
 class GatewayEpisode:
     """What the requests of one agent reach. `agent` is the model behind the URL; None: the run
-    names none. `takes_answer`: the tools have `give_answer`."""
+    names none. `known` is what it sent before, by API. `takes_answer`: the tools have
+    `give_answer`."""
 
     def __init__(
         self,
@@ -59,14 +61,18 @@ class GatewayEpisode:
         env: AgentEnv,
         agent: Agent | None,
         mcp: McpMethods,
+        known: Mapping[str, KnownParts],
         *,
         takes_answer: bool,
     ) -> None:
         self.mcp = mcp
+        self.known = known
         self.answer: str | None = None  # that `give_answer` got; None: it was not called
         self.answered = anyio.Event()
         self.failure: PolicyError | None = None  # of the latest request; None: it has a reply
-        self.num_lost = 0  # replies that came after the end, and are not in the log
+        self.num_lost = (
+            0  # requests to the model that were under way at the end, and are not logged
+        )
         self._run = run
         self._env = env
         self._agent = agent
@@ -85,6 +91,7 @@ class GatewayEpisode:
     def close(self) -> None:
         """Refuse what comes from now on, and give up the requests that are under way."""
         self._is_over = True
+        self.num_lost = len(self._requests)
         for scope in self._requests | self._calls:
             scope.cancel()
 
@@ -173,8 +180,10 @@ class GatewayEpisode:
         window = _window(self._run, request)
         began = time.perf_counter()
         try:
-            with self._env.asking():
-                reply = await _reply(agent, window, self._run.context.limits.reply_timeout)
+            with self._env.asking() as watch:
+                reply = await agent.reply(window)
+            if watch.expired:
+                raise PolicyError(self._late())
         except ModelOutageError as exc:
             self._env.fail(exc)
             raise EpisodeOver("the model server has gone") from exc
@@ -182,8 +191,6 @@ class GatewayEpisode:
             self.failure = None if _is_own_fault(exc) else exc
             await self._record(request, window, None, api, str(exc), time.perf_counter() - began)
             raise
-        finally:
-            self.num_lost += self._is_over
         if self._is_over:
             raise EpisodeOver("it ended while the model was asked")
         self.failure = None
@@ -197,10 +204,14 @@ class GatewayEpisode:
         assert self._agent is not None
         hello = Window((Message("user", "Hello"),), fields={"max_tokens": 1})
         try:
-            await _reply(self._agent, hello, self._run.context.limits.reply_timeout)
+            with self._env.asking() as watch:
+                await self._agent.reply(hello)
         except PolicyError:
             return False
-        return True
+        return not watch.expired
+
+    def _late(self) -> str:
+        return f"no reply within {self._run.context.limits.reply_timeout:g} s"
 
     async def _record(
         self,
@@ -256,14 +267,6 @@ def _with_ids(reply: Reply, number: int) -> Reply:
 def _is_own_fault(failure: PolicyError) -> bool:
     """Whether the agent's request is to blame: it is too long, or the server refused its form."""
     return isinstance(failure, ContextLengthError) or failure.http_status in (400, 413, 422)
-
-
-async def _reply(agent: Agent, window: Window, seconds: float | None) -> Reply:
-    try:
-        with anyio.fail_after(seconds):
-            return await agent.reply(window)
-    except TimeoutError as exc:
-        raise PolicyError(f"no reply within {seconds:g} s") from exc
 
 
 def _window(run: Episode, request: ModelRequest) -> Window:

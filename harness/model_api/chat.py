@@ -12,6 +12,13 @@ import msgspec
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.completions import UnreadableError, calls_of, read_message
 from rehearsal_room.harness.core.messages import AgentCall, Message, Usage
+from rehearsal_room.harness.model_api.known_parts import (
+    INVALID,
+    KnownParts,
+    Read,
+    Tools,
+    fault_in,
+)
 from rehearsal_room.harness.model_api.request import (
     ClientReply,
     ModelReply,
@@ -20,7 +27,6 @@ from rehearsal_room.harness.model_api.request import (
 )
 
 _encode = msgspec.json.Encoder().encode
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 _ROLES = {"developer": "system"}  # OpenAI's newer name
 
 
@@ -44,40 +50,69 @@ class _StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
-class _Request(msgspec.Struct, frozen=True):
-    messages: list[dict[str, Any]]
+class _Options(msgspec.Struct, frozen=True):
+    """What is read of a request besides messages and tools."""
+
     model: str = ""
-    tools: list[_Tool] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     rehearsal: Any = None
 
 
+class _Request(_Options, frozen=True, kw_only=True):
+    """All that is read, in its types: for the sentence of a refusal."""
+
+    messages: list[dict[str, Any]]
+    tools: list[_Tool] | None = None
+
+
 _READ = frozenset(_Request.__struct_fields__)
 _ABOUT_CLIENT = frozenset({"user", "metadata", "store", "safety_identifier", "prompt_cache_key"})
+_NO_TOOLS = msgspec.Raw(b"null")
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+_decode_messages = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_decode_tools = msgspec.json.Decoder(list[_Tool] | None).decode
 
 
-def read_request(body: bytes) -> ModelRequest:
-    """The request in a body. Raises UnsupportedRequest, whose message names the field."""
+def read_request(body: bytes, known: KnownParts | None = None) -> ModelRequest:
+    """The request in a body; `known` is what its client sent before. Raises UnsupportedRequest,
+    whose message names the field."""
+    known = known or KnownParts()
     try:
-        others = _decode_any(body)
-        request = msgspec.convert(others, _Request)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise UnsupportedRequest(f"the body is not a chat request: {exc}") from exc
+        parts = _decode_parts(body)
+        messages = known.messages(bytes(parts.pop("messages")), _messages)
+        tools = known.tools(bytes(parts.pop("tools", _NO_TOOLS)), _tools)
+        others = {
+            name: _decode_any(raw) for name, raw in parts.items() if name not in _ABOUT_CLIENT
+        }
+        request = msgspec.convert(others, _Options)
+    except (*INVALID, KeyError) as exc:
+        raise UnsupportedRequest(
+            f"the body is not a chat request: {fault_in(body, _Request, exc)}"
+        ) from exc
     options = request.stream_options or _StreamOptions()
     return ModelRequest(
         model=request.model,
-        messages=tuple([_message(one, index) for index, one in enumerate(request.messages)]),
-        tools=tuple([_tool(tool) for tool in request.tools or ()]),
+        messages=messages,
+        tools=tools,
         fields={
-            name: value
-            for name, value in others.items()
-            if name not in _READ and name not in _ABOUT_CLIENT and value is not None
+            name: value for name, value in others.items() if name not in _READ and value is not None
         },
         stream=bool(request.stream),
         stream_usage=bool(options.include_usage),
         own=request.rehearsal,
     )
+
+
+def _messages(text: bytes, num_before: int) -> Read:
+    sent = _decode_messages(text)
+    read = [_message(one, num_before + index) for index, one in enumerate(sent)]
+    return Read(tuple(read), len(sent))
+
+
+def _tools(text: bytes) -> Tools:
+    return tuple([_tool(tool) for tool in _decode_tools(text) or ()])
 
 
 def _message(message: dict[str, Any], index: int) -> Message:

@@ -12,6 +12,13 @@ import msgspec
 
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.messages import AgentCall, Message
+from rehearsal_room.harness.model_api.known_parts import (
+    INVALID,
+    KnownParts,
+    Read,
+    Tools,
+    fault_in,
+)
 from rehearsal_room.harness.model_api.request import ModelReply, ModelRequest, UnsupportedRequest
 
 _encode = msgspec.json.Encoder().encode
@@ -39,11 +46,13 @@ class _Message(msgspec.Struct, frozen=True):
     content: str | list[dict[str, Any]]
 
 
-class _Request(msgspec.Struct, frozen=True):
-    messages: list[_Message]
+class _Options(msgspec.Struct, frozen=True):
+    """What is read of a request besides messages and tools, which are read on their own."""
+
+    messages: msgspec.Raw
+    tools: msgspec.Raw = msgspec.Raw(b"null")
     model: str = ""
     system: str | list[dict[str, Any]] | None = None
-    tools: list[_Tool] | None = None
     tool_choice: _Choice | None = None
     max_tokens: int | None = None
     stop_sequences: list[str] | None = None
@@ -52,30 +61,53 @@ class _Request(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
-_decode = msgspec.json.Decoder(_Request).decode
+class _Request(_Options, frozen=True, kw_only=True):
+    """All that is read, in its types: for the sentence of a refusal."""
+
+    messages: list[_Message]  # type: ignore[assignment]  # Raw in `_Options`
+    tools: list[_Tool] | None = None  # type: ignore[assignment]
 
 
-def read_request(body: bytes) -> ModelRequest:
-    """The request in a body. Raises UnsupportedRequest, whose message names the field."""
+_decode = msgspec.json.Decoder(_Options).decode
+_decode_messages = msgspec.json.Decoder(list[_Message]).decode
+_decode_tools = msgspec.json.Decoder(list[_Tool] | None).decode
+
+
+def read_request(body: bytes, known: KnownParts | None = None) -> ModelRequest:
+    """The request in a body; `known` is what its client sent before. Raises UnsupportedRequest,
+    whose message names the field."""
+    known = known or KnownParts()
     try:
         request = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise UnsupportedRequest(f"the body is not a request for a message: {exc}") from exc
-    messages: list[Message] = []
+        messages = known.messages(bytes(request.messages), _conversation)
+        tools = known.tools(bytes(request.tools), _tools)
+    except INVALID as exc:
+        why = fault_in(body, _Request, exc)
+        raise UnsupportedRequest(f"the body is not a request for a message: {why}") from exc
     if request.system:
-        messages.append(Message("system", _text(request.system, "system")))
-    for index, message in enumerate(request.messages):
-        messages += _messages(message, f"messages[{index}]")
+        messages = (Message("system", _text(request.system, "system")), *messages)
     return ModelRequest(
         model=request.model,
-        messages=tuple(messages),
-        tools=tuple([_tool(tool) for tool in request.tools or ()]),
+        messages=messages,
+        tools=tools,
         fields=_fields(request),
         stream=bool(request.stream),
     )
 
 
-def _fields(request: _Request) -> dict[str, Any]:
+def _conversation(text: bytes, num_before: int) -> Read:
+    sent = _decode_messages(text)
+    read: list[Message] = []
+    for index, message in enumerate(sent, num_before):
+        read += _messages(message, f"messages[{index}]")
+    return Read(tuple(read), len(sent))
+
+
+def _tools(text: bytes) -> Tools:
+    return tuple([_tool(tool) for tool in _decode_tools(text) or ()])
+
+
+def _fields(request: _Options) -> dict[str, Any]:
     """The fields that shape the reply, in the words of the chat API."""
     fields: dict[str, Any] = {
         "max_tokens": request.max_tokens,

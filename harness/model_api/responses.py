@@ -16,6 +16,7 @@ import msgspec
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.chat.wire import read_arguments
 from rehearsal_room.harness.core.messages import AgentCall, Message
+from rehearsal_room.harness.model_api.known_parts import INVALID, KnownParts, Read, fault_in
 from rehearsal_room.harness.model_api.request import ModelReply, ModelRequest, UnsupportedRequest
 
 _encode = msgspec.json.Encoder().encode
@@ -47,8 +48,10 @@ class _Reasoning(msgspec.Struct, frozen=True):
     effort: str | None = None
 
 
-class _Request(msgspec.Struct, frozen=True):
-    input: str | list[dict[str, Any]] = ""
+class _Options(msgspec.Struct, frozen=True):
+    """What is read of a request besides its input, which is read on its own."""
+
+    input: msgspec.Raw = msgspec.Raw(b'""')
     model: str = ""
     instructions: str | None = None
     previous_response_id: str | None = None
@@ -63,7 +66,14 @@ class _Request(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
-_decode = msgspec.json.Decoder(_Request).decode
+class _Request(_Options, frozen=True):
+    """All that is read, in its types: for the sentence of a refusal."""
+
+    input: str | list[dict[str, Any]] = ""  # type: ignore[assignment]  # Raw in `_Options`
+
+
+_decode = msgspec.json.Decoder(_Options).decode
+_decode_input = msgspec.json.Decoder(str | list[dict[str, Any]]).decode
 
 
 # The one name of a function of a namespace -> the namespace and the function's own name.
@@ -80,19 +90,20 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     namespaces: Namespaces = _NO_SPACES
 
 
-def read_request(body: bytes) -> ResponsesRequest:
-    """The request in a body. Raises UnsupportedRequest, whose message names the field."""
+def read_request(body: bytes, known: KnownParts | None = None) -> ResponsesRequest:
+    """The request in a body; `known` is what its client sent before. Raises UnsupportedRequest,
+    whose message names the field."""
+    known = known or KnownParts()
     try:
         request = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise UnsupportedRequest(f"the body is not a request for a response: {exc}") from exc
-    items = request.input
-    if isinstance(items, str):
-        items = [{"role": "user", "content": items}]
+        messages = known.messages(bytes(request.input), _input)
+    except INVALID as exc:
+        why = fault_in(body, _Request, exc)
+        raise UnsupportedRequest(f"the body is not a request for a response: {why}") from exc
     asked = ModelRequest(
         model=request.model,
-        messages=_messages(items),
-        tools=tuple([spec for tool in request.tools or () for spec in _specs(tool)]),
+        messages=messages,
+        tools=known.share(tuple([spec for tool in request.tools or () for spec in _specs(tool)])),
         fields=_fields(request),
         stream=bool(request.stream),
     )
@@ -106,6 +117,13 @@ def read_request(body: bytes) -> ResponsesRequest:
     )
 
 
+def _input(text: bytes, num_before: int) -> Read:
+    items = _decode_input(text)
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    return Read(_messages(items, num_before), len(items))
+
+
 def with_instructions(read: ResponsesRequest, before: Sequence[Message]) -> ModelRequest:
     """The whole request after an earlier conversation; instructions hold for one request."""
     head = (Message("system", read.instructions),) if read.instructions else ()
@@ -113,7 +131,7 @@ def with_instructions(read: ResponsesRequest, before: Sequence[Message]) -> Mode
     return msgspec.structs.replace(read.request, messages=messages)
 
 
-def _fields(request: _Request) -> dict[str, Any]:
+def _fields(request: _Options) -> dict[str, Any]:
     """The fields that shape the reply, in the words of the chat API."""
     fields: dict[str, Any] = {
         "max_tokens": request.max_output_tokens,
@@ -184,10 +202,10 @@ class _Draft:
         return [Message("assistant", text, tuple(self.calls))]
 
 
-def _messages(items: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
+def _messages(items: Sequence[dict[str, Any]], num_before: int) -> tuple[Message, ...]:
     messages: list[Message] = []
     draft = _Draft()
-    for index, item in enumerate(items):
+    for index, item in enumerate(items, num_before):
         where, kind = f"input[{index}]", item.get("type", "message")
         role = _ROLES.get(str(item.get("role")), str(item.get("role")))
         is_own = kind in ("reasoning", "function_call") or (

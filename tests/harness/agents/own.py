@@ -1,9 +1,15 @@
 """Agents as functions, which the tests name as MODULE:FUNCTION."""
 
+import contextlib
 import json
+import os
+import socket
 import threading
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 
@@ -49,6 +55,35 @@ def branches(task: Any, env: Any) -> str:
     said = _ask(task, messages, **short)
     compacted = [{"role": "user", "content": f"until now: {said['content']}"}]
     return str(_ask(task, compacted, **short)["content"] or "nothing")
+
+
+def leaves(task: Any, env: Any) -> str:
+    """Closes its connection while the model works; says whether the request was given up then."""
+    url = urllib.parse.urlparse(task.model_url)
+    body = b'{"messages": [{"role": "user", "content": "a"}]}'
+    head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: {url.netloc}\r\n"
+    with socket.create_connection((url.hostname, url.port)) as connection:
+        connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        asked, given_up = Path(os.environ["ASKED"]), Path(os.environ["GIVEN_UP"])
+        while not asked.exists():
+            time.sleep(0.01)
+    latest = time.monotonic() + 20
+    while not given_up.exists() and time.monotonic() < latest:
+        time.sleep(0.01)
+    return f"{given_up.exists()}"
+
+
+def ends_early(task: Any, env: Any) -> str:
+    """Returns while a thread of it still waits for the model."""
+
+    def ask() -> None:
+        with contextlib.suppress(RuntimeError, OSError):
+            _ask(task, [{"role": "user", "content": "a"}])
+
+    threading.Thread(target=ask, daemon=True).start()
+    while not Path(os.environ["ASKED"]).exists():
+        time.sleep(0.01)
+    return "done"
 
 
 async def crashes(task: Any, env: Any) -> str:

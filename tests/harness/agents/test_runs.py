@@ -4,6 +4,7 @@ frameworks take part in `just agents`."""
 
 import json
 import os
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -217,10 +218,22 @@ class _Broken(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Waits(_Broken):
+    """A model server that answers nothing, and gives its `answer` the connection."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        server: Any = self.server
+        server.answer(self.connection)
+        self.close_connection = True
+
+
 @contextmanager
-def model_server(answer: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def model_server(
+    answer: Any, handler: type[BaseHTTPRequestHandler] = _Broken
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A model server in a thread: its URL, and the bodies that it got."""
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Broken)
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.answer, server.bodies = answer, []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -281,6 +294,48 @@ def test_who_is_to_blame(
     assert (one.judged[-1].label is not None) is is_judged
 
 
+def test_an_agent_that_leaves_is_not_answered(
+    tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request of an agent that has closed its connection is given up, while its episode goes
+    on: the model's server sees its own connection end."""
+    asked, given_up = tmp_path / "asked", tmp_path / "given_up"
+    monkeypatch.setenv("ASKED", str(asked))
+    monkeypatch.setenv("GIVEN_UP", str(given_up))
+
+    def wait(connection: socket.socket) -> None:
+        asked.touch()
+        if not connection.recv(1):
+            given_up.touch()
+
+    with model_server(wait, _Waits) as (url, _):
+        words = ("-m", "m", "--base-url", url, "--agent", f"{OWN}:leaves")
+        (one,) = played(rehearse, tmp_path / "run", "-n", 1, *words)
+    assert one.ended is not None
+    assert (one.ended.answer, one.asked) == ("True", ())
+
+
+def test_replies_after_the_end_are_reported(
+    tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is under way when its agent returns is not logged, and a notice counts it."""
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+
+    def wait(connection: socket.socket) -> None:
+        (tmp_path / "asked").touch()
+        connection.recv(1)
+
+    with model_server(wait, _Waits) as (url, _):
+        words = ("-m", "m", "--base-url", url, "--agent", f"{OWN}:ends_early")
+        status, _, err = rehearse("run", LIBRARY, "-o", tmp_path / "run", "-n", 1, *words)
+    assert status == 0, err
+    (one,) = episodes_of(tmp_path / "run")
+    assert one.ended is not None
+    assert (one.ended.answer, one.asked) == ("done", ())
+    assert "replies_after_the_end" in err
+    assert "replies=1" in err
+
+
 def test_an_agent_that_only_asks_comes_to_an_end(tmp_path: Path, rehearse: Rehearse) -> None:
     """Requests to the model have a limit, eight for each step that the episode may have."""
     with model_server(picky) as (url, bodies):
@@ -289,6 +344,17 @@ def test_an_agent_that_only_asks_comes_to_an_end(tmp_path: Path, rehearse: Rehea
     assert one.ended is not None
     assert (one.ended.ending, one.ended.error) == ("step_limit", "24 requests to the model")
     assert len(bodies) == len(one.asked) == 24
+
+
+def test_milestones_are_without_what_an_agent_asks(tmp_path: Path, rehearse: Rehearse) -> None:
+    """A search for starts, ends and verdicts reads neither the requests to the model nor what an
+    agent prints."""
+    played(rehearse, tmp_path / "run", "-n", 1, "-p", "oracle", "--agent", f"{LOOP}")
+    with open_reader(tmp_path / "run") as reader:
+        kinds = [type(record.event).__name__ for record in reader.records()]
+        found = [type(record.event).__name__ for record in reader.milestones()]
+    assert {"ModelAsked", "AgentOutput"} < set(kinds)
+    assert found == ["EpisodeStarted", "EpisodeEnded", "Judged"]
 
 
 def test_a_window_at_the_url_of_the_model(tmp_path: Path, rehearse: Rehearse) -> None:

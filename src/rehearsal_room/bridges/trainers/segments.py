@@ -108,7 +108,8 @@ def sole_segment(episode: TrainerEpisode, *, trainer: str) -> Segment:
     if len(episode.segments) != 1:
         raise ValueError(
             f"{trainer} takes one sequence an episode, but this one has {len(episode.segments)}:"
-            " the chat template, or a tool that came later, changed the earlier part of a prompt"
+            " the chat template, or a tool that came later, changed the earlier part of a prompt,"
+            " or an agent of your own has several conversations, or rewrote one"
         )
     return episode.segments[0]
 

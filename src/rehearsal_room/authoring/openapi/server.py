@@ -66,8 +66,9 @@ def load(path: Path) -> dict[str, Any]:
     return document
 
 
-def base_url_of(document: dict[str, Any], given: str = "") -> str:
-    """Where the service is: as given, or the document's first server. Raises DocumentError."""
+def base_url_of(document: dict[str, Any], given: str = "", *, sends_variables: bool = False) -> str:
+    """Where the service is: as given, or the document's first server. Values of the user's
+    environment go to a given one only: the document may be anybody's. Raises DocumentError."""
     servers = document.get("servers") or [{}]
     url = given or str(servers[0].get("url", ""))
     for name, variable in (servers[0].get("variables") or {}).items():
@@ -75,6 +76,11 @@ def base_url_of(document: dict[str, Any], given: str = "") -> str:
     if not url.startswith(("http://", "https://")):
         raise DocumentError(
             f"the document names no whole URL of a server ({url!r}): --base-url URL"
+        )
+    if sends_variables and not given:
+        raise DocumentError(
+            f"the document names the server {url}, and a variable of your environment goes only "
+            f"to one that you name: --base-url {url}"
         )
     return url
 
@@ -164,7 +170,8 @@ def main() -> None:
             with _served(given.serve) as url:
                 _run(server_of(document, url, headers))
         else:
-            _run(server_of(document, base_url_of(document, given.base_url), headers))
+            url = base_url_of(document, given.base_url, sends_variables=bool(headers))
+            _run(server_of(document, url, headers))
     except DocumentError as exc:
         sys.exit(str(exc))
 

@@ -182,6 +182,17 @@ def require_play(settings: Settings, file: Path, *, given: Collection[str] | Non
     _require(settings.judge, file, _OF_JUDGE, given=taken, prefix="judge-")
 
 
+def require_began(file: Path) -> None:
+    """Refuse all settings in a file of somebody else's run, where nothing in them is known to be
+    harmless. Raises SettingsError."""
+    if not counts(file):
+        raise SettingsError(
+            f"{file} belongs to a training run that you did not begin on this machine, and could "
+            "name commands, packages and servers: read it and copy it to a place of your own, or "
+            "pass --trust-run if you trust the folder"
+        )
+
+
 def require_judge(settings: JudgeSettings, file: Path, *, given: Collection[str]) -> None:
     """Refuse a judge's settings of a file that name an address. `given` are the keys that the
     command line gives. Raises SettingsError."""

@@ -15,7 +15,13 @@ from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings
-from rehearsal_room.harness.setup.run_trust import _OF_JUDGE, _OF_PLAY, _OF_WORLDS, kept_path
+from rehearsal_room.harness.setup.run_trust import (
+    _OF_JUDGE,
+    _OF_PLAY,
+    _OF_WORLDS,
+    kept_path,
+    marked,
+)
 from rehearsal_room.scenarios.files import read_toml
 from tests.cli.test_remote_worlds import PLAIN, TASKS
 from tests.support.cli import Rehearse, json_of
@@ -354,6 +360,33 @@ def test_a_world_that_is_only_shown_runs_in_workers(
     monkeypatch.setenv("REHEARSE_WORLDS", str(tmp_path / "mine"))
     assert rehearse("worlds", "show", "ledger")[0] == 0
     assert ran_here(trace)
+
+
+def test_the_settings_of_a_strangers_training_train_nothing(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train` refuses the train.toml in the folder of a training run that somebody else began, and
+    takes it with the user's mark, or copied to a place of the user's own."""
+    file, own = tmp_path / "run" / "train.toml", tmp_path / "own.toml"
+    (tmp_path / "run" / "rollouts").mkdir(parents=True)
+    text = b'model = "no/such/model"\nsteps = 0\n'
+    file.write_bytes(text)
+    own.write_bytes(text)
+    own_text = marked(text)
+
+    def said(config: Path, *flags: str) -> str:
+        status, _, err = rehearse("train", config, "-o", tmp_path / "new", *flags)
+        assert status == 2
+        return err
+
+    assert "--trust-run" in said(file)
+    wrong = said(own).replace(str(own), "FILE")
+    assert "steps" in wrong
+    assert said(file, "--trust-run").replace(str(file), "FILE") == wrong
+    file.write_bytes(own_text)
+    assert said(file).replace(str(file), "FILE") == wrong
+    begun_by_another(monkeypatch, tmp_path)
+    assert "--trust-run" in said(file)
 
 
 # Texts and lists of texts by which a run.toml opens nothing and sends nothing.

@@ -75,7 +75,6 @@ class TolerantHttp(StreamableHttpTransport):
 
     def _http_client(self, **arguments: object) -> httpx2.AsyncClient:
         arguments.setdefault("timeout", httpx2.Timeout(30.0, read=300.0))
-        arguments["event_hooks"] = {"response": [_require_same_server]}
         return _PatientClient(self._remember, self._could_not_read, arguments)
 
     def _could_not_read(self, body: bytes) -> None:
@@ -146,20 +145,6 @@ class _PatientClient(httpx2.AsyncClient):
         if request.method == "POST":
             self._remember(response)
         return _mended(response, self._could_not_read)
-
-
-async def _require_same_server(response: httpx2.Response) -> None:
-    """Raise RemoteProtocolError where another server would get the request with its headers, of
-    which the client takes only `Authorization` out."""
-    if not response.has_redirect_location:
-        return
-    here, there = response.url, response.url.join(response.headers["location"])
-    is_safer = (here.scheme, there.scheme) == ("http", "https")
-    if here.host != there.host or (not is_safer and here.netloc != there.netloc):
-        raise httpx2.RemoteProtocolError(
-            f"it redirects to {shortened(str(there), 200)}, another server, which gets no request",
-            request=response.request,
-        )
 
 
 def _wait_of(response: httpx2.Response) -> float | None:

@@ -42,8 +42,10 @@ def _readable(command: Sequence[str], package: Path) -> Iterator[str]:
 
 
 def _installed_with(program: Path) -> Iterator[str]:
-    """What is installed beside a program. Example: /x/venv/bin/ops -> /x/venv/bin, /x/venv/lib"""
+    """What is installed with a program. Example: /x/venv/bin/ops -> /x/venv/bin, /x/venv/lib"""
     yield str(program)
+    if "node_modules" in program.parts:
+        yield str(Path(*program.parts[: program.parts.index("node_modules") + 1]))
     if program.parent.name == "bin":
         yield from (str(program.parent.parent / name) for name in _OF_PROGRAMS)
 

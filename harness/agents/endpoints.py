@@ -147,7 +147,7 @@ def _server_in(url: str) -> str:
     """Example: "http://127.0.0.1:9000/a2a" -> "http://127.0.0.1:9000" """
     try:
         return "{0.scheme}://{0.netloc}".format(urlsplit(url))
-    except ValueError:  # it is no URL
+    except ValueError:  # it is not a URL
         return ""
 
 

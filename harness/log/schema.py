@@ -254,7 +254,7 @@ def require_columns(episode: object, attempt: object, at: object, data: object) 
         raise msgspec.DecodeError("a column has a value of another type")
     require_episode_name(episode)
     if type(at) is not float or not 0 <= at < _YEAR_10000:
-        raise msgspec.DecodeError("its time is none")
+        raise msgspec.DecodeError("its time is not one")
 
 
 def _check_keys(step: StepTaken) -> None:

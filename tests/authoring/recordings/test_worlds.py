@@ -250,7 +250,7 @@ def test_the_recording_of_a_stranger_starts_nothing(
 def test_a_recording_that_is_nested_too_deeply(
     depth: int, rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """Such a line is no line of a recording."""
+    """Such a line is left out."""
     file = tmp_path / "r.jsonl"
     deep = "[" * depth + "]" * depth
     asked = '{"recorded": "asked", "session": "s", "id": 1, "at": 0, "name": "x", "arguments": '

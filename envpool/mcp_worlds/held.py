@@ -35,19 +35,23 @@ def _readable(command: Sequence[str], package: Path) -> Iterator[str]:
     yield from (str(path) for name in _SETTINGS for path in Path("/etc").glob(name))
     programs = {Path(sys.executable), Path(shutil.which(command[0]) or command[0]).absolute()}
     programs |= {Path(found) for one in programs if (found := _interpreter_of(one))}
+    package = package.absolute()
+    words = [path for path in map(Path, command[1:]) if package not in path.absolute().parents]
+    beside = list(_folders_of_scripts(words))
     for program in programs | {path.resolve() for path in programs}:
-        yield from _installed_with(program)
-    yield from (sys.prefix, sys.base_prefix, str(_SEEDED), str(package.absolute()))
-    yield from _folders_of_scripts(command[1:])
+        beside += _installed_with(program)
+    # Links in the package, which lead anywhere, are not followed: it is bound as it is.
+    yield from (str(path) for path in beside if package not in path.parents)
+    yield from (sys.prefix, sys.base_prefix, str(_SEEDED), str(package))
 
 
-def _installed_with(program: Path) -> Iterator[str]:
+def _installed_with(program: Path) -> Iterator[Path]:
     """What is installed with a program. Example: /x/venv/bin/ops -> /x/venv/bin, /x/venv/lib"""
-    yield str(program)
+    yield program
     if "node_modules" in program.parts:
-        yield str(Path(*program.parts[: program.parts.index("node_modules") + 1]))
+        yield Path(*program.parts[: program.parts.index("node_modules") + 1])
     if program.parent.name == "bin":
-        yield from (str(program.parent.parent / name) for name in _OF_PROGRAMS)
+        yield from (program.parent.parent / name for name in _OF_PROGRAMS)
 
 
 def _interpreter_of(program: Path) -> str:
@@ -63,10 +67,12 @@ def _interpreter_of(program: Path) -> str:
     return (shutil.which(os.fsdecode(words[0])) or "") if words else ""
 
 
-def _folders_of_scripts(words: Iterable[str]) -> Iterator[str]:
-    """The folder of each script, unless it holds the user's home."""
-    home = Path.home()
-    for word in words:
-        path = Path(word).absolute()
-        if path.suffix in _SCRIPTS and path.is_file() and path.parent not in (home, *home.parents):
-            yield str(path.parent)
+def _folders_of_scripts(words: Iterable[Path]) -> Iterator[Path]:
+    """The folder of each script, unless the user's home is in it."""
+    home = Path.home().resolve()
+    for path in words:
+        if path.suffix not in _SCRIPTS or not path.is_file():
+            continue
+        for folder in {path.absolute().parent, path.resolve().parent}:
+            if folder.resolve() not in (home, *home.parents):
+                yield folder

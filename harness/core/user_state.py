@@ -30,8 +30,6 @@ def own_mark(data: bytes, kind: str) -> str:
     """What only this user's key makes of some data of a kind: a keyed BLAKE2b (RFC 7693), in
     hexadecimal digits. Empty: no key can be kept."""
     key = user_key(MARK_KEY)
-    return (
-        ""
-        if key is None
-        else blake2b(data, digest_size=32, key=key, person=kind.encode()).hexdigest()
-    )
+    if key is None:
+        return ""
+    return blake2b(data, digest_size=32, key=key, person=kind.encode()).hexdigest()

@@ -59,6 +59,27 @@ def test_an_isolated_server_finds_nothing_of_the_user(tmp_path: Path) -> None:
     assert not (home / "secret2").exists()
 
 
+@pytest.mark.parametrize("way", ["script", "program"])
+def test_links_in_a_package_lead_nowhere(tmp_path: Path, way: str) -> None:
+    """A package whose folder of scripts or of libraries is a link shows nothing of what it leads
+    to."""
+    package, folder, home = (tmp_path / name for name in ("package", "folder", "home"))
+    for one in (package / "bin", folder, home):
+        one.mkdir(parents=True)
+    (home / "secret").write_text("x")
+    (home / "x.py").write_text("x")
+    (package / "lib").symlink_to(home)
+    program = package / "bin" / "look"
+    program.write_text(f"#!{sys.executable}\nimport os, sys\nprint(os.path.exists(sys.argv[-1]))\n")
+    program.chmod(0o755)
+    words = [str(program), str(package / "lib" / "secret")]
+    if way == "script":
+        words.insert(1, str(package / "lib" / "x.py"))
+    command = held(words, package=package, folder=folder, start=folder)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"
+
+
 def test_an_isolated_server_gets_no_key(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.core.short_text import one_line
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
 _SHOWN = 200  # characters; a finding shows at most the beginning of a longer text
@@ -88,7 +89,7 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     def _at_path(self, text: str) -> tuple[bool, str]:
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return False, f"not JSON: {_short(text)}"
         for step in parse_path(self.path) or ():
             try:

@@ -24,6 +24,9 @@ _MAX_BYTES = 2**26  # of a file in a folder that somebody else may have made
 _MAX_COMPILED = 8  # texts whose code is kept
 _compiled_lock = Lock()
 _latest_code: dict[tuple[str | bytes, str], CodeType] = {}
+# What msgspec raises for bytes or a text that cannot be read: also where it is not UTF-8, or where
+# lists are nested too deeply.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 MakeError = Callable[[str], Exception]  # an exception class; it is called with the sentence
 

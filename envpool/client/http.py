@@ -79,7 +79,7 @@ class HttpConnection(AsyncContextManagerMixin):
         for pause_s in (*_PAUSES_S, None):
             try:
                 async with self._session.request(
-                    method, self._url + path, data=body, headers=headers
+                    method, self._url + path, data=body, headers=headers, allow_redirects=False
                 ) as response:
                     after = response.headers.get("Retry-After", "1")
                     wait_s = float(after) if after.isdecimal() else 1.0

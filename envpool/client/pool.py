@@ -37,6 +37,7 @@ from rehearsal_room.envpool.server.api import ErrorBody, HostedInfo, NewWorld, W
 from rehearsal_room.envpool.server.jsonrpc import CallExtension
 from rehearsal_room.envpool.store.pool_protocol import VerifierKind
 from rehearsal_room.scenarios.catalogue import is_trusted
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Scenario, Task
 
 log = structlog.get_logger()
@@ -145,7 +146,7 @@ class RemotePool(RemoteExecutionPool, AsyncContextManagerMixin):
             elif response.error is None:
                 try:
                     outcome = outcome_of(response)
-                except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+                except UNREADABLE as exc:
                     raise WorldError(f"{self.url} sent an invalid result of a call: {exc}") from exc
                 world.holds = (env.number, needed[1] + 1)
                 return outcome
@@ -235,7 +236,7 @@ class RemotePool(RemoteExecutionPool, AsyncContextManagerMixin):
             return None
         try:
             return read_response(reply.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        except UNREADABLE as exc:
             raise WorldError(f"{self.url}: {_describe(reply)}") from exc
 
     async def _request(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
@@ -252,7 +253,7 @@ class RemotePool(RemoteExecutionPool, AsyncContextManagerMixin):
 def _decode(reply: HttpReply, kind: Any, url: str) -> Any:
     try:
         return msgspec.json.decode(reply.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         raise PoolError(f"{url} is not a rehearsal server: its answer is invalid: {exc}") from exc
 
 
@@ -260,7 +261,7 @@ def _error_in(reply: HttpReply) -> str | None:
     """The message of an error that a rehearsal server sent; None: the reply is not one."""
     try:
         return msgspec.json.decode(reply.body, type=ErrorBody).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 

@@ -25,6 +25,7 @@ from rehearsal_room.envpool.hosting.determinism.loop import Runner, Stuck
 from rehearsal_room.envpool.hosting.direct.exchange import MAX_ANSWER, AnswerTooLong, Exchange
 from rehearsal_room.envpool.hosting.tool_listing import ListedTool, Operation
 from rehearsal_room.envpool.hosting.urls import InvalidURL, path_of, query_of
+from rehearsal_room.scenarios.files import UNREADABLE
 
 try:
     from rehearsal_room.envpool.hosting.direct.app import DirectApp
@@ -224,7 +225,7 @@ def _indent_json(body: bytes) -> str | None:
         plain = _encode(_decode(body))
         if not _ODD_NUMBER.search(plain):
             return msgspec.json.format(plain, indent=2).decode()
-    except (msgspec.MsgspecError, ValueError, OverflowError):
+    except (ValueError, OverflowError, *UNREADABLE):
         pass
     try:
         return json.dumps(json.loads(body), indent=2, ensure_ascii=False)

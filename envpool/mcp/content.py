@@ -5,6 +5,8 @@ from typing import Any
 import mcp_types
 import msgspec
 
+from rehearsal_room.scenarios.files import UNREADABLE
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,7 +54,7 @@ def _equals(text: str, structured: dict[str, Any]) -> bool:
         return True
     try:
         return msgspec.json.decode(text) in expected
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
 
 

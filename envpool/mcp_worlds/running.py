@@ -20,6 +20,7 @@ from rehearsal_room.envpool.mcp.asks import Answerer, AskMode
 from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
 from rehearsal_room.envpool.mcp.joined import JoinedConnections
 from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase, WorldDatabases
+from rehearsal_room.envpool.mcp_worlds.held import held
 from rehearsal_room.envpool.mcp_worlds.places import Places
 from rehearsal_room.envpool.mcp_worlds.server import Way
 from rehearsal_room.envpool.mcp_worlds.state import ServerState, Start
@@ -27,15 +28,9 @@ from rehearsal_room.envpool.seeded.moments import Moments
 from rehearsal_room.scenarios.core.server_record import ServerCommand
 from rehearsal_room.scenarios.format import Scenario
 
+
 # It sees the system as it is, writes to its own folders only, and has no network and no processes
 # but its own.
-_BUBBLEWRAP = (
-    *("bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
-    *("--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"),
-    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
-)
-
-
 class RunningServer:
     """A world's server, or its servers, in the state at the start until the first call. `run` is
     its life.
@@ -104,14 +99,14 @@ class RunningServer:
         for server in self._record.servers:
             settings = McpSettings(
                 server.command,
-                environment=server.environment,
+                environment=() if self._isolate else server.environment,
                 name=server.name,
                 ask=server.ask,
                 has_resources=server.resources,
             )
             connection = ServerConnection(
                 settings,
-                self._command(server, places, str(folder)),
+                self._command(server, places, folder),
                 self._variables(server, places, folder, stack),
                 folder=places.scratch,
             )
@@ -121,12 +116,13 @@ class RunningServer:
         names = [server.name for server in self._record.servers]
         self._joined = JoinedConnections(self._connections, names) if others else first
 
-    def _command(self, server: ServerCommand, places: Places, folder: str) -> tuple[str, ...]:
+    def _command(self, server: ServerCommand, places: Places, folder: Path) -> tuple[str, ...]:
         """The words that start a server. Raises PoolError where its program is missing."""
         command = _program(self._scenario, places.command(server))
         if not self._isolate:
             return command
-        return (*_BUBBLEWRAP, "--bind", folder, folder, "--chdir", str(places.scratch), *command)
+        package = self._scenario.path
+        return held(command, package=package, folder=folder, start=places.scratch)
 
     def _variables(
         self, server: ServerCommand, places: Places, folder: Path, stack: ExitStack

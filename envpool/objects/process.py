@@ -16,6 +16,7 @@ from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _PROGRAM = Path(__file__).with_name("program.py")
 _PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "SYSTEMROOT", "TEMP", "TMPDIR")
@@ -154,6 +155,6 @@ async def _line(lines: BufferedByteReceiveStream) -> dict[str, Any] | None:
         return None
     try:
         answer: dict[str, Any] = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         return {"fault": f"its answer cannot be read: {exc}"}
     return answer

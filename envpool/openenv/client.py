@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 MAX_MESSAGE = 100 * 2**20  # bytes, as in OpenEnv's own clients
 _encode = msgspec.json.Encoder().encode
@@ -108,5 +109,5 @@ class EnvSession:
                 found = _read_refusal(answer.data)
                 raise EnvRefused(found.code, found.message, found.max_sessions)
             return _read_result(answer.data)
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             raise PoolError(f"{self._url}: its answer is not OpenEnv's: {exc}") from exc

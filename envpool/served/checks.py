@@ -15,6 +15,7 @@ from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.envpool.served.starts import run
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.core.served_worlds import EvaluatorCheck, ScriptCheck, ServedWorld
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _PROGRAM = Path(__file__).with_name("universe_program.py")
 _SHOWN = 200  # characters of a script's last line that a finding shows
@@ -115,7 +116,7 @@ async def _ask(
     )
     try:
         answer: dict[str, Any] = msgspec.json.decode(done.stdout)
-    except msgspec.DecodeError as exc:
+    except UNREADABLE as exc:
         raise PoolError(f"the evaluators' program ended: {_last_line(done.stderr)}") from exc
     return answer
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, Self
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
 import aiohttp
@@ -106,8 +106,18 @@ class EndpointAgent(AsyncContextManagerMixin):
                     "agent first"
                 ) from exc
             if response.status == 200 and (card := _card_of(body, self._url)) is not None:
+                self._require_key_stays(card)
                 return card
         return None
+
+    def _require_key_stays(self, card: "_Card") -> None:
+        """Raise SettingsError where the key would go to a server that only the card names."""
+        if self._headers and _server_in(card.url) != _server_in(self._url):
+            where = one_line(card.url, 200)
+            raise SettingsError(
+                f"agent: the card at {self._url} says that the agent is at {where}, and "
+                f"REHEARSE_AGENT_KEY goes only to a server that you name: --agent {where}"
+            )
 
 
 class _Card(msgspec.Struct, frozen=True):
@@ -131,6 +141,14 @@ def _card_of(body: bytes, base: str) -> _Card | None:
     if isinstance(url := card.get("url"), str):
         return _Card(urljoin(f"{base}/", url), is_new=False)
     return None
+
+
+def _server_in(url: str) -> str:
+    """Example: "http://127.0.0.1:9000/a2a" -> "http://127.0.0.1:9000" """
+    try:
+        return "{0.scheme}://{0.netloc}".format(urlsplit(url))
+    except ValueError:  # it is not a URL
+        return ""
 
 
 class _Post:

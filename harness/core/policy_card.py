@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 CARD_NAME = "rehearsal.json"
 ADAPTER = "adapter"  # the folder beside the card with the adapter that was trained, if one was
@@ -36,7 +37,7 @@ def read_card(folder: Path) -> PolicyCard | None:
         return msgspec.json.decode(path.read_bytes(), type=PolicyCard)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, msgspec.DecodeError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise SettingsError(f"{path}: the checkpoint's model card cannot be read: {exc}") from exc
 
 

@@ -174,7 +174,7 @@ def _fault_of(call: AgentCall, briefing: Briefing) -> str | None:
     if isinstance(call.arguments, str):
         try:
             json.loads(call.arguments)
-        except json.JSONDecodeError as exc:
+        except (ValueError, RecursionError) as exc:
             return str(exc)
     names = [one.name for one in briefing.tools]
     if not any(name.startswith(f"{server}__") for name in names):

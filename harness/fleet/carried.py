@@ -11,6 +11,7 @@ from rehearsal_room.harness.fleet.messages import EpisodeAssignment, EpisodeAssi
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import EncodedRecord, record_of
 from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.scenarios.files import UNREADABLE
 
 
 def with_logged(
@@ -51,7 +52,7 @@ class CarriedAttempts:
         rows = [one for one in rows if one[1] == wanted]
         try:
             return assemble([record_of((0, *row)) for row in rows])
-        except (ValueError, msgspec.DecodeError) as exc:
+        except (ValueError, *UNREADABLE) as exc:
             raise LogError(
                 f"the lease of episode {episode!r} does not carry attempt {wanted}: {exc}"
             ) from exc

@@ -12,7 +12,7 @@ from rehearsal_room.harness.bus.local import KINDS
 from rehearsal_room.harness.bus.mqtt_wire import Heads
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.schema import write_atomically
-from rehearsal_room.scenarios.files import own_fault
+from rehearsal_room.scenarios.files import UNREADABLE, own_fault
 
 _NAME = "copied.json"
 _LATER = KINDS.index("model"), KINDS.index("output")
@@ -43,7 +43,7 @@ def read_copied(folder: Path) -> Copied | None:
             for index in _LATER:  # an older version wrote it
                 have.insert(index, 0)
         return msgspec.convert(found, Copied)
-    except (msgspec.DecodeError, msgspec.ValidationError, OSError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise LogError(f"{path}: cannot be read: {exc}") from exc
 
 

@@ -37,6 +37,7 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import decode_snapshot, write_atomically
 from rehearsal_room.harness.log.writer import LogWriter, open_log
 from rehearsal_room.harness.settings.run import log_id_of
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _WAIT_S = 2.0  # between two looks for a run that was interrupted
 _SAVE_S = 1.0  # seconds between two notes of how far the copy has got
@@ -212,7 +213,7 @@ class _Copying:
             data = await part_of(self._settings, self._status, digest)
             try:
                 self._log.add_scenario(decode_snapshot(data))
-            except msgspec.DecodeError as exc:
+            except UNREADABLE as exc:
                 raise BusError(f"scenario {digest} of run {self._status.run!r}: {exc}") from exc
             self._scenarios.add(digest)
 

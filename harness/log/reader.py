@@ -34,6 +34,7 @@ from rehearsal_room.harness.log.schema import (
     decode_snapshot,
     log_error,
     record_of,
+    require_columns,
     spent_on,
 )
 from rehearsal_room.harness.log.sessions import SessionMeasured, session_of
@@ -209,7 +210,13 @@ class LogReader:
             "SELECT position, episode, attempt, kind, at, data, state IS NOT NULL FROM events"
             " WHERE position > ? ORDER BY position LIMIT ?"
         )
-        return self._rows(sql, position, limit)
+        rows: list[StoredRecord] = self._rows(sql, position, limit)
+        for at, episode, attempt, _, when, data, _ in rows:
+            try:
+                require_columns(episode, attempt, when, data)
+            except msgspec.DecodeError as exc:
+                raise self._damage(at, exc) from exc
+        return rows
 
     def num_records(self) -> int:
         """The position of the last record; 0: there is none."""
@@ -296,8 +303,11 @@ class LogReader:
         try:
             return record_of(row)
         except msgspec.DecodeError as exc:
-            what = f"the log is damaged: record {row[0]} cannot be read"
-            raise log_error(self.path, what, exc) from exc
+            raise self._damage(row[0], exc) from exc
+
+    def _damage(self, position: int, exc: Exception) -> LogError:
+        what = f"the log is damaged: record {position} cannot be read"
+        return log_error(self.path, what, exc)
 
     def _rows(self, sql: str, *params: Any) -> list[Any]:
         try:

@@ -81,6 +81,7 @@ EncodedRecord = tuple[str, int, int, str, float, bytes, bytes | None]  # a row w
 _MAX_REASON = 300  # characters
 # What msgspec raises beside its own errors: for text that is not UTF-8, for values that are nested
 # too deeply, and for what is not bytes.
+_YEAR_10000 = 253_402_300_800.0  # Unix seconds: there calendars end
 _OTHER_DAMAGE = (UnicodeDecodeError, RecursionError, TypeError)
 
 
@@ -230,10 +231,9 @@ def make_storable(value: Any) -> Any:
 def record_of(row: LogRow) -> Record:
     """The record in a row of `events`. Raises msgspec.DecodeError for a damaged row."""
     _, episode, attempt, seq, kind, at, data, state = row
-    # A column of SQLite takes values of any type.
-    if type(episode) is not str or type(at) is not float or not type(attempt) is type(seq) is int:
+    require_columns(episode, attempt, at, data)
+    if type(seq) is not int:
         raise msgspec.DecodeError("a column has a value of another type")
-    require_episode_name(episode)
     try:
         event: Event = decode_event(data)
         if state is not None and isinstance(event, EpisodeEnded):
@@ -245,6 +245,16 @@ def record_of(row: LogRow) -> Record:
     if isinstance(event, StepTaken):
         _check_keys(event)
     return Record(episode, attempt, seq, at, event)
+
+
+def require_columns(episode: object, attempt: object, at: object, data: object) -> None:
+    """Raise msgspec.DecodeError unless the columns of a row of `events` have values that we write:
+    a column of SQLite takes values of any type."""
+    if type(episode) is not str or type(attempt) is not int or type(data) is not bytes:
+        raise msgspec.DecodeError("a column has a value of another type")
+    require_episode_name(episode)
+    if type(at) is not float or not 0 <= at < _YEAR_10000:
+        raise msgspec.DecodeError("its time is not one")
 
 
 def _check_keys(step: StepTaken) -> None:

@@ -13,6 +13,7 @@ from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.policies.fixed_replies import FIXED_SUMMARY
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Call
 
 ValuePool = Mapping[str, Sequence[Any]]  # plausible values by field name
@@ -242,7 +243,7 @@ def collect_values(text: str, pool: dict[str, list[Any]], *, per_name: int = 50)
         if len(values) < per_name:
             try:
                 value = msgspec.json.decode(raw)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 continue
             if value not in values:
                 values.append(value)

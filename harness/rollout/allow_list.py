@@ -14,6 +14,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.outputs import write_output
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -79,7 +80,7 @@ def read_allow_list(path: Path) -> AllowList:
         found = msgspec.json.decode(path.read_bytes(), type=_File)
     except OSError as exc:
         raise SettingsError(f"allow: {path} cannot be read: {exc.strerror}") from exc
-    except msgspec.MsgspecError as exc:
+    except UNREADABLE as exc:
         raise SettingsError(f"allow: {path} is not an allow-list: {exc}") from exc
     return AllowList(path, found.worlds)
 

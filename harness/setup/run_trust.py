@@ -27,7 +27,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import printable
-from rehearsal_room.harness.core.user_state import state_folder, user_key
+from rehearsal_room.harness.core.user_state import MARK_KEY, own_mark, state_folder, user_key
 from rehearsal_room.harness.log.outputs import own_path
 from rehearsal_room.harness.settings.fields import fields_of, value_of
 from rehearsal_room.harness.settings.judge import JudgeSettings
@@ -39,7 +39,6 @@ from rehearsal_room.scenarios.files import own_fault, read_toml
 from rehearsal_room.scenarios.format import BUNDLED
 
 RUN_FILE = "run.toml"
-_KEY = "run.key"
 _MARK = b"# begun by this user: "
 # Keys of settings by which a file acts, and what they name. Those of worlds first: commands that
 # play nothing use only these.
@@ -58,7 +57,13 @@ _OF_PLAY = {
     "base_url": "the model server",
     "user_base_url": "the server of the user's model",
     "bus": "the broker",
+    "bus_ca_file": "the authority of the broker's certificate",
+    "bus_cert_file": "a certificate of yours",
+    "bus_key_file": "a key of yours",
+    "engine": "the engine",
     "address": "the cluster",
+    "forked_from": "an episode of another run,",
+    "model": "the model's folder",
     "chaos": "faults to inject, of the file",
     "script": "the replies in the file",
     "replay": "the replies of another run,",
@@ -81,15 +86,15 @@ _OF_JUDGE = {
 def marked(data: bytes) -> bytes:
     """A file of this user's run with its mark at the end; without one where no key can be kept,
     and with `--trust-run`, which holds for one command."""
-    key = None if trusts_run_folders() else user_key(_KEY)
-    return data if key is None else data + _MARK + _mac(key, data) + b"\n"
+    mark = "" if trusts_run_folders() else own_mark(data, "run")
+    return data + _MARK + mark.encode() + b"\n" if mark else data
 
 
 def kept_path(folder: Path, name: str) -> Path:
     """Where a file is that is kept for later commands on a run: in its folder, if this user began
     the run or has no folder of their own; else in the user's own folder, because the author
     of the run's folder could have made the file. Raises OSError."""
-    if counts(folder / RUN_FILE) or user_key(_KEY) is None:
+    if counts(folder / RUN_FILE) or user_key(MARK_KEY) is None:
         return own_path(folder / name)
     place = blake2b(os.fsencode(folder.resolve()), digest_size=12).hexdigest()
     own = state_folder() / "runs" / place
@@ -109,11 +114,11 @@ def counts(file: Path) -> bool:
     if own_fault(file):
         return False
     try:
-        data, mark, mac = file.read_bytes().rpartition(_MARK)
+        data, _, mark = file.read_bytes().rpartition(_MARK)
     except OSError:
         return False
-    key = user_key(_KEY) if mark else None
-    return key is not None and hmac.compare_digest(_mac(key, data), mac.strip())
+    own = own_mark(data, "run") if data else ""
+    return bool(own) and hmac.compare_digest(own.encode(), mark.strip())
 
 
 def harmless(settings: Settings, file: Path, logged: Iterable[tuple[str, str]] = ()) -> Settings:
@@ -177,6 +182,17 @@ def require_play(settings: Settings, file: Path, *, given: Collection[str] | Non
     _require(settings.judge, file, _OF_JUDGE, given=taken, prefix="judge-")
 
 
+def require_began(file: Path) -> None:
+    """Refuse all settings in a file of somebody else's run, where nothing in them is known to be
+    harmless. Raises SettingsError."""
+    if not counts(file):
+        raise SettingsError(
+            f"{file} belongs to a training run that you did not begin on this machine, and could "
+            "name commands, packages and servers: read it and copy it to a place of your own, or "
+            "pass --trust-run if you trust the folder"
+        )
+
+
 def require_judge(settings: JudgeSettings, file: Path, *, given: Collection[str]) -> None:
     """Refuse a judge's settings of a file that name an address. `given` are the keys that the
     command line gives. Raises SettingsError."""
@@ -195,15 +211,25 @@ def _require(
         return
     for field in fields_of(type(settings)):
         value = value_of(settings, field)
-        if field.key not in keys or field.key in (given or ()) or not _acts(field.key, value):
+        if field.key not in keys or field.key in (given or ()) or value == field.default:
             continue
-        way = f"give it as --{prefix}{field.flag} yourself, or " if given is not None else ""
+        if field.key == "model" and not _loads_model(settings):
+            continue
+        if not _acts(field.key, value):
+            continue
+        has_flag = given is not None and field.flag
+        way = f"give it as --{prefix}{field.flag} yourself, or " if has_flag else ""
         raise SettingsError(
             f"{file} names {keys[field.key]} {printable(_shown(value), one_line=True)}, and a file "
             "runs nothing, opens nothing and gets no key unless you began its run on this machine: "
             f"{way}"
             "pass --trust-run if you trust the folder"
         )
+
+
+def _loads_model(settings: Settings | JudgeSettings) -> bool:
+    """Whether the model's name is that of its folder."""
+    return isinstance(settings, Settings) and settings.policy.name in ("local", "vllm")
 
 
 def _acts(key: str, value: Any) -> bool:
@@ -240,7 +266,3 @@ def _digests_in(file: Path) -> set[str]:
         return set(map(str, environment.get("packages", {}).values()))
     except (ScenarioError, AttributeError):
         return set()
-
-
-def _mac(key: bytes, data: bytes) -> bytes:
-    return blake2b(data, digest_size=32, key=key, person=b"run").hexdigest().encode()

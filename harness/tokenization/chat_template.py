@@ -20,6 +20,7 @@ import msgspec
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 CONFIG_NAME = "tokenizer_config.json"
 _DATE = re.compile(r"\bThe time is (\d{4}-\d\d-\d\d)")
@@ -155,7 +156,7 @@ def read_config(path: Path) -> dict[str, Any]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise SettingsError(f"{path}: cannot be read as a JSON object: {exc}") from exc
 
 

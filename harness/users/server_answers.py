@@ -21,6 +21,7 @@ from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.policies.base import Agent
 from rehearsal_room.scenarios.core.automaton import is_asked
 from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserLine
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -157,7 +158,7 @@ def _read_form(text: str) -> dict[str, Any]:
     start, end = text.find("{"), text.rfind("}")
     try:
         content = msgspec.json.decode(text[start : end + 1], type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return _DECLINED
     return {"action": "accept", "content": content}
 

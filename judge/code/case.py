@@ -20,6 +20,7 @@ from rehearsal_room.scenarios.core.statements import (
     readings,
     sizes_of,
 )
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
@@ -250,7 +251,7 @@ def _keys_in(text: str) -> Iterable[str]:
 def _records_in(read: Iterable[str]) -> Iterable[Record]:
     """The objects in the texts that are JSON, the inner ones after those around them."""
     for text in read:
-        with suppress(msgspec.DecodeError):
+        with suppress(*UNREADABLE):
             yield from _records(msgspec.json.decode(text))
 
 

@@ -14,6 +14,7 @@ from rehearsal_room.harness.policies.mutations import is_id
 from rehearsal_room.harness.policies.solution_left import is_free_text
 from rehearsal_room.judge.failures.reference import Reference
 from rehearsal_room.scenarios.core.short_text import shortened
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Call
 
 _LOOPS = 3  # refusals of one call in the same words
@@ -166,7 +167,7 @@ def _facts(text: str, about: frozenset[Any] | None = None) -> set[_Fact]:
     not JSON has its words."""
     try:
         decoded = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         decoded = None
     if not isinstance(decoded, dict | list):
         return {("", word) for word in _WORDS.findall(text)} if about is None else set()

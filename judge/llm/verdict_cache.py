@@ -21,6 +21,7 @@ from rehearsal_room.harness.core.events import ModelJudgement, encode
 from rehearsal_room.harness.log.own_files import SCHEMA_QUERY, require_own_files, require_schema
 from rehearsal_room.judge.core.case import without_cost
 from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _APPLICATION = 0x52564332  # "RVC2": the file is a verdict cache of this format
 _BUSY_SECONDS = 30.0  # to wait for another process's write
@@ -72,7 +73,7 @@ class VerdictCache(AsyncContextManagerMixin):
         )
         try:
             return _decode(rows[0][0]) if rows else None
-        except (msgspec.DecodeError, TypeError):
+        except (TypeError, *UNREADABLE):
             return None  # written by another version: the model is asked again, and it is replaced
 
     async def put(

@@ -296,14 +296,17 @@ def _is_about(metric: str, one: EpisodeFacts) -> bool:
     if (tagged := _TAGGED.fullmatch(metric)) is not None:
         return tagged["tag"] in one.tags
     if (finding := _FINDING.fullmatch(metric)) is not None:
-        return finding["name"] in one.findings or one.score is None
+        return finding["name"] in one.findings or one.score is None or not one.is_judged
     return True
 
 
 def _is_known(metric: str, one: EpisodeFacts) -> bool:
     """Whether the episode says what it adds to the metric. That a world or a model failed is known
-    without a verdict on the agent."""
-    return metric in _OF_FAILURES or one.score is not None
+    without a verdict on the agent; findings and a reward are not, though an own program failed."""
+    if metric in _OF_FAILURES:
+        return True
+    is_of_verdict = metric == "mean_reward" or _FINDING.fullmatch(metric) is not None
+    return one.score is not None and (one.is_judged or not is_of_verdict)
 
 
 def _extremes(metric: str, facts: RunFacts) -> tuple[float, float]:
@@ -321,7 +324,8 @@ def _taken_for(metric: str, one: EpisodeFacts, value: float) -> EpisodeFacts:
     if (percentile := _PERCENTILE.fullmatch(metric)) is not None:
         return msgspec.structs.replace(one, **{percentile["what"]: value})
     if (finding := _FINDING.fullmatch(metric)) is not None:
-        return msgspec.structs.replace(one, score=value, findings={finding["name"]: bool(value)})
+        findings = {finding["name"]: bool(value)}
+        return msgspec.structs.replace(one, score=value, findings=findings, is_judged=True)
     if metric in _SHARES:
         name = (metric,) if value else ()
         label = metric if value else str(Label.COMPLETED)

@@ -31,6 +31,8 @@ class EpisodeFacts(msgspec.Struct, frozen=True):
     seconds: float
     calls: int  # tool calls; 0 where they were not counted
     share: float | None = None  # of the task (harness.outcomes.scores); None: there is no verdict
+    began: float = 0.0  # Unix seconds
+    is_judged: bool = True  # also where there is a score: an own program that failed needs no judge
 
     @property
     def key(self) -> TaskKey:
@@ -89,6 +91,8 @@ def _facts_of(
                 seconds=row.seconds,
                 calls=calls.get(row.episode, 0),
                 share=share_of(row.ending, row.label, row.share),
+                began=row.started_at,
+                is_judged=row.label is not None,
             )
         )
     return found

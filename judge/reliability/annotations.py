@@ -19,7 +19,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.judge.core.errors import JudgeError
-from rehearsal_room.scenarios.files import own_fault
+from rehearsal_room.scenarios.files import UNREADABLE, own_fault
 
 NAME = "labels.jsonl"  # of the file in a run's folder
 _LABELS = ", ".join(Label)
@@ -73,7 +73,7 @@ def read_labels(path: Path) -> LabelFile:
             continue
         try:
             label = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        except UNREADABLE as exc:
             if number == len(lines) and not isinstance(exc, msgspec.ValidationError):
                 cut = line
                 continue

@@ -50,7 +50,6 @@ _NEGLIGIBLE = 1e-9
 # in a few, its bounds alone held the mean of 100 clusters of 16 tries in half of the samples.
 _MANY = 16
 _MOST_KINDS = 150  # of clusters: beyond, the estimated spread is near the true one
-_EQUAL = 1e-9  # means that differ by less are equal
 
 
 def share_interval(
@@ -190,8 +189,8 @@ def mean_interval(
     clusters: Mapping[Any, Sequence[float]], *, level: float = LEVEL
 ) -> Interval[float] | None:
     """The mean of numbers of any size, each cluster counted once, with Student's t interval; None:
-    there are none. One cluster has no spread: its bounds are infinite. Where all clusters are
-    equal, others may still lie elsewhere between 0 and 1 (the rule of three)."""
+    there are none. One cluster has no spread: its bounds are infinite. Where clusters are equal,
+    or nearly so, others may still lie elsewhere between 0 and 1 (the rule of three)."""
     means = [math.fsum(values) / len(values) for values in clusters.values() if values]
     count = len(means)
     if not count:
@@ -200,12 +199,10 @@ def mean_interval(
     if count == 1:
         return Interval(mean, -math.inf, math.inf)
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (count - 1) / count)
-    if max(means) - min(means) < _EQUAL:
-        unseen = 1 - (1 - level) ** (1 / count)
-        below, above = mean - min(0.0, mean), max(1.0, mean) - mean
-        return Interval(mean, mean - unseen * below, mean + unseen * above)
     half = _quantile(level, count - 1) * spread
-    return Interval(mean, mean - half, mean + half)
+    unseen = 1 - (1 - level) ** (1 / count)
+    below, above = mean - min(0.0, mean), max(1.0, mean) - mean
+    return Interval(mean, mean - max(half, unseen * below), mean + max(half, unseen * above))
 
 
 def quantile_interval(

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.learner.core.errors import DamagedError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 CHECKSUMS_NAME = "checksums.json"
 _CHUNK = 1 << 22  # bytes
@@ -43,7 +44,7 @@ def check_checksums(folder: Path) -> None:
         return
     try:
         expected = msgspec.json.decode(path.read_bytes(), type=_Checksums)
-    except (OSError, ValueError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise DamagedError(f"{path}: the file is damaged: {exc}") from exc
     for name, (size, checksum) in expected.items():
         file = folder.joinpath(*(part for part in Path(name).parts if part not in ("/", "..")))

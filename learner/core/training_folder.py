@@ -12,6 +12,8 @@ report.json       the result
 vllm.log          what the vLLM server said that the run started ([vllm] python)
 """
 
+from pathlib import Path
+
 SETTINGS_NAME = "train.toml"
 METRICS_NAME = "metrics.jsonl"
 ROLLOUTS = "rollouts"
@@ -20,6 +22,8 @@ EVALUATIONS = "evaluations"
 VERSIONS = "versions"
 CHECKPOINTS = "checkpoints"
 SERVER_LOG = "vllm.log"
+# What a run writes after its settings.
+OF_A_RUN = (CHECKPOINTS, VERSIONS, EVALUATIONS, ROLLOUTS, METRICS_NAME)
 
 
 def evaluation_name(batches: int) -> str:
@@ -28,3 +32,10 @@ def evaluation_name(batches: int) -> str:
     Example: 10 -> "b000010"
     """
     return f"b{batches:06d}"
+
+
+def is_of_a_run(settings: Path) -> bool:
+    """Whether a file of settings is that of a training run's folder."""
+    return settings.name == SETTINGS_NAME and any(
+        (settings.parent / name).exists() for name in OF_A_RUN
+    )

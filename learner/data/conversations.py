@@ -37,6 +37,7 @@ from rehearsal_room.learner.core.samples import Group, Rollout, Sample
 from rehearsal_room.learner.data.batch_queue import TakenBatch
 from rehearsal_room.learner.data.sample_lengths import TokenLimits, within
 from rehearsal_room.scenarios.distribution import missing_package
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _ROLES = {"developer": "system"}  # what a role is called here, where it has another name
 
@@ -208,7 +209,7 @@ def _rows(path: Path) -> Iterator[tuple[Any, str]]:
             where = f"{path}, line {number}"
             try:
                 yield msgspec.json.decode(line), where
-            except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            except UNREADABLE as exc:
                 raise SampleError(f"{where}: it is not JSON: {exc}") from exc
 
 
@@ -243,7 +244,7 @@ def _conversation(row: Any, where: str) -> Conversation:
         if isinstance(tools, str):
             tools = msgspec.json.decode(tools or "[]", type=list[_Tool])
         messages = tuple(_message(one, number) for number, one in enumerate(found.messages))
-    except (msgspec.DecodeError, ValueError) as exc:  # of which a ValidationError is one
+    except (ValueError, *UNREADABLE) as exc:  # of which a ValidationError is one
         raise SampleError(f"{where}: {exc}") from exc
     if not any(message.role == "assistant" for message in messages):
         raise SampleError(f"{where}: messages: none is of the assistant, so nothing can be learned")
@@ -282,7 +283,7 @@ def _arguments(call: _Call, number: int) -> dict[str, Any]:
         return arguments
     try:
         return msgspec.json.decode(arguments, type=dict[str, Any])
-    except msgspec.DecodeError as exc:
+    except UNREADABLE as exc:
         raise ValueError(
             f"messages[{number}]: the arguments of {call.function.name!r} must be a JSON object:"
             f" {exc}"

@@ -17,6 +17,7 @@ from rehearsal_room.learner.losses.aggregation import weights_of
 from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE
 from rehearsal_room.learner.packing.prefix_groups import batch_of
 from rehearsal_room.learner.trainer.trainer import StepReport, Trainer
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _ANOTHER_MODEL = 0.5  # estimated divergence per token, in nats, too large for numerical differences
 _LIVE_QUESTION = "Does the policy use the weights that are trained, at temperature 1 and top_p 1?"
@@ -49,7 +50,7 @@ class ModelLearner:
             return None
         try:
             return msgspec.json.decode(data, type=TrainProgress)
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             raise CheckpointError(
                 f"{self._checkpoints}: the checkpoint's training progress cannot be read: {exc}"
             ) from exc

@@ -25,6 +25,7 @@ from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import MetricsError
 from rehearsal_room.learner.core.training_folder import METRICS_NAME
 from rehearsal_room.learner.loop.metrics_sinks import MetricsSink, open_sinks
+from rehearsal_room.scenarios.files import UNREADABLE
 
 MetricValue = float | int | str | None
 _log = structlog.get_logger(__name__)
@@ -125,7 +126,7 @@ def _lines(data: bytes) -> list[tuple[dict[str, Any], bytes]]:
     for line in data.splitlines(keepends=True):
         try:
             row = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             continue
         if line.endswith(b"\n") and isinstance(row, dict) and "step" in row:
             found.append((row, line))

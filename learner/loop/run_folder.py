@@ -14,6 +14,7 @@ from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import without_none
 from rehearsal_room.harness.setup.run_folder import has_episodes
+from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import CheckpointError, ConfigError
@@ -22,6 +23,7 @@ from rehearsal_room.learner.core.training_folder import (
     COPY,
     EVALUATIONS,
     METRICS_NAME,
+    OF_A_RUN,
     ROLLOUTS,
     SETTINGS_NAME,
     VERSIONS,
@@ -35,8 +37,6 @@ _MAY_CHANGE = frozenset(
     for field in fields_of(kind)
     if field.may_change
 )
-# What a run writes after its settings.
-_OF_A_RUN = (CHECKPOINTS, VERSIONS, EVALUATIONS, ROLLOUTS, METRICS_NAME)
 
 
 def as_toml(settings: TrainSettings) -> bytes:
@@ -66,7 +66,7 @@ def start_or_resume(folder: Path, settings: TrainSettings, *, resume: bool) -> b
         raise ConfigError(
             f"{folder}: a training run already exists there; pass --resume or choose another folder"
         )
-    if starts and (found := [name for name in _OF_A_RUN if (folder / name).exists()]):
+    if starts and (found := [name for name in OF_A_RUN if (folder / name).exists()]):
         raise ConfigError(
             f"{folder}: it holds {', '.join(found)} of a training run whose {SETTINGS_NAME} is"
             " missing; put that file back and pass --resume, or choose another folder"
@@ -76,7 +76,7 @@ def start_or_resume(folder: Path, settings: TrainSettings, *, resume: bool) -> b
         raise ConfigError(f"{path}: {changed}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, as_toml(settings))
+        write_atomically(path, marked(as_toml(settings)))
     except OSError as exc:
         raise ConfigError(f"{folder}: the run's folder cannot be written: {exc}") from exc
     return starts

@@ -49,6 +49,7 @@ from rehearsal_room.learner.core.checksums import (
 from rehearsal_room.learner.core.errors import CheckpointError, DamagedError
 from rehearsal_room.learner.model.adapters import base_digest
 from rehearsal_room.learner.model.distributed import Processes
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _MANIFEST = "checkpoint.json"
 _NAME = re.compile(r"checkpoint-(\d{6,})")
@@ -196,7 +197,7 @@ def read_manifest(folder: Path, model: Identity) -> CheckpointManifest:
                 f" {_FORMAT}: start a new run"
             )
         manifest = msgspec.json.decode(data, type=CheckpointManifest)
-    except (OSError, msgspec.DecodeError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise DamagedError(f"{path}: cannot be read: {reason(exc)}") from exc
     if (manifest.model.architecture, manifest.model.digest) != (model.architecture, model.digest):
         raise CheckpointError(

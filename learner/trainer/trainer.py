@@ -40,6 +40,7 @@ from rehearsal_room.learner.trainer import checkpoints
 from rehearsal_room.learner.trainer.checkpoints import CheckpointManifest, identity_of
 from rehearsal_room.learner.trainer.state import full_weights, restore, training_state
 from rehearsal_room.learner.trainer.updates import Updater
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -280,7 +281,7 @@ def _vocabulary(folder: Path) -> object:
     path = folder / "tokenizer.json"
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Tokenizer)
-    except (OSError, msgspec.DecodeError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise ModelError(f"{path}: the tokenizer cannot be read: {exc}") from exc
     added = {(token.get("id"), token.get("content")) for token in found.added_tokens}
     return found.model.get("vocab"), added

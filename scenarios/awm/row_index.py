@@ -15,6 +15,7 @@ import msgspec
 from rehearsal_room.scenarios.awm.names import name_fault, normalize_name
 from rehearsal_room.scenarios.decode_errors import field_sentence
 from rehearsal_room.scenarios.errors import PackageError, RecordError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 MAX_LINE = 64 * 2**20  # bytes; the longest of the released data has about 200 KB
 MAX_FAULTS = 1000  # broken lines in one file
@@ -161,7 +162,7 @@ def _name_in(raw: bytes, field: str) -> str | None:
         return None
     try:
         written = msgspec.json.decode(found[1], type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     return None if name_fault(written) else normalize_name(written)
 

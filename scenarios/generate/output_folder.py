@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import FILES
 from rehearsal_room.scenarios.generate.compose import GeneratedWorld
 from rehearsal_room.scenarios.generate.core.errors import GenerateError
@@ -148,7 +149,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except (OSError, msgspec.DecodeError, ValueError) as exc:
+    except (OSError, ValueError, *UNREADABLE) as exc:
         raise GenerateError(f"{path}: not a manifest of generated worlds: {exc}") from exc
 
 
@@ -157,7 +158,7 @@ def record_of(package: Path) -> WorldRecord | None:
     try:
         record = msgspec.json.decode((package / MANIFEST).read_bytes(), type=WorldRecord)
         texts = {name: (package / name).read_text(encoding="utf-8") for name in FILES}
-    except (OSError, msgspec.DecodeError, ValueError):
+    except (OSError, ValueError, *UNREADABLE):
         return None
     return record if record.digest == digest_of(texts) else None
 

@@ -20,7 +20,7 @@ import msgspec
 from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
 from rehearsal_room.scenarios.core.suite_record import Said, SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.files import read_text
+from rehearsal_room.scenarios.files import UNREADABLE, read_text
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.bfcl import agentic
 from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
@@ -147,7 +147,7 @@ class BfclData:
                 continue
             try:
                 yield msgspec.json.decode(line)
-            except msgspec.DecodeError as exc:
+            except UNREADABLE as exc:
                 raise PackageError(f"{path}:{number}: not JSON: {exc}") from exc
 
     def _scenario(self, category: str, entry: dict[str, Any], truth: Any) -> Scenario:

@@ -170,8 +170,9 @@ def _open_agentdojo(flags: SuiteFlags) -> SuiteSource:
     return agentdojo.AgentDojoData(flags.python, flags.model)
 
 
-_FIND = (
-    "import importlib.metadata, importlib.util, sys;"
+_FIND = (  # the current folder, which comes first with -c, may be anybody's
+    "import sys; sys.path[:] = filter(None, sys.path);"
+    "import importlib.metadata, importlib.util;"
     "found = importlib.util.find_spec(sys.argv[1]);"
     "print(list(found.submodule_search_locations)[0] if found else '');"
     "print(importlib.metadata.version(sys.argv[2]) if found else '')"

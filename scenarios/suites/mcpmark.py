@@ -25,6 +25,7 @@ from rehearsal_room.scenarios.core.served_worlds import (
 )
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Scenario, Task
 from rehearsal_room.scenarios.suites.checkouts import file_bytes, file_text, project_version
 from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
@@ -140,5 +141,5 @@ def _meta_of(path: Path) -> _Meta:
         return msgspec.json.decode((path / "meta.json").read_bytes(), type=_Meta)
     except FileNotFoundError:
         return _Meta()
-    except (OSError, msgspec.MsgspecError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         raise PackageError(f"{path / 'meta.json'}: it is not a task's description: {exc}") from exc

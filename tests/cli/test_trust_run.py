@@ -9,10 +9,19 @@ from typing import Any
 
 import pytest
 import tomli_w
+from msgspec.inspect import StrType, VarTupleType
 
 from rehearsal_room.harness.core.events import Label
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.setup.run_trust import kept_path
+from rehearsal_room.harness.settings.fields import fields_of
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.run_trust import (
+    _OF_JUDGE,
+    _OF_PLAY,
+    _OF_WORLDS,
+    kept_path,
+    marked,
+)
 from rehearsal_room.scenarios.files import read_toml
 from tests.cli.test_remote_worlds import PLAIN, TASKS
 from tests.support.cli import Rehearse, json_of
@@ -183,6 +192,12 @@ def test_the_command_of_a_strangers_run_is_refused(
         ({"policy__name": "replay", "policy__replay": "CACHE"}, "--replay"),
         ({"policy__tokens": "CACHE"}, "--tokens"),
         ({"model__prices": "CACHE"}, "--prices"),
+        ({"policy__name": "local", "model__name": "CACHE"}, "--model"),
+        ({"cluster__engine": "ray"}, "--engine"),
+        ({"bus__ca_file": "CACHE"}, "the authority of the broker's certificate"),
+        ({"bus__cert_file": "CACHE"}, "a certificate of yours"),
+        ({"bus__key_file": "CACHE"}, "a key of yours"),
+        ({"forked_from": "CACHE/e000000@1"}, "--from"),
         ({"judge__mode": "llm", "judge__models": ["m"], "judge__rubric": "CACHE"}, "--judge-rub"),
         ({"judge__mode": "llm", "judge__models": ["m"], "judge__prices": "CACHE"}, "--judge-pri"),
     ],
@@ -345,3 +360,57 @@ def test_a_world_that_is_only_shown_runs_in_workers(
     monkeypatch.setenv("REHEARSE_WORLDS", str(tmp_path / "mine"))
     assert rehearse("worlds", "show", "ledger")[0] == 0
     assert ran_here(trace)
+
+
+def test_the_settings_of_a_strangers_training_train_nothing(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train` refuses the train.toml in the folder of a training run that somebody else began, and
+    takes it with the user's mark, or copied to a place of the user's own."""
+    file, own = tmp_path / "run" / "train.toml", tmp_path / "own.toml"
+    (tmp_path / "run" / "rollouts").mkdir(parents=True)
+    text = b'model = "no/such/model"\nsteps = 0\n'
+    file.write_bytes(text)
+    own.write_bytes(text)
+    own_text = marked(text)
+
+    def said(config: Path, *flags: str) -> str:
+        status, _, err = rehearse("train", config, "-o", tmp_path / "new", *flags)
+        assert status == 2
+        return err
+
+    assert "--trust-run" in said(file)
+    wrong = said(own).replace(str(own), "FILE")
+    assert "steps" in wrong
+    assert said(file, "--trust-run").replace(str(file), "FILE") == wrong
+    file.write_bytes(own_text)
+    assert said(file).replace(str(file), "FILE") == wrong
+    begun_by_another(monkeypatch, tmp_path)
+    assert "--trust-run" in said(file)
+
+
+# Texts and lists of texts by which a run.toml opens nothing and sends nothing.
+_HARMLESS = {
+    "scenarios": "packages run in workers (harness.setup.run_trust.strangers)",
+    "awm": "records have no code that runs in this process",
+    "exclude": "names of tasks: files are read for the flag only",
+    "edit": "JSON: a file is read for the flag only",
+    "suite": "the code of an installed package; what it names is among the keys that act",
+    **dict.fromkeys(("history", "think", "judge_errors"), "words of our own"),
+    **dict.fromkeys(("agent_name", "user_model", "suite_model"), "names"),
+    **dict.fromkeys(("extra_body", "adapt"), "parts of a request to a server that the user names"),
+    **dict.fromkeys(("bus_user", "bus_password"), "for a broker that the user names"),
+}
+
+
+def test_every_setting_is_known_to_act_or_not_to() -> None:
+    """A new setting that is a text, or a list of texts, is put among those that act in a run.toml
+    of somebody else, or above with a reason."""
+    of_judge = {f"judge_{key}" for key in _OF_JUDGE} | set(_OF_JUDGE)
+    texts = {
+        field.key
+        for field in fields_of(Settings)
+        if any(isinstance(kind, StrType | VarTupleType) for kind in field.types)
+    }
+    acting = {key for key in texts if key in _OF_WORLDS | _OF_PLAY or key in of_judge}
+    assert texts - acting == set(_HARMLESS)

@@ -60,6 +60,26 @@ class Lair:
                 {"cluster": {"engine": "ray", "address": url}},
                 {"scenarios": [str(self.package)]},
                 {"forked_from": f"{self.mine}/e000000@1"},
+                {"policy": {"name": "agent"}, "agent": {"target": command}},
+                {"policy": {"name": "agent"}, "agent": {"target": f"{url}/v1"}},
+                {"agent": {"target": command, "env": ["OPENAI_API_KEY"]}},
+                {"policy": {"name": "local"}, "model": {"name": str(self.mine)}},
+                {"policy": {"name": "scripted", "script": str(self.mine / "file")}},
+                {"policy": {"name": "replay", "replay": str(self.mine)}},
+                {
+                    "worlds": {
+                        "mcp": [f"a={command}", f"b={url}"],
+                        "mcp_header": ["X=OPENAI_API_KEY"],
+                    }
+                },
+                {"worlds": {"suite": "enterpriseops", "suite_tasks": str(self.mine)}},
+                {"worlds": {"suite": "agentdojo", "suite_python": command}},
+                {"worlds": {"awm": str(self.mine)}},
+                {"judge": {"awm_code": str(self.mine), "profile": "awm-release", "models": ["m"]}},
+                {"judge": {"mode": "llm", "models": ["m"], "rubric": str(self.mine / "file")}},
+                {"bus": {"ca_file": str(self.mine / "file"), "key_file": str(self.mine / "file")}},
+                {"exclude": [str(self.mine / "file")]},
+                {"model": {"prices": str(self.mine / "file")}},
                 {},
             ]
         )
@@ -115,6 +135,10 @@ def command_on(run: Path, folder: Path, lair: Lair, rng: Random) -> list[object]
     chats = folder / "chats.jsonl"
     message = {"role": "user", "content": "x"}
     chats.write_text(json.dumps({"scenario": str(lair.package), "messages": [message]}) + "\n")
+    recording, document = folder / "recording.jsonl", folder / "openapi.json"
+    recording.write_text("".join(json.dumps(one) + "\n" for one in _recorded(lair, rng)))
+    document.write_text(json.dumps(_document(lair, rng)))
+    made = ("-o", folder / "made")
     gate = folder / "gate.toml"
     gate.write_text('name = "g"\n[[stage]]\nname = "s"\ncriteria = ["completed.lower >= 0.99"]\n')
     commands: list[list[object]] = [
@@ -124,7 +148,21 @@ def command_on(run: Path, folder: Path, lair: Lair, rng: Random) -> list[object]
         ["judge", run],
         ["judge", run, "--judge", "code"],
         ["failures", run],
+        ["failures", "blame", f"{run}/e000000", "-n", 1],
+        ["failures", "blame", f"{run}/e000001", "-p", "oracle", "-n", 1, "-o", out],
         ["compare", run, run],
+        ["compare", run, run, "--markdown", folder / "c.md"],
+        ["compare", "size", "--detect", "5pt", "--pilot", run],
+        ["promote", gate, run, "--against", run, "-o", folder / "p.md"],
+        ["show", run, "--full"],
+        ["show", "watch", run],
+        ["show", "profile", run],
+        ["judge", "study", run, "--sample", 1, "-m", "m"],
+        ["eval", "bfcl_v3", "-o", run, "--resume"],
+        ["new", "world", "w", "--from-recording", recording, *made],
+        ["new", "world", "w", "--openapi", document, "--bearer", "OPENAI_API_KEY", *made],
+        ["import", "atif", chats, "-o", out],
+        ["train", run / "run.toml", "-o", out],
         ["promote", gate, run, "--continue", 9],
         ["run", "-o", run, "--resume"],
         ["run", "--from", f"{run}/e000000@0", "-o", out],
@@ -136,3 +174,31 @@ def command_on(run: Path, folder: Path, lair: Lair, rng: Random) -> list[object]
         *(["export", run, "--to", to, "-o", out] for to in ("jsonl", "atif", "hf-trace")),
     ]
     return rng.choice(commands)
+
+
+def _recorded(lair: Lair, rng: Random) -> list[dict[str, Any]]:
+    """A recording of a session with a server whose command is the lair's, with odd values."""
+    odd = rng.choice(("x", "\x1b[2J", "../../x", 2**63, 10.0**300, [[[]]], None))
+    head = {"session": "s", "at": 1.0}
+    marks = ({}, {"mark": ""}, {"mark": "0" * 64})
+    return [
+        {"recorded": "started", **head, "command": [str(lair.program), "x"], **rng.choice(marks)},
+        {"recorded": "tools", "session": "s", "tools": [{"name": "add", "description": odd}]},
+        {"recorded": "asked", **head, "id": 1, "name": "add", "arguments": {"title": odd}},
+        {"recorded": "answered", **head, "id": 1, "result": {"content": [], "x": odd}},
+    ]
+
+
+def _document(lair: Lair, rng: Random) -> dict[str, Any]:
+    """An OpenAPI document whose server is the lair's, with references to other places."""
+    place = rng.choice((f"file://{lair.mine}/file", f"{lair.url}/x.json", "#/x", "x"))
+    schema = rng.choice(({"type": "string"}, {"$ref": place}))
+    content = {"application/json": {"schema": schema}}
+    path = {"post": {"operationId": "add", "requestBody": {"content": content}, "responses": {}}}
+    servers = [{"url": rng.choice((lair.url, place, 7))}]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "x", "version": "1"},
+        "paths": {"/x": path},
+        "servers": rng.choice((servers, servers[0], [])),
+    }

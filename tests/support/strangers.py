@@ -36,16 +36,21 @@ def ran_here(trace: Path) -> bool:
 
 
 @contextmanager
-def listener() -> Iterator[tuple[str, list[str]]]:
-    """A server's URL, and the headers of each request that it got; it answers with 500."""
+def listener(status: int = 500, body: bytes = b"", to: str = "") -> Iterator[tuple[str, list[str]]]:
+    """A server's URL, and the headers of each request that it got; it answers with this status and
+    JSON, or sends to another URL."""
     heard: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def _hear(self) -> None:
             heard.append(str(self.headers))
-            self.send_response(500)
-            self.send_header("Content-Length", "0")
+            self.send_response(307 if to else status)
+            if to:
+                self.send_header("Location", to)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         do_GET = do_POST = do_DELETE = _hear  # the names are the library's
 

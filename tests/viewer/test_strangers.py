@@ -1,11 +1,15 @@
 """Runs and worlds of a stranger in the viewer."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rehearsal_room.harness.setup.trusted_folders import forget_trust, trust_run_folders
 from rehearsal_room.viewer.reading.open_runs import run_id
+from tests.support.paths import LIBRARY
 from tests.support.strangers import begun_by_another, ran_here, tell_tale_package
 from tests.support.viewer_client import played, viewing
 
@@ -24,6 +28,12 @@ def stranger(tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     begun_by_another(monkeypatch, tmp_path)
     ran_here(trace)
     return run
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A run of one episode."""
+    return played(tmp_path / "run", str(LIBRARY), policy="oracle", episodes=1)
 
 
 async def test_looking_at_an_episode_runs_nothing(stranger: Path, trace: Path) -> None:
@@ -66,3 +76,20 @@ async def test_a_world_that_nobody_named_runs_in_workers(
     async with viewing() as client:
         assert (await client.get("/api/worlds/ledger"))["tools"]
         assert ran_here(trace)
+
+
+@pytest.mark.parametrize("field", ["ending", "label"])
+async def test_an_unknown_word_in_a_log_is_damage(plain: Path, field: str) -> None:
+    """An ending or a label that there is not is a sentence, not a failure of the viewer."""
+    run = plain
+    with closing(sqlite3.connect(run / "episodes.sqlite")) as log:
+        kind = {"ending": "ended", "label": "judged"}[field]
+        ((data,),) = log.execute("SELECT data FROM events WHERE kind = ?", (kind,))
+        event = {**msgspec.msgpack.decode(data), field: ".."}
+        changed = msgspec.msgpack.encode(event), kind
+        log.execute("UPDATE events SET data = ? WHERE kind = ?", changed)
+        log.commit()
+    async with viewing(run) as client:
+        for path in ("", "/export", "/episodes", "/grid"):
+            answer = await client.ask(f"/api/runs/{run_id(run)}{path}")
+            assert answer.status < 500, (path, answer.body)

@@ -5,6 +5,7 @@ of the command line, in a process of its own.
 """
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from anyio import to_thread
 from rehearsal_room.harness.core.messages import Answer
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
+from rehearsal_room.viewer.acting.commands import run_command
 from rehearsal_room.viewer.reading.open_runs import run_id
 from tests.support.recording_model import recording_model
 from tests.support.viewer_client import Client, played, viewing
@@ -213,3 +215,15 @@ async def test_a_run_of_somebody_else_starts_nothing(
 
     assert "--trust-run" in found["error"]
     assert model.answered == []
+
+
+async def test_commands_of_a_page_import_nothing_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that somebody sent may have modules with the names of libraries."""
+    for name in ("anyio", "click", "msgspec", "rehearsal_room"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    said = await run_command(["worlds", "list"], os.environ)
+    assert b"shop_support" in said.out, said.error
+    assert not (tmp_path / "trace").exists()

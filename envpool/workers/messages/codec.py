@@ -13,6 +13,7 @@ import msgspec
 
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.workers.messages.wire import MAX_FRAME, WorkerReply, WorkerRequest
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _LENGTH = 4  # bytes
 
@@ -48,7 +49,7 @@ def request_of(body: bytes | bytearray | memoryview) -> WorkerRequest:
     """The request in the body of a frame, read by a worker. Raises PoolError."""
     try:
         request: WorkerRequest = _request(body)
-    except msgspec.MsgspecError as exc:
+    except UNREADABLE as exc:
         raise PoolError(f"a frame from the pool is not a request: {exc}") from exc
     return request
 
@@ -57,7 +58,7 @@ def reply_of(body: bytes | bytearray | memoryview) -> WorkerReply:
     """The reply in the body of a frame, read by the pool. Raises PoolError."""
     try:
         reply: WorkerReply = _reply(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise PoolError(f"a frame from a worker is not a reply: {exc}") from exc
     return reply
 

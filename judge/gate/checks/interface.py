@@ -16,6 +16,7 @@ from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.judge.playback.playback import Played, format_call
 from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Call
 
 _LIMITS = ("limit", "page_size", "max_results", "top")
@@ -55,7 +56,7 @@ def _called(world: BlockingWorld, call: Call) -> Any:
 def _decoded(result: ToolResult) -> Any:
     try:
         return msgspec.json.decode(result.text)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return result.text
 
 

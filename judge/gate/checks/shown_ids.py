@@ -21,6 +21,7 @@ from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.envpool.store.blocking import BlockingWorld
 from rehearsal_room.judge.playback.tool_fuzzing import Prober, values_of
 from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.files import UNREADABLE
 
 Tables = Mapping[str, Sequence[Row]]  # the rows at the start, by table
 _SHORT = 2  # characters of keys that occur in so many texts that nothing follows from it
@@ -196,7 +197,7 @@ def _others(rows: Tables, table: str, tables: Mapping[str, str]) -> frozenset[st
 def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

@@ -7,6 +7,7 @@ quantity below zero.
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -24,6 +25,7 @@ from rehearsal_room.judge.playback.tool_fuzzing import (
     negative_calls,
 )
 from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Call
 
 _STATES = 12  # states left by probes on which every verifier is tried
@@ -328,7 +330,7 @@ def _describes_an_error(text: str) -> bool:
     """Example: '{"error":"There is no order 7."}', '{"success":false}' -> True"""
     if not text.startswith("{") or not ('"error"' in text or "false" in text):
         return False
-    found = msgspec.json.decode(text)
+    found = _read(text)
     return bool(found.get("error")) or found.get("success") is False or found.get("ok") is False
 
 
@@ -344,8 +346,16 @@ def _is_empty(text: str) -> bool:
         return True
     if not text.startswith("{") or "[]" not in text:
         return False
-    lists = [value for value in msgspec.json.decode(text).values() if isinstance(value, list)]
+    lists = [value for value in _read(text).values() if isinstance(value, list)]
     return bool(lists) and not any(lists)
+
+
+def _read(text: str) -> dict[str, Any]:
+    """The object in a result; empty: it has none that can be read."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except UNREADABLE:
+        return {}
 
 
 def _fact(result: ToolResult) -> Fact:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.scenarios.checks import says
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Call
 from rehearsal_room.scenarios.generate.core.world_host import HostedOutcome
 
@@ -60,7 +61,7 @@ def purposes_of(
 def _decoded(outcome: HostedOutcome) -> Any:
     try:
         return msgspec.json.decode(outcome.text)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return outcome.text
 
 

@@ -10,6 +10,7 @@ import msgspec
 from rehearsal_room.scenarios.awm.names import name_fault
 from rehearsal_room.scenarios.decode_errors import field_sentence
 from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
 
 
@@ -28,7 +29,7 @@ def read_seeds(path: Path) -> tuple[SeedScenario, ...]:
             seed = msgspec.json.decode(line, type=SeedScenario)
         except msgspec.ValidationError as exc:
             raise SynthesisError(f"{location}: {field_sentence(str(exc))}") from exc
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             raise SynthesisError(f"{location}: {exc}") from exc
         if fault := name_fault(seed.name):
             raise SynthesisError(f"{location}: name: {fault}")

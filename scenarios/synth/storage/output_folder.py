@@ -28,6 +28,7 @@ import tomli_w
 
 from rehearsal_room.scenarios.decode_errors import field_sentence
 from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.synth.core.attempts import AttemptSummary
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ def read_json(file: Path, kind: type[T]) -> T | None:
         return None
     except msgspec.ValidationError as exc:
         fault = field_sentence(str(exc), kind)
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as exc:
+    except (OSError, *UNREADABLE) as exc:
         fault = str(exc)
     raise SynthesisError(f"{file}: {fault} (delete the file, and a rerun writes it again)")
 

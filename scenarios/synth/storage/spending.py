@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.synth.core.protocols import RequestPurpose
 
 
@@ -62,5 +63,5 @@ def _read(path: Path) -> Iterator[LedgerEntry]:
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             yield msgspec.json.decode(line, type=LedgerEntry)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        except UNREADABLE as exc:
             raise SynthesisError(f"{path}: line {number}: {exc}") from exc

@@ -48,6 +48,7 @@ from rehearsal_room.harness.policies.openai import (
     request_fields,
 )
 from rehearsal_room.scenarios.errors import OutOfBudget, SynthesisError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, RequestPurpose
 from rehearsal_room.scenarios.synth.storage.spending import LedgerEntry, SpendingLedger
 from rehearsal_room.scenarios.text_similarity import embed
@@ -252,7 +253,7 @@ class _Embeddings(msgspec.Struct):
 def _read_embeddings(answer: bytes, count: int) -> _Embeddings | AttemptFailure:
     try:
         found = msgspec.json.decode(answer, type=_Embeddings)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         return AttemptFailure("malformed", f"the answer contains no vectors: {exc}")
     lengths = {len(vector.embedding) for vector in found.data}
     if len(found.data) != count or len(lengths) != 1:

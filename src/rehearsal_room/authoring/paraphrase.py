@@ -16,6 +16,7 @@ from rehearsal_room.authoring.author import ModelAuthor
 from rehearsal_room.harness.chat.budget import Budget
 from rehearsal_room.harness.chat.prices import Prices
 from rehearsal_room.harness.policies.openai import OpenAISettings
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Task, read
 from rehearsal_room.scenarios.generate.core.errors import GenerateError
 from rehearsal_room.scenarios.generate.core.package import tasks_toml
@@ -78,7 +79,7 @@ class ParaphraseCache:
             for line in path.read_bytes().splitlines():
                 known = msgspec.json.decode(line, type=Paraphrase)
                 self._known[known.key] = known
-        except (OSError, msgspec.DecodeError) as exc:
+        except (OSError, *UNREADABLE) as exc:
             raise GenerateError(f"{path}: it cannot be read as paraphrases: {exc}") from exc
 
     def get(self, key: str) -> Paraphrase | None:

@@ -20,7 +20,7 @@ def rehearse(command: str, config: Path, output: Path) -> None:
     arguments = [command, *settings, "-o", str(output), *resume]
     with log.open("ab") as file:
         done = subprocess.run(
-            [sys.executable, "-m", "rehearsal_room", *arguments],
+            [sys.executable, "-P", "-m", "rehearsal_room", *arguments],
             stdout=file,
             stderr=subprocess.STDOUT,
             check=False,

@@ -21,6 +21,7 @@ from aiohttp import web
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.policies.human import HumanExchange, PlayedCall
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _MAX_BODY = 2**20  # bytes
 _LOOPBACK = "127.0.0.1"
@@ -122,7 +123,7 @@ class HttpSurface:
             return _error(401, "the header Authorization must be: Bearer TOKEN")
         try:
             return await handler(request)
-        except (msgspec.MsgspecError, ValueError) as exc:
+        except (ValueError, *UNREADABLE) as exc:
             return _error(400, f"the request cannot be read: {exc}")
         except web.HTTPException as exc:
             return _error(exc.status, exc.reason)

@@ -21,6 +21,7 @@ from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.policies.human import HumanExchange
+from rehearsal_room.scenarios.files import UNREADABLE
 
 HELP = """\
 TOOL KEY=VALUE …   make a call; also TOOL {"KEY": VALUE, …}
@@ -133,7 +134,7 @@ def read_arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
     if text.startswith("{"):
         try:
             return msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.MsgspecError as exc:
+        except UNREADABLE as exc:
             raise ValueError(f"the arguments are not a JSON object: {exc}") from None
     arguments = {}
     for word in shlex.split(text):
@@ -149,5 +150,5 @@ def _value(text: str, schema: Any) -> Any:
         return text
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return text

@@ -5,6 +5,7 @@ The service is a small one of FastAPI, on SQLite, started by uvicorn; FastMCP ma
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from fastmcp import Client
 
+from rehearsal_room.authoring.openapi import server
 from rehearsal_room.authoring.openapi.server import DocumentError, base_url_of, load, server_of
 from rehearsal_room.scenarios.format import read
 from tests.support import rest_service
@@ -133,6 +135,24 @@ def test_where_a_service_is(tmp_path: Path) -> None:
     assert base_url_of(found, "http://127.0.0.1:1/x") == "http://127.0.0.1:1/x"
     with pytest.raises(DocumentError):
         base_url_of(found, "shop.example")
+
+
+def test_a_document_gets_no_key(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value of a variable goes to an address that the user names, and not to one that only the
+    document names: neither the command nor the server that it writes sends it there."""
+    monkeypatch.setenv("SHOP_KEY", "secret")
+    file = tmp_path / "a.yaml"
+    file.write_text(DATES)
+    words = ("new", "world", "shop", "--openapi", file, "-o", tmp_path / "made")
+    for flags in (("--bearer", "SHOP_KEY"), ("--header", "x-api-key=SHOP_KEY")):
+        status, _, err = rehearse(*words, *flags)
+        assert status == 2 and "--base-url https://north.example/v1" in err, err
+        served = [sys.executable, server.__file__, file, *flags]
+        done = subprocess.run(served, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "--base-url" in done.stderr
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.slow  # it starts FastMCP and uvicorn a dozen times

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from rehearsal_room.scenarios.format import read
 from tests.support.cli import Rehearse, json_of
 from tests.support.desk_worlds import DESK
 from tests.support.recorded_sessions import Session, recording, with_pause
+from tests.support.strangers import begun_by_another
 
 MEMORY = f"{DESK} x forgetful"
 IN_SCRATCH = f"{DESK} {{scratch}}/desk.db"
@@ -216,3 +218,45 @@ def test_a_tool_that_reads(name: str, hint: bool | None, expected: bool) -> None
     """What it says itself counts, then the first word of its name."""
     annotations = None if hint is None else {"readOnlyHint": hint}
     assert is_read(name, [{"name": name, "annotations": annotations}]) is expected
+
+
+@pytest.mark.parametrize("mark", ["", "of another command", "none"])
+def test_the_recording_of_a_stranger_starts_nothing(
+    mark: str, rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command in a recording of another machine is not started, nor one that somebody put into
+    a recording of this user; the sentence shows it, and how to give it. A recording that the user
+    made is made again, as the other tests show."""
+    file, trace = tmp_path / "r.jsonl", tmp_path / "trace"
+    memory_session(file)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    (started,) = [line for line in lines if line["recorded"] == "started"]
+    assert started["mark"]
+    if mark == "":
+        begun_by_another(monkeypatch, tmp_path)
+    else:
+        started["command"] = [sys.executable, "-c", f"open({str(trace)!r}, 'w')"]
+    if mark == "none":
+        del started["mark"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ("new", "world", "desk", "--from-recording", file, "-o", tmp_path / "made")
+    status, _, err = rehearse(*words)
+    assert (status, len(err.strip().splitlines())) == (2, 1)
+    assert shlex.quote(shlex.join(started["command"])) in err and "--mcp" in err
+    assert not trace.exists() and not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("depth", [2_000, 200_000])
+def test_a_recording_that_is_nested_too_deeply(
+    depth: int, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Such a line is left out."""
+    file = tmp_path / "r.jsonl"
+    deep = "[" * depth + "]" * depth
+    asked = '{"recorded": "asked", "session": "s", "id": 1, "at": 0, "name": "x", "arguments": '
+    file.write_text(f'{asked}{{"a": {deep}}}}}\n')
+    status, _, err = rehearse("new", "world", "d", "--from-recording", file, "-o", tmp_path)
+    assert (status, err) == (
+        2,
+        f"error: {file}: it has no session of `rehearse new recording`; it has 1 other lines\n",
+    )

@@ -1,6 +1,7 @@
 """The command `promote`."""
 
 import json
+import shutil
 from pathlib import Path
 from shutil import copytree
 from xml.etree import ElementTree
@@ -150,6 +151,9 @@ def test_bad_input(rehearse: Rehearse, runs: tuple[Path, Path], gate: Path, tmp_
     again.symlink_to(runs[1])
     status, _, err = rehearse("promote", gate, runs[1], again, "--against", runs[1])
     assert (status, "again: this run is named twice" in err) == (2, True)
+    copy = shutil.copytree(runs[1], tmp_path / "copy")
+    status, _, err = rehearse("promote", gate, runs[1], copy, "--against", runs[1])
+    assert (status, f"copy: it has episodes of {runs[1]}" in err) == (2, True), err
 
 
 def test_a_gate_on_the_judge(

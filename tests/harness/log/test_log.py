@@ -542,7 +542,12 @@ def test_a_damaged_row_is_a_decode_error() -> None:
     damaged = [
         (position, b"e", attempt, seq, kind, at, data, state),
         (position, episode, attempt, seq, kind, "now", data, state),
+        *(
+            (position, episode, attempt, seq, kind, odd, data, state)
+            for odd in (-1.0, 1e300, float("inf"), float("nan"))
+        ),
         (position, episode, attempt, seq, kind, at, 7, state),
+        (position, episode, attempt, seq, kind, at, "text", state),
         (position, episode, attempt, seq, "ended", at, data, state),
         (position, episode, attempt, seq, kind, at, data.replace(b"void", b"\xff\xfeid"), state),
         (position, episode, attempt, seq, kind, at, b"\x91" * 5_000 + data, state),

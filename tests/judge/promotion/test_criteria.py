@@ -2,6 +2,7 @@
 
 from random import Random
 
+import msgspec
 import pytest
 from scipy import stats
 
@@ -147,3 +148,28 @@ def test_intervals_of_means_and_quantiles() -> None:
     assert 0.93 <= held_quantile / 400 <= 1
     assert mean_interval({}) is None and quantile_interval([], 0.5) is None
     assert quantile_interval([3.0], 0.95) is not None
+
+
+@pytest.mark.parametrize("criterion", ["mean_reward.lower >= 0.7", "finding(x).lower >= 0.7"])
+def test_an_own_program_that_failed_hides_from_no_criterion(criterion: str) -> None:
+    """Where nobody judged it there is no reward and no finding of it, and so it counts where it
+    hurts."""
+    solved = [msgspec.structs.replace(one, findings={"x": True}) for one in episodes(1.0, tasks=40)]
+    raised = [
+        msgspec.structs.replace(
+            one, task=f"r{one.task}", score=0.0, reward=None, findings={}, is_judged=False
+        )
+        for one in episodes(1.0, tasks=20)
+    ]
+    assert judged(criterion, solved).verdict == "pass"
+    found = judged(criterion, [*solved, *raised])
+    assert (found.verdict, found.missing, found.episodes) == ("inconclusive", 80, 240)
+
+
+@pytest.mark.parametrize("last", [1.0, 0.999])
+def test_rewards_that_are_nearly_equal(last: float) -> None:
+    """Two tasks with nearly the same reward say as little as two with the same."""
+    one, other = episodes(1.0, tasks=2, tries=1)
+    facts = [one, msgspec.structs.replace(other, reward=last)]
+    found = judged("mean_reward.lower >= 0.7", facts)
+    assert found.verdict == "inconclusive" and found.lower == pytest.approx(0.22, abs=0.01)

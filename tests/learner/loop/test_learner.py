@@ -16,6 +16,7 @@ from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.model import ModelSettings
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import merge, nest
+from rehearsal_room.harness.setup.run_trust import marked
 from rehearsal_room.learner.config.loader import settings_of
 from rehearsal_room.learner.config.runs import rhythm_of, runs_of
 from rehearsal_room.learner.config.settings import TrainSettings
@@ -387,13 +388,13 @@ def test_a_run_resumes_only_with_its_settings(tmp_path: Path) -> None:
     how fast and where may differ, as in any run; the folder then stores the new ones."""
     settings = settings_with()
     assert start_or_resume(tmp_path, settings, resume=False) is True
-    assert as_toml(settings) == (tmp_path / "train.toml").read_bytes()
+    assert marked(as_toml(settings)) == (tmp_path / "train.toml").read_bytes()
     assert start_or_resume(tmp_path, settings, resume=True) is False
     longer = settings_with(
         steps=9, rollouts=settings.rollouts | {"concurrency": 2}, compute={"max_tokens": 5}
     )
     assert start_or_resume(tmp_path, longer, resume=True) is False
-    assert as_toml(longer) == (tmp_path / "train.toml").read_bytes()
+    assert marked(as_toml(longer)) == (tmp_path / "train.toml").read_bytes()
     for field in fields_of(Settings):
         if field.may_change and field.key not in {"processes", "chaos"}:  # training refuses these
             change = nest({field.key: "elsewhere"}, Settings)
@@ -406,7 +407,7 @@ def test_a_run_resumes_only_with_its_settings(tmp_path: Path) -> None:
         )
     with pytest.raises(ConfigError, match="a training run already exists there; pass --resume"):
         start_or_resume(tmp_path, settings, resume=False)
-    assert as_toml(moved) == (tmp_path / "train.toml").read_bytes()
+    assert marked(as_toml(moved)) == (tmp_path / "train.toml").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "versions", "rollouts", "metrics.jsonl"])

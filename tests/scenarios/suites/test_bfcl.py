@@ -161,3 +161,17 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
     (data / "BFCL_v4_multi_turn_base.json").write_text('{"id": 1}\n{"id"\n')
     with pytest.raises(PackageError, match=r"BFCL_v4_multi_turn_base\.json:2: not JSON"):
         list(BfclData(tmp_path, "1")._entries("BFCL_v4_multi_turn_base.json"))
+
+
+def test_a_package_in_the_current_folder_is_not_the_suites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks at somebody's folder from within it plays no package that lies there."""
+    (tmp_path / "bfcl_eval").mkdir()
+    (tmp_path / "bfcl_eval" / "__init__.py").touch()
+    described = tmp_path / "bfcl_eval-1.dist-info" / "METADATA"
+    described.parent.mkdir()
+    described.write_text("Metadata-Version: 2.1\nName: bfcl-eval\nVersion: 1\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PackageError, match="no package 'bfcl_eval'"):
+        installed_package("bfcl_eval", "bfcl-eval", "", "")

@@ -92,7 +92,8 @@ async def write_rest_world(
     try:
         document = server.load(service.document)
         if not service.serve:
-            server.base_url_of(document, service.base_url)
+            sends = bool(service.variables)
+            server.base_url_of(document, service.base_url, sends_variables=sends)
     except server.DocumentError as exc:
         raise PackageError(f"new world: {exc}") from exc
     content = json.dumps(document, indent=1, ensure_ascii=False).encode()

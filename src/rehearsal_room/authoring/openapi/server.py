@@ -49,10 +49,10 @@ def load(path: Path) -> dict[str, Any]:
         raise DocumentError(f"{path}: cannot be read: {exc}") from exc
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             found = yaml.safe_load(text)
-        except yaml.YAMLError as exc:
+        except (yaml.YAMLError, ValueError, RecursionError) as exc:  # also a number of 5,000 digits
             raise DocumentError(f"{path}: it is neither JSON nor YAML: {exc}") from exc
     try:
         document = json.loads(json.dumps(found, default=str))  # a date as its text, 200 as "200"
@@ -61,20 +61,33 @@ def load(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or not str(document.get("openapi", "")).startswith("3."):
         raise DocumentError(f"{path}: expected an OpenAPI document of version 3 (`openapi: 3.…`)")
     info = document.get("info") or {}  # YAML reads 1.0 as a number
+    servers = document.get("servers") or []
+    if not isinstance(info, dict) or not isinstance(servers, list):
+        raise DocumentError(f"{path}: info is not an object, or servers is not a list")
+    if not all(isinstance(one, dict) for one in servers):
+        raise DocumentError(f"{path}: servers: each must be an object with a url")
     document["openapi"] = str(document["openapi"])
     document["info"] = {**info, **{k: str(info[k]) for k in ("title", "version") if k in info}}
     return document
 
 
-def base_url_of(document: dict[str, Any], given: str = "") -> str:
-    """Where the service is: as given, or the document's first server. Raises DocumentError."""
+def base_url_of(document: dict[str, Any], given: str = "", *, sends_variables: bool = False) -> str:
+    """Where the service is: as given, or the document's first server. Values of the user's
+    environment go to a given one only: the document may be anybody's. Raises DocumentError."""
     servers = document.get("servers") or [{}]
     url = given or str(servers[0].get("url", ""))
-    for name, variable in (servers[0].get("variables") or {}).items():
-        url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+    variables = servers[0].get("variables")
+    for name, variable in variables.items() if isinstance(variables, dict) else ():
+        default = variable.get("default", "") if isinstance(variable, dict) else ""
+        url = url.replace(f"{{{name}}}", str(default))
     if not url.startswith(("http://", "https://")):
         raise DocumentError(
             f"the document names no whole URL of a server ({url!r}): --base-url URL"
+        )
+    if sends_variables and not given:
+        raise DocumentError(
+            f"the document names the server {url}, and a variable of your environment goes only "
+            f"to one that you name: --base-url {url}"
         )
     return url
 
@@ -164,7 +177,8 @@ def main() -> None:
             with _served(given.serve) as url:
                 _run(server_of(document, url, headers))
         else:
-            _run(server_of(document, base_url_of(document, given.base_url), headers))
+            url = base_url_of(document, given.base_url, sends_variables=bool(headers))
+            _run(server_of(document, url, headers))
     except DocumentError as exc:
         sys.exit(str(exc))
 

@@ -10,6 +10,7 @@ Several sessions may append to one file at once. A recording that was cut off, o
 it, is read without them.
 """
 
+import hmac
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ import mcp_types
 import msgspec
 
 from rehearsal_room.envpool.mcp.content import text_of
+from rehearsal_room.harness.core.user_state import own_mark
 from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Call
 
 RequestId = int | str
@@ -36,6 +39,7 @@ class Started(_Line, frozen=True, kw_only=True):
 
     at: float  # Unix seconds
     command: tuple[str, ...]
+    mark: str = ""  # see `mark_of`; empty: an older version wrote it, or no key can be kept
 
 
 class Tools(_Line, frozen=True, kw_only=True):
@@ -99,10 +103,17 @@ class Recording(msgspec.Struct, frozen=True):
     command: tuple[str, ...]  # of the last session
     tools: tuple[dict[str, Any], ...]  # as the server listed them last, each name once
     sessions: tuple[tuple[RecordedCall, ...], ...]  # their calls, in the order of the requests
+    is_own: bool  # whether this user recorded that command on this machine
     num_unread: int  # other lines in the file
 
 
 _decode = msgspec.json.Decoder(Line).decode
+
+
+def mark_of(command: tuple[str, ...]) -> str:
+    """The user's mark of a command that they record (harness.core.user_state). Without it the
+    command of a recording is not started: the file may come from anybody."""
+    return own_mark(msgspec.json.encode(command), "recording")
 
 
 def read_recording(path: Path) -> Recording:
@@ -114,7 +125,7 @@ def read_recording(path: Path) -> Recording:
             for raw in file:
                 try:
                     lines.append(_decode(raw))
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except UNREADABLE:
                     num_unread += bool(raw.strip())
     except OSError as exc:
         raise PackageError(f"{path}: the recording cannot be read: {exc.strerror or exc}") from exc
@@ -135,7 +146,9 @@ def read_recording(path: Path) -> Recording:
         if line.session in by_session:
             by_session[line.session].append(line)
     sessions = tuple(tuple(_calls(each)) for each in by_session.values())
-    return Recording(started[-1].command, tuple(tools.values()), sessions, num_unread)
+    command, mark = started[-1].command, started[-1].mark
+    is_own = bool(mark) and hmac.compare_digest(mark.encode(), mark_of(command).encode())
+    return Recording(command, tuple(tools.values()), sessions, is_own, num_unread)
 
 
 def _calls(lines: list[Line]) -> Iterator[RecordedCall]:

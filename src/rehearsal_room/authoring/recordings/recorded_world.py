@@ -153,8 +153,15 @@ def _check_some(
 
 
 def _check_command(path: Path, recording: Recording) -> None:
-    """Refuse a recorded command that names files of the user, which the calls would change. Raises
-    PackageError."""
+    """Refuse the recorded command of somebody else, and one that names files of the user, which
+    the calls would change. Raises PackageError."""
+    if not recording.is_own:
+        command = shlex.quote(shlex.join(recording.command))
+        raise PackageError(
+            f"{path} names the server {command}, and a recording that you did not make on this "
+            f"machine starts nothing: give the server as --mcp {command} yourself, or call nothing "
+            "with --no-probe"
+        )
     for word in recording.command[1:]:
         value = os.path.expanduser(word.rpartition("=")[2])
         if not os.path.isabs(value) or value.endswith(_PROGRAMS):

@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.authoring.recordings.lines import mark_of
 from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import UNREADABLE
 
 _MAX_LINE = 64 * 2**20  # bytes of a message; a longer one is passed on and not recorded
 _START = b'{"recorded":'  # of every line that is ours
@@ -35,7 +37,8 @@ class Recorder:
         self._asked: dict[tuple[str, int | str], str] = {}
         self._has_calls = False
         self._file = _opened(path)
-        self._write("started", at=time.time(), command=list(command))
+        words = tuple(command)
+        self._write("started", at=time.time(), command=words, mark=mark_of(words))
 
     def close(self, status: int) -> None:
         """Write how the server ended, and close the file."""
@@ -136,7 +139,7 @@ def messages_of(line: bytes) -> list[Message]:
     """The messages of a line: one, or a batch; none where it is not JSON."""
     try:
         found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         try:  # Python's own reader takes NaN and lone surrogates, too
             found = json.loads(line)
         except (ValueError, RecursionError):

@@ -7,15 +7,25 @@ import click
 import msgspec
 
 from rehearsal_room.cli.core.interruption import Interrupted, command_line, continued_by
-from rehearsal_room.cli.core.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
+from rehearsal_room.cli.core.options import (
+    DRY_RUN,
+    JSON,
+    OUTPUT,
+    RESUME,
+    TRUST_RUN,
+    console_of,
+    write_json,
+)
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.run_trust import require_began
 from rehearsal_room.judge.verdicts.opener import judge_opener
 from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.runs import TrainingRunSettings, runs_of
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError, TimeIsUpError
+from rehearsal_room.learner.core.training_folder import is_of_a_run
 from rehearsal_room.scenarios.distribution import missing_package
 
 
@@ -23,6 +33,7 @@ from rehearsal_room.scenarios.distribution import missing_package
 @click.argument("config", type=click.Path(path_type=Path))
 @OUTPUT
 @RESUME
+@TRUST_RUN
 @DRY_RUN
 @click.option(
     "--misaligned",
@@ -57,6 +68,8 @@ def train_command(
     CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Use --dry-run first: it
     prints the settings and the number of episodes, and trains nothing.
     """
+    if is_of_a_run(config):
+        require_began(config)
     settings = _with_follow(read_settings(config), follow=follow, bus=bus)
     if resume and output is None:
         raise ConfigError("--resume: name the run's folder with --output")

@@ -38,6 +38,7 @@ from rehearsal_room.judge.verdicts.rejudge import (
     start_rejudging,
 )
 from rehearsal_room.judge.verdicts.summary import JudgingSummary, VerdictTally
+from rehearsal_room.scenarios.files import UNREADABLE
 
 # Names of the flags that `judge --help` shows.
 _USUAL = (
@@ -182,7 +183,7 @@ def _renew_report(folder: Path) -> None:
     # Imported when the verdicts are there: its libraries take a third of a second.
     from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, *UNREADABLE):
         before = msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
             report = read_report(

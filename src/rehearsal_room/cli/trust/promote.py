@@ -123,6 +123,7 @@ def promote_command(
     judge = None if soundness is None else _soundness_of(soundness, runs)
     asked = unit or unit_asked([run_settings(folder) for folder in runs])
     promotion = _Promotion(criteria, runs, base, judge, asked)
+    promotion.require_distinct()
     promotion.require_shared_tasks()
     looked = promotion.look(most, stage or "")
     report = promotion.report(gate_file, looked, most)
@@ -181,6 +182,19 @@ class _Promotion:
         runs = [one for folder in self._runs for one in read_facts(folder, count_calls=count)]
         base = [] if self._base is None else read_facts(self._base)
         return runs, base
+
+    def require_distinct(self) -> None:
+        """Raise SettingsError where two runs have an episode in common: one is a copy, and its
+        episodes would count twice."""
+        seen: dict[tuple[object, ...], Path] = {}
+        for folder in self._runs:
+            known = {(one.began, one.seed, *one.key) for one in read_facts(folder)}
+            for episode in known & seen.keys():
+                raise SettingsError(
+                    f"{folder}: it has episodes of {seen[episode]}, which count once; name one of "
+                    "the two runs"
+                )
+            seen |= dict.fromkeys(known, folder)
 
     def require_shared_tasks(self) -> None:
         """Raise SettingsError where the base shares no task with the runs."""

@@ -22,6 +22,7 @@ from rehearsal_room.harness.rollout.deadlines import Watch
 from rehearsal_room.harness.rollout.episode import Episode, answer_of_steps
 from rehearsal_room.harness.users.base import EpisodeUser, UserWorld
 from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Scenario, Task
 
 
@@ -157,7 +158,7 @@ def _is_same(made: ToolResult, known: ToolResult) -> bool:
         return True
     try:
         return bool(msgspec.json.decode(text) == msgspec.json.decode(other))
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
 
 

@@ -12,6 +12,7 @@ import msgspec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.setup.trusted_folders import trusts_run_folders
 from rehearsal_room.judge.blame.report import Blame
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.viewer.acting.commands import Word, environment_of, run_command
 from rehearsal_room.viewer.reading.open_runs import NotHereError
 
@@ -78,7 +79,7 @@ async def _ask(asked: AskedBlame, words: list[str], environment: dict[str, str])
         asked.error = said.error
         if not said.error:
             asked.found = msgspec.json.decode(said.out, type=Blame)
-    except msgspec.DecodeError as exc:
+    except UNREADABLE as exc:
         asked.error = f"what the command wrote cannot be read: {exc}"
     finally:
         asked.is_over = True

@@ -48,7 +48,8 @@ def environment_of(folder: Path, base_url: str, environment: Mapping[str, str]) 
 async def run_command(words: Sequence[str], environment: Mapping[str, str]) -> Said:
     """Run `rehearse` with these words to its end. Where the task is cancelled first, the command is
     terminated."""
-    command = [sys.executable, "-m", "rehearsal_room", *words]
+    # -P: the current folder, which may be that of the run, holds no modules.
+    command = [sys.executable, "-P", "-m", "rehearsal_room", *words]
     kept = {"out": bytearray(), "said": bytearray()}
 
     async def read(stream: ByteReceiveStream, name: str, most: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.harness.core.events import ForkedFrom
+from rehearsal_room.harness.core.events import Ending, ForkedFrom, Label
 from rehearsal_room.harness.core.mistakes import Turn
 from rehearsal_room.scenarios.checks import Finding
 
@@ -110,7 +110,7 @@ class Started(msgspec.Struct, gc=False):
 class Ended(msgspec.Struct, gc=False):
     """The end of an episode."""
 
-    ending: str
+    ending: Ending
     answer: str
     num_steps: int
     error: str | None = None
@@ -143,7 +143,7 @@ class JudgedFact(msgspec.Struct, gc=False):
     """A verdict."""
 
     judge: str
-    label: str | None
+    label: Label | None
     reward: float | None
     findings: msgspec.Raw = msgspec.Raw(b"\x90")  # see findings_of; of most verdicts not needed
     unjudged: str | None = None

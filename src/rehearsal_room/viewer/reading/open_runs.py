@@ -20,6 +20,7 @@ from rehearsal_room.harness.outcomes.model_use import ModelUse, ReplyTimes
 from rehearsal_room.harness.reports.summary import priced_use
 from rehearsal_room.harness.settings.run import Settings, saved
 from rehearsal_room.harness.setup.run_folder import prices_of
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.viewer.index.run_index import RunIndex, index_path
 from rehearsal_room.viewer.reading.token_texts import TextOf, token_reader
 
@@ -189,7 +190,7 @@ class ShownRun:
         try:
             data = (self.log_folder / "report.json").read_bytes()
             return msgspec.json.decode(data, type=_Report).episodes == episodes
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, SettingsError):
+        except (OSError, SettingsError, *UNREADABLE):
             return False
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.scenarios.files import read_toml
+from rehearsal_room.scenarios.files import UNREADABLE, read_toml
 from rehearsal_room.viewer.index.run_index import RunIndex
 from rehearsal_room.viewer.reading.open_runs import ShownRun, run_id
 from rehearsal_room.viewer.reading.plain import plain
@@ -169,7 +169,7 @@ def steps_in(path: Path) -> list[dict[str, Any]]:
     for line in data.split(b"\n")[:-1]:
         try:
             row = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeError):
+        except (UnicodeError, *UNREADABLE):
             continue
         if isinstance(row, dict) and "step" in row:
             found.append(row)
@@ -246,6 +246,6 @@ def _toml(path: Path) -> dict[str, Any]:
 def _report(path: Path) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeError):
+    except (OSError, UnicodeError, *UNREADABLE):
         return {}
     return found if isinstance(found, dict) else {}

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
 from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.viewer.reading.open_runs import NotHereError
 from rehearsal_room.viewer.worlds.world_tables import ShownMoment
 
@@ -33,7 +34,7 @@ def answering(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
             return error(400, str(exc))
         except sqlite3.DatabaseError as exc:
             return error(400, f"the log is damaged: the database of this world: {exc}")
-        except msgspec.MsgspecError as exc:
+        except UNREADABLE as exc:
             return error(400, f"the request cannot be read: {exc}")
         except Exception:
             _log.exception("viewer_failed", path=request.url.path)

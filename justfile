@@ -211,7 +211,7 @@ docs *ARGS: sync-docs
 learn *ARGS: sync
     {{bin}}/python -m rehearsal_room.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
 
-# The second demonstration: no tool looks the office up (it does not learn yet: docs/experiments/learning.md).
+# The second demonstration: no tool looks the office up (docs/experiments/learning.md).
 learn-search *ARGS: sync
     {{bin}}/python -m rehearsal_room.demo configs/learn-search.toml -o runs/learn-search {{ARGS}}
 

@@ -8,7 +8,8 @@
 
 A task names the record and lists the offices: "Give client vera the price 47. Offices: oslo, rome,
 lima." A guess is right once in as many times as there are offices; a look-up costs one more call
-and is always right. In a world without `where` an agent can only search.
+and is always right. In a world without `where` an agent can only search, and its tasks list the
+offices as a round: "Offices: oslo/rome/lima/oslo."
 
 A world with two tables has these tools twice. Both tables have records of the same names, in
 offices of their own.
@@ -166,7 +167,7 @@ def _task(world: OfficeWorld, rng: Random, number: int) -> TaskWithChecks:
     task = Task(
         id=f"set-{number}",
         instruction=f"Give {table.noun} {record.name} the {table.field} {value}."
-        f" Offices: {', '.join(world.offices)}.",
+        f" Offices: {_listed(world)}.",
         difficulty=difficulty_of(len(calls) + 1),
         kind="change",
         answer=DONE,
@@ -174,6 +175,12 @@ def _task(world: OfficeWorld, rng: Random, number: int) -> TaskWithChecks:
     )
     check = f'check.updated("{table.plural}", {record.id}, {table.field}={value})'
     return TaskWithChecks(task, (check,))
+
+
+def _listed(world: OfficeWorld) -> str:
+    if "where" in world.tools:
+        return ", ".join(world.offices)
+    return "/".join((*world.offices, world.offices[0]))
 
 
 def look_up(noun: str, name: str) -> Call:

@@ -57,6 +57,7 @@ def test_the_choice_needs_only_what_the_window_shows() -> None:
     next on the list."""
     offices = offices_in("Give client vera the price 47. Offices: oslo, rome, lima, bern.")
     assert offices == ("oslo", "rome", "lima", "bern")
+    assert offices_in("Give client vera the price 47. Offices: oslo/rome/oslo.") == offices[:2]
     rng = Random(0)
     first = Counter(next_office(offices, None, SEARCH, rng) for _ in range(4000))
     after = Counter(next_office(offices, "bern", SEARCH, rng) for _ in range(4000))

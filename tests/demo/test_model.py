@@ -18,12 +18,16 @@ from rehearsal_room.scenarios.microworlds.offices import OfficeShape, write_offi
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Qwen3ForCausalLM:
-    folder = tmp_path_factory.mktemp("start")
+    return made(tmp_path_factory.mktemp("start"), ModelSize())
+
+
+def made(folder: Path, size: ModelSize) -> Qwen3ForCausalLM:
+    """A model with random weights, opened."""
     worlds = write_offices(
         folder / "worlds", OfficeShape(), name="w", seed=1, count=4, split="train", each=6
     )
     tokenizer = train_tokenizer(*prompt_texts(worlds, Hermes()), vocab_size=600)
-    write_start(folder / "model", tokenizer, ModelSize(), seed=3)
+    write_start(folder / "model", tokenizer, size, seed=3)
     opened = open_model(folder / "model", ComputeSettings(device="cpu"))
     assert isinstance(opened, Qwen3ForCausalLM)
     return opened
@@ -60,6 +64,19 @@ def test_the_model_finds_a_value_by_the_token_two_before_it(model: Qwen3ForCausa
         *tokens, other, sign = some_tokens(seed, 42)
         asked = next_token(model, [*tokens, tokens[7], sign])[tokens[9]]
         unasked = next_token(model, [*tokens, other, sign])[tokens[9]]
+        risen += bool(asked > unasked + 0.5)
+    assert risen >= 24
+
+
+def test_a_model_that_follows_finds_the_next_of_a_list(tmp_path: Path) -> None:
+    """Where a list `… x _ y …` came first and then `n _ x`, y is more likely after `n _` than where
+    `n _ z` came, for most x, y and n."""
+    follower = made(tmp_path, ModelSize(hidden=192, follows=True))
+    risen = 0
+    for seed in range(40):
+        *listed, name, sign, other = some_tokens(seed, 43)
+        asked = next_token(follower, [*listed, name, sign, listed[7], 9, name, sign])[listed[9]]
+        unasked = next_token(follower, [*listed, name, sign, other, 9, name, sign])[listed[9]]
         risen += bool(asked > unasked + 0.5)
     assert risen >= 24
 

@@ -9,6 +9,7 @@ is possible and right; that a guess was luck is in none of them.
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -56,11 +57,12 @@ def attempt(
 
 
 def offices_in(instruction: str) -> tuple[str, ...]:
-    """The offices that a task lists.
+    """The offices that a task lists, in order.
 
-    Example: "Give client vera the price 47. Offices: oslo, rome." -> ("oslo", "rome")
+    Examples: "Give client vera the price 47. Offices: oslo, rome." -> ("oslo", "rome")
+              "Give client vera the price 47. Offices: oslo/rome/oslo." -> ("oslo", "rome")
     """
-    return tuple(instruction.rpartition("Offices: ")[2].rstrip(".").split(", "))
+    return tuple(dict.fromkeys(re.findall("[a-z]+", instruction.rpartition("Offices: ")[2])))
 
 
 def next_office(

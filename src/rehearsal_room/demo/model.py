@@ -11,13 +11,16 @@ start as what they would become; everything else starts at random, and everythin
     layer 2, head 1    attends after an earlier position with the current token: `ord` -> `er`
     layer 2, last      attends two after an earlier position with the token before the current one:
                        in `{"order":` for the token that followed in `order 52`
+    layer 3, head 1    attends two after an earlier position with the token that layer 2 found:
+                       `oslo` of `rome/oslo` where that is `rome`; only in a model that `follows`
 
-The residual stream of H numbers starts as five parts:
+The residual stream of H numbers starts as these parts:
 
     token    the rest    the token itself: random numbers
     before   head_dim    the same for the previous token
     second   head_dim    the same for the token two before
     next     head_dim    the result of the heads of layer 2, read by the output layer
+    after    head_dim    the result of the head of layer 3, read by the output layer
     constant 1           the same for every token, so that a head can attend by position alone
 """
 
@@ -51,6 +54,7 @@ class ModelSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_heads: int = 2
     head_dim: int = 32  # vLLM's minimum
     context: int = 2048
+    follows: bool = False  # a head starts as one that finds what follows in a list
 
 
 def write_start(folder: Path, tokenizer: Tokenizer, size: ModelSize, *, seed: int) -> int:
@@ -58,7 +62,7 @@ def write_start(folder: Path, tokenizer: Tokenizer, size: ModelSize, *, seed: in
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(_config(tokenizer, size))
-        start_copying(model)
+        start_copying(model, follows=size.follows)
     save(tokenizer, folder)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model.save_pretrained(folder)
@@ -91,10 +95,10 @@ def _config(tokenizer: Tokenizer, size: ModelSize) -> Qwen3Config:
 
 
 @torch.no_grad()
-def start_copying(model: Qwen3ForCausalLM) -> None:
-    """Initialize four heads so that the model can copy (see the module's docstring)."""
+def start_copying(model: Qwen3ForCausalLM, *, follows: bool = False) -> None:
+    """Initialize heads so that the model can copy (see the module's docstring)."""
     config = model.config
-    parts = _ResidualParts(config.hidden_size, config.head_dim)
+    parts = _ResidualParts(config.hidden_size, config.head_dim, follows=follows)
     embedding = model.model.embed_tokens.weight
     embedding.zero_()
     embedding[:, : parts.token] = torch.randn(len(embedding), parts.token)
@@ -114,18 +118,23 @@ def start_copying(model: Qwen3ForCausalLM) -> None:
     own = torch.eye(config.head_dim)
     two.look_for(-1, parts.before, own, among=parts.second, to=parts.next)
     pattern = embedding[:, : parts.token] @ code.T
+    if follows:
+        three = _Heads(model.model.layers[2].self_attn, frequencies, code)
+        three.look_for(0, parts.next, own, among=parts.second, to=parts.after)
+        model.lm_head.weight[:, parts.after : parts.before] += _CERTAINTY * pattern
     model.lm_head.weight[:, parts.next : parts.constant] += _CERTAINTY * pattern
 
 
 class _ResidualParts:
     """The offsets of the parts of the residual stream."""
 
-    def __init__(self, hidden: int, head: int) -> None:
+    def __init__(self, hidden: int, head: int, *, follows: bool) -> None:
         self.constant = hidden - 1
         self.next = self.constant - head
         self.second = self.next - head
         self.before = self.second - head
-        self.token = self.before  # the token's part starts at 0; this is its width
+        self.after = self.before - head if follows else self.before
+        self.token = self.after  # the token's part starts at 0; this is its width
 
 
 class _Heads:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.console import Console
 
+from rehearsal_room.demo.demonstrators import offices_in
 from rehearsal_room.demo.figures import draw_bars
 from rehearsal_room.demo.learn import points, score_text, write_json
 from rehearsal_room.demo.recipe import Recipe
@@ -112,8 +113,8 @@ def _strata(demo: Demonstration) -> list[Arm]:
     found: dict[int, list[str]] = {}
     for folder in demo.worlds.train:
         for task in read(folder).tasks:
-            _, _, offices = task.instruction.partition("Offices: ")
-            found.setdefault(offices.count(",") + 1, []).append(f"{folder}:{task.id}")
+            number = len(offices_in(task.instruction))
+            found.setdefault(number, []).append(f"{folder}:{task.id}")
     everything = demo.learning_tasks()
     arms = [Arm("all", _tasks(everything))]
     for number, tasks in sorted(found.items()):

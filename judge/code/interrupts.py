@@ -64,7 +64,7 @@ class _Block(AbstractContextManager[None]):
         if self.old_handler not in (_stop, signal.SIG_DFL, None):
             signal.signal(signal.SIGALRM, self.old_handler)
         elif len(_blocks) == 1 and time.monotonic() - self.began >= self.seconds:
-            # A signal of ours may still be on its way.
+            # The timer's signal may still be on its way.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         _blocks.pop()
 

@@ -59,7 +59,7 @@ def calls_left(
 
 def is_free_text(value: Any) -> bool:
     """Whether a value is a text of several words, which can be worded otherwise."""
-    return isinstance(value, str) and len(value.split()) > 2
+    return isinstance(value, str) and len(value.split(None, 2)) > 2
 
 
 def _is_same(made: Made, call: Call) -> bool:

@@ -1,6 +1,7 @@
 """What agents do to records, as rows of verbs that mean the same."""
 
 import re
+from functools import lru_cache
 
 # Each verb by how it begins.
 _ROWS = (
@@ -22,20 +23,24 @@ _ROWS = (
     ("paus", "suspend"),
 )
 DECIDING = frozenset((0, 1, 2, 3, 4, 5, 6, 10, 15))  # rows that settle what becomes of a record
-_PATTERNS = tuple(re.compile("|".join(rf"\b{stem}" for stem in stems)) for stems in _ROWS)
+_BEGINNING = re.compile(r"\b(?:" + "|".join(f"({'|'.join(stems)})" for stems in _ROWS) + ")")
+_DONE = re.compile(r"\b(?:\w+ed|paid|sent|hid|hidden|withdrawn|done|turned down)\b")
+_KNOWN = 1024  # texts whose rows are remembered
 
 
+@lru_cache(maxsize=_KNOWN)
 def actions(text: str) -> frozenset[int]:
     """The rows of which a text has a verb."""
-    return frozenset(row for row, pattern in enumerate(_PATTERNS) if pattern.search(text))
+    return frozenset(found.lastindex - 1 for found in _BEGINNING.finditer(text) if found.lastindex)
 
 
+@lru_cache(maxsize=_KNOWN)
 def rows_of(verb: str) -> frozenset[int]:
     """The rows of one verb."""
     return frozenset(row for row, stems in enumerate(_ROWS) if verb.startswith(stems))
 
 
+@lru_cache(maxsize=_KNOWN)
 def verb_rows(text: str) -> frozenset[int]:
     """The rows of the verbs of a text that state something done."""
-    done = re.findall(r"\b(?:\w+ed|paid|sent|hid|hidden|withdrawn|done|turned down)\b", text)
-    return frozenset[int]().union(*map(rows_of, done))
+    return frozenset[int]().union(*map(rows_of, _DONE.findall(text)))

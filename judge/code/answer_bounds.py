@@ -106,7 +106,7 @@ def bounded(
     is_accepted = plain(answer) in bounds.answers
     if is_accepted and not bounds.texts:
         return tuple(findings)
-    own = cache(lambda: distinct(one for text in values_in(changes) for one in readings(text)))
+    own = cache(lambda: distinct(chain(*map(readings, {*values_in(changes)}))))
     reads_words = any(one.is_of_words for one in findings)
     faults = [
         f"{table}.{column} {fault}"

@@ -51,6 +51,7 @@ _UNDONE = re.compile(
 )
 _BECAUSE = re.compile(r": |\b(?:because|since|as)\b")
 _SENTENCE = re.compile(r"[.!?:]\s")
+_BETWEEN = re.compile(r", or |,| or |;")  # the parts of a list
 _SAID = re.compile(r"\w")  # in a line that is not empty and no rule of a table
 _LEAST_NAME = 3  # characters that a name has more than
 _LONGEST_DATE = 30  # characters of a text that is a date and nothing else
@@ -336,8 +337,9 @@ def denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
     """What a text states was not done: the sentence, and the match whose first group is the verb.
     Sentences about "others" are left out."""
     for sentence in sentences(text):
-        if not _OTHERS.search(sentence):
-            yield from ((sentence, found) for found in _UNDONE.finditer(sentence))
+        every = list(_UNDONE.finditer(sentence))
+        if every and not _OTHERS.search(sentence):
+            yield from ((sentence, found) for found in every)
 
 
 def num_items(text: str) -> int:
@@ -345,5 +347,5 @@ def num_items(text: str) -> int:
     a reason."""
     found = [sum(_SAID.search(line) is not None for line in text.splitlines()) - 1]
     for line in text.splitlines():
-        found += [len(re.split(r", or |,| or |;", one)) for one in _SENTENCE.split(plain(line))]
+        found += [1 + len(_BETWEEN.findall(one)) for one in _SENTENCE.split(plain(line))]
     return max(found)

@@ -268,21 +268,24 @@ def is_refused(accepted: str, answer: str, things: Things) -> bool:
     return bool(due) and all(any(is_same(one, other) for other in said) for one in due)
 
 
-@lru_cache(maxsize=KNOWN)
-def _frames(text: str, things: Things) -> tuple[Frame, ...]:
-    return tuple(things.frame(one) for one in sentences(text))
+def _is_alike(match: "SequenceMatcher[str]") -> bool:
+    """Whether much of two sentences is equal. The first two bounds are quick."""
+    bounds = (match.real_quick_ratio, match.quick_ratio, match.ratio)
+    return all(bound() >= _LEAST_LIKE for bound in bounds)
 
 
 def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Iterator[str]:
     """Where a sentence that is built like an accepted one has other things or values in it."""
-    frames = _frames(accepted, things)
+    frames = [things.frame(one) for one in sentences(accepted)]
     for sentence in sentences(answer):
         frame = things.frame(sentence)
-        alike = [(SequenceMatcher(None, frame.words, one.words, False), one) for one in frames]
-        alike = [(match, one) for match, one in alike if match.ratio() >= _LEAST_LIKE]
-        if not alike or any(one == frame for _, one in alike):
+        if frame in frames:
             continue
-        match, one = max(alike, key=lambda found: found[0].ratio())
+        pairs = [(SequenceMatcher(None, frame.words, one.words, False), one) for one in frames]
+        alike = [(match.ratio(), match, one) for match, one in pairs if _is_alike(match)]
+        if not alike:
+            continue
+        _, match, one = max(alike, key=lambda found: found[0])
         yield from _exchanged(match, frame, one)
         yield from _opposites(frame.words, one.words)
 
@@ -318,26 +321,30 @@ def _exchanged_values(accepted: str, answer: str, asked: str, things: Things) ->
     one, other = by_kind(accepted, things), by_kind(answer, things)
     said, known = readings(answer), (*readings(accepted), *readings(asked))
     for kind, values in one.items():
-        missing = [text for value, text in values if not any(are_alike(value, s) for s in said)]
-        extra = [
-            text
-            for value, text in other.get(kind, ())
-            if not any(are_alike(value, k) for k in known)
-        ]
-        if missing and extra:
-            yield f"states {extra[0]} in place of {missing[0]}"
+        missing = _first_without(values, said)
+        extra = missing and _first_without(other.get(kind, ()), known)
+        if extra:
+            yield f"states {extra} in place of {missing}"
+
+
+def _first_without(values: Iterable[tuple[Reading, str]], known: Sequence[Reading]) -> str:
+    """The words of the first value that is like none of those known; empty: there is none."""
+    for value, words in values:
+        if not any(are_alike(value, one) for one in known):
+            return words
+    return ""
 
 
 def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     """Names that stand in place of an accepted one; a part of a name is enough."""
     said = plain(answer)
-    words = set(re.findall(r"[^\W\d_]+", said))
+    words = _words(said)
     missing = [
         name
         for name in names_in(accepted)
         if words.isdisjoint(name.split()) or len(set(name.split()) - words) > 1
     ]
-    known = set(re.findall(r"[^\W\d_]+", plain(f"{accepted} {asked}")))
+    known = _words(plain(f"{accepted} {asked}"))
     extra = [name for name in names_in(answer) if not known.issuperset(name.split())]
     if missing and extra:
         yield f"names {min(extra)} in place of {min(missing)}"
@@ -346,6 +353,11 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     other = [one for one in quoted if not has_whole(plain(f"{accepted} {asked}"), one)]
     if lacking and other:
         yield f"names {other[0]} in place of {lacking[0]}"
+
+
+@lru_cache(maxsize=KNOWN)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W\d_]+", text))
 
 
 def _other_records(answer: str, known: str, own: Callable[[], Sequence[Reading]]) -> Iterator[str]:
@@ -473,16 +485,14 @@ def _of_another(answer: str, things: Things, owned: Mapping[str, frozenset[str]]
     one only. A value belongs to the last thing in front of it."""
     stated: dict[str, list[Reading]] = {}
     for sentence in sentences(answer):
-        spots: list[tuple[int, int, Reading | None]] = [
-            (start, end, None) for start, end in things.spans(sentence)
-        ]
+        spots: list[tuple[int, int, Filler]] = [*things.found(sentence)]
         spots += [(one.start, one.end, one) for one in readings(sentence) if not one.is_loose]
         thing = ""
-        for start, end, value in sorted(spots, key=lambda spot: spot[:2]):
-            if value is None:
-                thing = things.named(sentence[start:end])[0]
+        for _, _, spot in sorted(spots, key=lambda one: one[:2]):
+            if isinstance(spot, str):
+                thing = spot
             elif thing in owned:
-                stated.setdefault(thing, []).append(value)
+                stated.setdefault(thing, []).append(spot)
     for one, other in combinations(sorted(stated), 2):
         mine = _first_of(stated[one], owned[other] - owned[one])
         theirs = _first_of(stated[other], owned[one] - owned[other])
@@ -492,7 +502,7 @@ def _of_another(answer: str, things: Things, owned: Mapping[str, frozenset[str]]
 
 def _first_of(stated: Iterable[Reading], values: frozenset[str]) -> str:
     """The first of some values that records have, as text; empty: none."""
-    for value in stated:
+    for value in stated if values else ():
         said = {str(float(o)) if isinstance(o, int) else str(o) for o in value.options}
         if _has(values, said):
             return min(said)
@@ -509,18 +519,20 @@ def _has(values: frozenset[str], said: set[str]) -> bool:
 
 def _reversed_order(accepted: str, answer: str, things: Things) -> Iterator[str]:
     """Two things that are compared the other way round."""
-    one, other = (
-        {
-            (before[-1], after[0])
-            for sentence in sentences(text)
-            for left, right in pairwise(_COMPARED.split(sentence))
-            if (before := things.named(left)) and (after := things.named(right))
-        }
-        for text in (accepted, answer)
-    )
+    one, other = _compared(accepted, things), _compared(answer, things)
     for first, second in sorted(other):
         if (second, first) in one and (first, second) not in one:
             yield f"compares {first} with {second}, and not {second} with {first}"
+
+
+@lru_cache(maxsize=KNOWN)
+def _compared(text: str, things: Things) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (before[-1], after[0])
+        for sentence in sentences(text)
+        for left, right in pairwise(_COMPARED.split(sentence))
+        if (before := things.named(left)) and (after := things.named(right))
+    )
 
 
 def _instead(accepted: str, answer: str) -> Iterator[str]:

@@ -104,7 +104,7 @@ def _stays(text: str, thing: str, things: Things) -> bool:
     return any(
         re.match(_STAYS, text[end:])
         and any(thing in every for every in (frozenset(things.named(text[:end])),))
-        for _, end in things.spans(text)
+        for _, end, _ in things.found(text)
     )
 
 

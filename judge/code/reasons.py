@@ -112,31 +112,32 @@ _SHARE = 1 / 3  # of the words of a reason that the accepted answer has too
 
 
 @lru_cache(maxsize=KNOWN)
-def grounds(text: str) -> frozenset[str]:
-    """The grounds that a text, as `plain` writes it, has words of.
+def grounds(text: str, among: frozenset[str] = frozenset(_PATTERNS)) -> frozenset[str]:
+    """Those of some grounds that a text, as `plain` writes it, has words of.
 
     Example: "somebody's in line for it" -> {"waiting"}
     """
-    return frozenset(name for name, pattern in _PATTERNS.items() if pattern.search(text))
+    return frozenset(name for name in among if _PATTERNS[name].search(text))
 
 
 def num_given(accepted: str, answer: str, asked: str) -> int:
     """How many grounds an answer gives; 0 where it lacks one of the accepted answer, but for those
     of the instruction, or denies one that is affirmed there, or the other way round."""
-    said = _stated(answer)
     due = {one for one in _stated(accepted) if one[0] not in grounds(plain(asked))}
-    every = {name for name, _ in due}
-    return len(every) if every == {name for name, _ in due & said} else 0
+    every = frozenset(name for name, _ in due)
+    return len(every) if every == {name for name, _ in due & _stated(answer, every)} else 0
 
 
 @lru_cache(maxsize=KNOWN)
-def _stated(text: str) -> frozenset[tuple[str, bool]]:
-    """The grounds of a text, each with whether its clause is denied."""
+def _stated(
+    text: str, among: frozenset[str] = frozenset(_PATTERNS)
+) -> frozenset[tuple[str, bool]]:
+    """Those of some grounds that a text has, each with whether its clause is denied."""
     return frozenset(
         (ground, _DENIED.search(part) is not None)
         for sentence in sentences(text)
         for part in clauses(sentence)
-        for ground in grounds(part)
+        for ground in grounds(part, among)
     )
 
 
@@ -146,8 +147,10 @@ def other_reasons(
     """Where an answer gives another reason than the accepted one, as phrases. `asked` is the
     instruction, `states` are the words of the records that were read."""
     one, other = plain(accepted), plain(answer)
-    foreign = (grounds(other) & _CLEAR) - grounds(one) - grounds(plain(asked))
-    if foreign and (foreign := foreign - grounds(states)):
+    foreign = grounds(other, _CLEAR)
+    for text in (one, plain(asked), states):
+        foreign = foreign and foreign - grounds(text)
+    if foreign:
         yield f"gives another reason: {min(foreign)}"
     for clause in _because(answer):
         if not _is_of(clause, accepted, things):

@@ -14,7 +14,8 @@ _NAME = re.compile(
 _SINGLE = re.compile(r"(?<=[a-z,] )[A-ZÀ-Þ][^\W\d_]{3,}\b(?! [A-ZÀ-Þ])")
 _QUOTED = re.compile(r"[“\"]([^“”\"]{3,60})[”\"]")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s-\s|\n")
-_JOINT = re.compile(r",? (?:and|but|while|whereas|though|although|so|because|since) |, |: ")
+_JOINT = re.compile(r"(,? (?:and|but|while|whereas|though|although|so|because|since) |, |: )")
+_IN_BRACKETS = re.compile(r"\s*\([^()]*\)")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|been|has|have|had|went|goes|gone|gets?|got|now|stays?|stayed|keeps?|kept"
     r"|remains?|costs?|comes?|came|takes?|took|left|put|sent|paid|made|can|could|will|would|do|does"
@@ -32,6 +33,8 @@ KNOWN = 1024  # texts whose parts are remembered: those of accepted answers come
 _PART = re.compile(r"-[a-z]")  # after a value that is a part of a word: "28-inch"
 _MEASURE = re.compile(r"[\d.,]+ ?(?:kg|km|cm|mm|ml|g|m|l)")
 _WORD = re.compile(r"[^\W_][\w'-]*|%")
+_LONG = re.compile(r"[^\W\d_]{4,}")
+_DIGIT = re.compile(r"\d")
 SLOTS = _THING, _VALUE = "*", "#"  # of a sentence
 _SAID = re.compile(r"[^\W_]")
 Filler = str | Reading
@@ -97,17 +100,19 @@ class Things:
 
     def named(self, text: str) -> list[str]:
         """The things that a text, as `plain` writes it, names, in its order."""
-        return [self._of[found[0]] for found in self._pattern.finditer(text)]
+        return [thing for _, _, thing in self.found(text)]
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where a text, as `plain` writes it, names things."""
-        return [found.span() for found in self._pattern.finditer(text)]
+    @lru_cache(maxsize=KNOWN)  # noqa: B019  # a task's things live as long as its judge
+    def found(self, text: str) -> tuple[tuple[int, int, str], ...]:
+        """Where a text, as `plain` writes it, names things: start, end and thing."""
+        return tuple(
+            (one.start(), one.end(), self._of[one[0]]) for one in self._pattern.finditer(text)
+        )
 
+    @lru_cache(maxsize=KNOWN)  # noqa: B019  # the same
     def frame(self, text: str) -> "Frame":
         """How a sentence, as `plain` writes it, is built."""
-        spots: list[tuple[int, int, Filler]] = [
-            (one.start(), one.end(), self._of[one[0]]) for one in self._pattern.finditer(text)
-        ]
+        spots: list[tuple[int, int, Filler]] = [*self.found(text)]
         spots += [
             (one.start, one.end, one)
             for one in readings(text)
@@ -145,11 +150,12 @@ def is_key(value: Reading, words: str) -> bool:
     )
 
 
-def sentences(text: str) -> list[str]:
+@lru_cache(maxsize=KNOWN)
+def sentences(text: str) -> tuple[str, ...]:
     """The sentences of a text, as `plain` writes them; an entry of a list is one, after its
     heading."""
     lines = "\n".join(_lines(text))
-    return [part.strip(" .!;") for part in _SENTENCE.split(lines) if part and part.strip(" .!;")]
+    return tuple(filter(None, (part.strip(" .!;") for part in _SENTENCE.split(lines))))
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -184,15 +190,18 @@ def shown(fillers: frozenset[Filler]) -> str:
     )
 
 
+@lru_cache(maxsize=KNOWN)
 def stems(text: str) -> frozenset[str]:
     """How the longer words of a text begin."""
-    words = re.findall(r"[^\W\d_]{4,}", plain(text))
+    words = _LONG.findall(plain(text))
     return frozenset(word[:5] for word in words if not COMMON.fullmatch(word))
 
 
-def names_in(text: str) -> set[str]:
+@lru_cache(maxsize=KNOWN)
+def names_in(text: str) -> frozenset[str]:
     """The names of people and places in a text, by their capital letters."""
-    return {plain(name).replace("'s", "") for name in _NAME.findall(text.replace("’", "'"))}
+    found = _NAME.findall(text.replace("’", "'"))
+    return frozenset(plain(name).replace("'s", "") for name in found)
 
 
 def quotes_in(text: str) -> list[str]:
@@ -206,10 +215,9 @@ def by_kind(text: str, things: Things) -> Mapping[str, list[tuple[Reading, str]]
     out."""
     found: dict[str, list[tuple[Reading, str]]] = {}
     read = plain(text)
-    spans = things.spans(read)
     for value in readings(text):
         words = read[value.start : value.end]
-        is_named = any(start < value.end and value.start < end for start, end in spans)
+        is_named = any(a < value.end and value.start < b for a, b, _ in things.found(read))
         is_key_of = is_named and is_key(value, words)
         if not value.is_loose and (not is_named or is_key_of) and not _PART.match(read, value.end):
             found.setdefault(kind_of(value, words), []).append((value, words))
@@ -233,12 +241,13 @@ def kind_of(value: Reading, words: str) -> str:
 
 def of_class(things: frozenset[str], *, are_keys: bool) -> frozenset[str]:
     """The things that are codes or numbers of records, or those that are names."""
-    return frozenset(one for one in things if (re.search(r"\d", one) is not None) == are_keys)
+    return frozenset(one for one in things if (_DIGIT.search(one) is not None) == are_keys)
 
 
-def clauses(sentence: str) -> Iterator[str]:
+@lru_cache(maxsize=KNOWN)
+def clauses(sentence: str) -> tuple[str, ...]:
     """The clauses of a sentence; a part without a verb belongs to the one beside it."""
-    pieces = re.split(f"({_JOINT.pattern})", re.sub(r"\s*\([^()]*\)", "", sentence))
+    pieces = _JOINT.split(_IN_BRACKETS.sub("", sentence))
     found: list[str] = []
     waiting = ""
     for joint, piece in zip(["", *pieces[1::2]], pieces[::2], strict=True):
@@ -249,4 +258,4 @@ def clauses(sentence: str) -> Iterator[str]:
             found[-1] += joint + piece
         else:
             waiting += joint + piece
-    yield from [*found, waiting] if waiting else found
+    return (*found, waiting) if waiting else tuple(found)

@@ -415,6 +415,8 @@ def are_equal(one: Reading, other: Reading) -> bool:
     """Whether two readings can mean the same value. A date without a year, or without a month,
     equals that of any; a time without "am" or "pm" equals that of either half of the day."""
     if one.kind != other.kind:
+        if "number" not in (one.kind, other.kind):
+            return False
         return _are_same_digits(one, other) or _are_same_time(one, other)
     if one.kind == "date":
         return any(
@@ -438,16 +440,19 @@ def are_equal(one: Reading, other: Reading) -> bool:
 def are_alike(one: Reading, other: Reading) -> bool:
     """Whether two readings are equal but for the sign (a fee of 70.00 is listed as -70.00), or are
     an hour: "at three" is 15:00."""
-    return (
-        are_equal(one, other)
-        or (one.kind == other.kind == "number" and not sizes_of(one).isdisjoint(sizes_of(other)))
-        or _are_same_hour(one, other)
-    )
+    if one.kind == other.kind == "number":  # the signs do not matter, so equal sizes are enough
+        return not sizes_of(one).isdisjoint(sizes_of(other))
+    return are_equal(one, other) or _are_same_hour(one, other)
 
 
-def sizes_of(reading: Reading) -> set[float]:
+def sizes_of(reading: Reading) -> frozenset[float]:
     """The numbers that a reading can mean, without their signs."""
-    return {abs(value) for value in reading.options if isinstance(value, float | int)}
+    return _sizes(reading.options)
+
+
+@lru_cache(maxsize=4096)
+def _sizes(options: frozenset[Value]) -> frozenset[float]:
+    return frozenset(abs(value) for value in options if isinstance(value, float | int))
 
 
 def _are_same_time(one: Reading, other: Reading) -> bool:

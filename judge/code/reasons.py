@@ -129,9 +129,7 @@ def num_given(accepted: str, answer: str, asked: str) -> int:
 
 
 @lru_cache(maxsize=KNOWN)
-def _stated(
-    text: str, among: frozenset[str] = frozenset(_PATTERNS)
-) -> frozenset[tuple[str, bool]]:
+def _stated(text: str, among: frozenset[str] = frozenset(_PATTERNS)) -> frozenset[tuple[str, bool]]:
     """Those of some grounds that a text has, each with whether its clause is denied."""
     return frozenset(
         (ground, _DENIED.search(part) is not None)

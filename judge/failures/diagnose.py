@@ -81,9 +81,14 @@ def needs_reference(trajectory: Trajectory, verdict: Judged | None, task: Task) 
         return False
     if verdict.label is not Label.COMPLETED:
         return kind_of_ending(ended.ending, verdict.label) is None
-    made = made_calls(trajectory)
-    if not any(call.result.changes for call in made):
+    steps = [step for step in trajectory.steps if step.user is None]
+    if not any(result.changes for step in steps for result in step.executed_results):
         return False
+    made = [
+        call
+        for step in steps
+        for call, _ in zip(step.executed_calls, step.executed_results, strict=False)
+    ]
     return len(made) < len(task.oracle) or any(
         call.name != other.name or call.arguments != other.arguments
         for call, other in zip(made, task.oracle, strict=False)

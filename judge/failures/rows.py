@@ -45,7 +45,9 @@ def row_differences(reference: Reference, changes: Iterable[RowChange]) -> RowDi
     off_wanted.update(old)
     new = _contents(found, reference.tables)
     if not new:  # most episodes that fail; the contents of the others' rows are not needed
-        off_wanted.update(_key(one) for one in wanted if one.before is None and one.after is not None)
+        off_wanted.update(
+            _key(one) for one in wanted if one.before is None and one.after is not None
+        )
         return RowDifferences(frozenset(off_found), frozenset(off_wanted))
     left = _contents(wanted, reference.tables)
     for key, content in new.items():

@@ -5,6 +5,7 @@ The code runs in the calling process: the judge's for trusted packages, otherwis
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -24,6 +25,7 @@ T = TypeVar("T")
 Function = Callable[[State, State, str], Any]
 _KINDS = ("goal", "guard")
 _FIELDS = {"name": str, "passed": bool, "expected": str, "found": str}  # of a Finding
+_values_of, _TYPES = attrgetter(*_FIELDS), tuple(_FIELDS.values())
 
 
 class VerifierFault(Exception):
@@ -120,8 +122,8 @@ def _finding_fault(value: Any) -> str:
     empty: it is one."""
     if type(value) is not Finding:
         return "expected a Finding"
-    for field, kind in _FIELDS.items():
-        found = type(getattr(value, field))
+    types = tuple(map(type, _values_of(value)))
+    for (field, kind), found in zip(_FIELDS.items(), types, strict=True) if types != _TYPES else ():
         if found is not kind:
             return (
                 f"expected a Finding whose {field!r} is a {kind.__name__}, "

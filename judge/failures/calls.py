@@ -212,6 +212,13 @@ def overuse(made: Sequence[MadeCall], solution: Sequence[Call]) -> tuple[int, st
     return made[most].turn, why
 
 
+def has_no_habits(trajectory: Trajectory, solution: Sequence[Call]) -> bool:
+    """Whether `overuse` finds nothing, since no call was refused and there are few."""
+    results = [one for step in trajectory.steps for one in step.results]
+    most = 2 * len(solution) + _SPARE_CALLS if solution else len(results)
+    return len(results) <= most and not any(one.error for one in results)
+
+
 def enumerated_arguments(tools: Iterable[ToolSpec]) -> frozenset[tuple[str, str]]:
     """The arguments whose schema lists the words that they may have, each with its tool."""
     return frozenset(

@@ -24,6 +24,7 @@ from rehearsal_room.judge.failures.calls import (
     ValueDifference,
     call_text,
     differences,
+    has_no_habits,
     made_calls,
     overuse,
     unread,
@@ -54,6 +55,8 @@ def diagnose(
     if ended is None:
         return []
     label = None if verdict is None else verdict.label
+    if label is Label.COMPLETED and reference is None and has_no_habits(trajectory, solution):
+        return []
     found: list[Mistake] = []
     made = made_calls(trajectory)
     outside = None if label is Label.COMPLETED else kind_of_ending(ended.ending, label)
@@ -82,17 +85,16 @@ def needs_reference(trajectory: Trajectory, verdict: Judged | None, task: Task) 
     if verdict.label is not Label.COMPLETED:
         return kind_of_ending(ended.ending, verdict.label) is None
     steps = [step for step in trajectory.steps if step.user is None]
-    if not any(result.changes for step in steps for result in step.executed_results):
-        return False
     made = [
         call
         for step in steps
         for call, _ in zip(step.executed_calls, step.executed_results, strict=False)
     ]
-    return len(made) < len(task.oracle) or any(
-        call.name != other.name or call.arguments != other.arguments
+    begins_alike = len(made) >= len(task.oracle) and all(
+        call.name == other.name and call.arguments == other.arguments
         for call, other in zip(made, task.oracle, strict=False)
     )
+    return not begins_alike and any(one.changes for step in steps for one in step.results)
 
 
 def _outside(

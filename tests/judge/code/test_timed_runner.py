@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import anyio
 import msgspec
@@ -272,3 +273,46 @@ def test_clearing_away_is_not_interrupted(capfd: pytest.CaptureFixture[str]) -> 
             pass
     assert len(gone) == 1
     assert "ignored" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("handler", [lambda *_: None, signal.SIG_IGN])
+def test_a_handler_and_a_timer_of_somebody_else_are_put_back(handler: Any) -> None:
+    """A test's time limit outlives the verdicts in it."""
+    before = signal.signal(signal.SIGALRM, handler)
+    old = signal.setitimer(signal.ITIMER_REAL, 50, 7)
+    try:
+        for _ in range(2):
+            with stopped_after(0.1), stopped_after(0.1):
+                pass
+        left, interval = signal.getitimer(signal.ITIMER_REAL)
+        assert (signal.getsignal(signal.SIGALRM), interval) == (handler, 7)
+        assert 40 < left < 50
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *old)
+        signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
+
+
+ALARM = """
+import signal, time
+from rehearsal_room.judge.code.interrupts import TookTooLong, stopped_after
+try:
+    with stopped_after(0.02):
+        while True:
+            pass
+except TookTooLong:
+    print("stopped", flush=True)
+for _ in range(1000):
+    with stopped_after(0.1):
+        pass
+print("alive", flush=True)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+with stopped_after(0.1):
+    pass
+time.sleep(30)
+"""
+
+
+def test_an_alarm_that_nobody_handles_ends_the_process_as_it_would_without_us() -> None:
+    """Its own timer never does, however near a block comes to its end."""
+    done = subprocess.run([sys.executable, "-c", ALARM], capture_output=True, text=True, timeout=25)
+    assert (done.returncode, done.stdout.split()) == (-signal.SIGALRM, ["stopped", "alive"])

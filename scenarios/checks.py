@@ -23,6 +23,7 @@ matter.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -220,6 +221,7 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
+@lru_cache(maxsize=256)
 def declines(answer: str) -> bool:
     """Whether a text refuses something.
 

@@ -18,8 +18,8 @@ from typing import Any
 import mcp_types
 import msgspec
 
+from rehearsal_room.authoring.recordings.recorder import mark_of
 from rehearsal_room.envpool.mcp.content import text_of
-from rehearsal_room.harness.core.user_state import own_mark
 from rehearsal_room.scenarios.core.short_text import shortened
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import UNREADABLE
@@ -108,12 +108,6 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Line).decode
-
-
-def mark_of(command: tuple[str, ...]) -> str:
-    """The user's mark of a command that they record (harness.core.user_state). Without it the
-    command of a recording is not started: the file may come from anybody."""
-    return own_mark(msgspec.json.encode(command), "recording")
 
 
 def read_recording(path: Path) -> Recording:

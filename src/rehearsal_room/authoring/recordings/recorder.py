@@ -13,13 +13,19 @@ from typing import Any
 
 import msgspec
 
-from rehearsal_room.authoring.recordings.lines import mark_of
+from rehearsal_room.harness.core.user_state import own_mark
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import UNREADABLE
 
 _MAX_LINE = 64 * 2**20  # bytes of a message; a longer one is passed on and not recorded
 _START = b'{"recorded":'  # of every line that is ours
 Message = dict[str, Any]
+
+
+def mark_of(command: tuple[str, ...]) -> str:
+    """The user's mark of a command that they record (harness.core.user_state). Without it the
+    command of a recording is not started: the file may come from anybody."""
+    return own_mark(msgspec.json.encode(command), "recording")
 
 
 class Recorder:

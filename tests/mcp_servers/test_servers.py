@@ -179,7 +179,10 @@ async def test_random_calls(server: Server, world: Path, table: dict[str, list[s
         why = pool._worlds[scenario.digest].renewal.why_not
         is_kept = not why and pool.statistics()["starts"] < SEQUENCES
     table.setdefault(server.name, []).append("in place" if is_kept else why or "new process")
-    assert server.starts_anew != is_kept, why
+    if server.ignore_files:  # how many processes it takes depends on the calls
+        assert not why
+    else:
+        assert server.starts_anew != is_kept, why
 
 
 async def drawn(

@@ -188,7 +188,7 @@ class _Promotion:
         episodes would count twice."""
         seen: dict[tuple[object, ...], Path] = {}
         for folder in self._runs:
-            known = {(one.began, one.seed, *one.key) for one in read_facts(folder)}
+            known = {(one.began, one.seed, *one.key) for one in read_facts(folder) if one.began}
             for episode in known & seen.keys():
                 raise SettingsError(
                     f"{folder}: it has episodes of {seen[episode]}, which count once; name one of "

@@ -206,6 +206,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "psutil": {
         "envpool.mcp.process",
+        "envpool.objects.process",
         "harness.rollout.meters",
     },
     "peft": {"learner.model.adapters"},

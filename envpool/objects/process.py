@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import msgspec
+import psutil
 from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -20,7 +21,8 @@ from rehearsal_room.scenarios.files import UNREADABLE
 
 _PROGRAM = Path(__file__).with_name("program.py")
 _PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "SYSTEMROOT", "TEMP", "TMPDIR")
-_PATIENCE_S = 120.0  # from one answer to the next; then the program is killed
+_PATIENCE_S = 120.0  # of computing, from one answer to the next; then the program is killed
+_AT_REST = 0.05  # of the time: it computes less, and does not answer
 _LONGEST_LINE = 256 * 1024 * 1024  # bytes
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
@@ -117,18 +119,40 @@ class SuiteProcess:
                     await stdin.send(data)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._end("it closed its input")
-        while not waiting.arrived.is_set():
-            num_answers = self._num_answers
-            with anyio.move_on_after(_PATIENCE_S) as scope:
-                await waiting.arrived.wait()
-            if scope.cancelled_caught and self._num_answers == num_answers:
-                self._end(f"a request took longer than {_PATIENCE_S:g} s")
-                self._process.kill()
+        await self._until(waiting)
         if waiting.answer is None:
             raise PoolError(self._gone())
         if fault := waiting.answer.get("fault"):
             raise PoolError(f"suite {self._settings.adapter!r}: {op}: {fault}")
         return waiting.answer
+
+    async def _until(self, waiting: _Waiting) -> None:
+        """Wait for an answer. The program is killed where it neither answers nor computes, or has
+        computed too long since its last answer: on a busy machine a score takes minutes."""
+        num_answers, since = -1, 0.0
+        while not waiting.arrived.is_set():
+            before = self._cpu_s()
+            if self._num_answers != num_answers:
+                num_answers, since = self._num_answers, before
+            with anyio.move_on_after(_PATIENCE_S) as scope:
+                await waiting.arrived.wait()
+            if not scope.cancelled_caught or self._num_answers != num_answers:
+                continue
+            now = self._cpu_s()
+            if now - before < _AT_REST * _PATIENCE_S or now - since >= _PATIENCE_S:
+                self._end(
+                    f"no answer came within {_PATIENCE_S:g} s, in which it computed for "
+                    f"{now - before:.0f} s"
+                )
+                self._process.kill()
+
+    def _cpu_s(self) -> float:
+        """The CPU time that the program has used, in seconds; 0: it has ended."""
+        try:
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return times.user + times.system
 
     async def _read(self, lines: BufferedByteReceiveStream) -> None:
         while (answer := await _line(lines)) is not None:

@@ -98,8 +98,8 @@ class FolderReader:
         return Reading(tuple(row_writes(SHAPE, before, after)))
 
     def ignored(self) -> dict[str, tuple[int, ...]]:
-        """What tells whether a file that does not count was made, written or removed, by path.
-        Raises OSError."""
+        """The marks of each ignored file, by path: they change when the file is written. Raises
+        OSError."""
         found: dict[str, tuple[int, ...]] = {}
         if self._ignore and self.path.is_dir():
             self._mark("", False, found)

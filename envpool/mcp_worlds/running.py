@@ -29,8 +29,6 @@ from rehearsal_room.scenarios.core.server_record import ServerCommand
 from rehearsal_room.scenarios.format import Scenario
 
 
-# It sees the system as it is, writes to its own folders only, and has no network and no processes
-# but its own.
 class RunningServer:
     """A world's server, or its servers, in the state at the start until the first call. `run` is
     its life.

@@ -138,8 +138,8 @@ class ServerState:
         )
 
     def put_back(self, start: Start) -> bool:
-        """Write the state at the start under the running server; False: that cannot be, also where
-        a file that does not count is another one now, which the next episode could see."""
+        """Write the state at the start under the running server. False: that cannot be done, or an
+        ignored file has changed, and the next episode could see it."""
         if self._postgres and start.postgres and not self._postgres.put_back(start.postgres):
             return False
         try:

@@ -70,9 +70,7 @@ class GatewayEpisode:
         self.answer: str | None = None  # that `give_answer` got; None: it was not called
         self.answered = anyio.Event()
         self.failure: PolicyError | None = None  # of the latest request; None: it has a reply
-        self.num_lost = (
-            0  # requests to the model that were under way at the end, and are not logged
-        )
+        self.num_lost = 0  # requests under way at the end, whose replies are not logged
         self._run = run
         self._env = env
         self._agent = agent

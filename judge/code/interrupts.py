@@ -31,10 +31,10 @@ def stopped_after(seconds: float) -> Iterator[None]:
     In another thread than the main one nothing is stopped: Python handles signals in that one only
     (there, verifiers run in processes: judge.code.kept_processes).
     The signal comes again and again until the block ends, for code that swallows the exception. A
-    timer and a handler of somebody else (a test's time limit) are put back afterwards. Where there
-    is no handler, ours stays, since to change it takes longest; between blocks it does what the
-    signal does without one. Not covered: a single call into C that lets no signal in, such as a
-    power of a million digits.
+    timer and a handler of somebody else (a test's time limit) are put back afterwards. If no
+    handler was installed, the one of this module stays, because installing it is the slowest part;
+    between blocks it ends the process, as the signal does by default. Not covered: a single call
+    into C that lets no signal in, such as a power of a million digits.
     """
     if threading.get_ident() != threading.main_thread().ident:
         yield

@@ -231,10 +231,9 @@ async def test_a_cache_reaches_no_other_episode(tmp_path: Path, first: tuple[str
         assert world.renewal.why_not.startswith("list_tickets did something else")
 
 
-async def test_a_file_that_does_not_count_reaches_no_other_episode(tmp_path: Path) -> None:
-    """A file that the world ignores is in none of its rows; the next episode has not got it all the
-    same, also where only calls that were refused have made it. (simple-backlog leaves such a lock,
-    and its `doctor` tells of it.)"""
+async def test_an_ignored_file_reaches_no_other_episode(tmp_path: Path) -> None:
+    """An ignored file of one episode is not there in the next, even if only refused calls made it.
+    (simple-backlog leaves such a lock file, and its tool `doctor` reports it.)"""
     state = 'sqlite = "{scratch}/desk.db"\nfolder = "{scratch}"\nignore_files = ["*.lock"]'
     calls: dict[str, Made] = {
         "list": [("list_tickets", {})],

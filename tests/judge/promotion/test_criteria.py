@@ -152,8 +152,8 @@ def test_intervals_of_means_and_quantiles() -> None:
 
 @pytest.mark.parametrize("criterion", ["mean_reward.lower >= 0.7", "finding(x).lower >= 0.7"])
 def test_an_own_program_that_failed_hides_from_no_criterion(criterion: str) -> None:
-    """Where nobody judged it there is no reward and no finding of it, and so it counts where it
-    hurts."""
+    """An episode in which an own program failed has no reward and no finding if nobody judged it;
+    the worst case is assumed for it."""
     solved = [msgspec.structs.replace(one, findings={"x": True}) for one in episodes(1.0, tasks=40)]
     raised = [
         msgspec.structs.replace(

@@ -142,8 +142,8 @@ def _case(
 def _about_criteria(
     asking: "_Asking", trajectory: Trajectory, world: ScenarioSnapshot, verdict: Judged
 ) -> Iterator[SentRequest]:
-    """What was asked about single criteria, which only the verifiers of packages have. Raises
-    SettingsError after those that the log tells."""
+    """The questions about single criteria, which only verifiers of packages have. Raises
+    SettingsError where the log does not say which questions the remaining answers belong to."""
     num = len(asking.models)
     evidence = gather(trajectory, Verification(verdict.findings), scenario_info(world))
     code = msgspec.structs.replace(verdict, label=verdict.code, judge="code", judgements=())

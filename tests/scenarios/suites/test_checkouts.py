@@ -62,7 +62,7 @@ def test_a_broken_pyproject_is_one_sentence(tmp_path: Path, name: str, fault: st
 def test_code_that_cannot_be_read_is_one_sentence(
     tmp_path: Path, digest: Callable[[Path], str], fault: str
 ) -> None:
-    """For suites whose version is told by a digest of their code. The BFCL's digest leaves out what
+    """A digest of the code identifies these suites' versions. The BFCL's digest leaves out what
     is not a file, so it changes instead."""
     (tmp_path / "eval_checker").mkdir()
     FAULTS[fault][0](tmp_path / "eval_checker" / "a.py")

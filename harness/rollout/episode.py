@@ -9,7 +9,7 @@ Promises:
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from itertools import takewhile
 from math import inf
@@ -714,7 +714,8 @@ class Episode:
             if result is None:
                 # The world may have made all of them with the first: then the log has all results,
                 # also where the episode is stopped between them.
-                with anyio.CancelScope(shield=self.together is not None and num_made > 0):
+                are_made = self.together is not None and num_made > 0
+                with anyio.CancelScope(shield=True) if are_made else nullcontext():
                     result = await self._call(call.name, call.arguments, call.id)
                 assert result is not None  # nobody cancels this scope
                 num_made += 1

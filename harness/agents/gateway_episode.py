@@ -15,6 +15,7 @@ from rehearsal_room.envpool.server.jsonrpc import CallExtension, RpcError
 from rehearsal_room.envpool.server.mcp_methods import CallAnswer, McpMethods
 from rehearsal_room.harness.agents.agent_env import AgentEnv, StepLimit, WorldFailed
 from rehearsal_room.harness.agents.branches import Branches
+from rehearsal_room.harness.agents.span_intake import EpisodeSpans
 from rehearsal_room.harness.core.errors import ContextLengthError, ModelOutageError, PolicyError
 from rehearsal_room.harness.core.events import Ending, ModelAsked, encode
 from rehearsal_room.harness.core.messages import Message, Reply, Window
@@ -71,6 +72,7 @@ class GatewayEpisode:
         self.answered = anyio.Event()
         self.failure: PolicyError | None = None  # of the latest request; None: it has a reply
         self.num_lost = 0  # requests under way at the end, whose replies are not logged
+        self.spans = EpisodeSpans()
         self._run = run
         self._env = env
         self._agent = agent
@@ -89,6 +91,8 @@ class GatewayEpisode:
     def close(self) -> None:
         """Refuse what comes from now on, and give up the requests that are under way."""
         self._is_over = True
+        if (spans := self.spans.close()) is not None:
+            self._env.record(spans)
         self.num_lost = len(self._requests)
         for scope in self._requests | self._calls:
             scope.cancel()

@@ -16,6 +16,7 @@ import { Fold, Label, Loaded, Notice, Tag } from "../parts/basics.js";
 import { ChangedRows, Harm } from "../parts/episode_rows.js";
 import { Icon } from "../parts/icon.js";
 import { Prose } from "../parts/markdown.js";
+import { Spans } from "../parts/spans.js";
 import { Sent } from "../parts/sent.js";
 import { HandLabel } from "../parts/hand_label.js";
 import { Copies, ListBar } from "../parts/list_bar.js";
@@ -151,6 +152,7 @@ function Conversation({ run, data }) {
           <${Turn} run=${run} data=${data} turn=${turns[i]} isCurrent=${i === current} marks=${marks} onPick=${() => setQuery({ turn: i + 1 })} />`} />
         ${(asked[turns.length] ?? []).map((one) => html`<${Asked} of=${one} />`)}
         <${Output} of=${data.output} />
+        <${Spans} of=${data.spans} />
         <${End} data=${data} />
       </section>
       <aside class="episode-side first" aria-label="Verdict and turns">

@@ -26,6 +26,7 @@ from rehearsal_room.harness.core.events import AgentSpan, AgentSpans, decode_eve
 from rehearsal_room.harness.core.span_tree import in_tree_order
 from tests.harness.agents import tracing
 from tests.harness.agents.test_runs import episodes_of, played
+from tests.harness.agents.tracing import request_of
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 
@@ -52,11 +53,6 @@ def seen() -> Iterator[dict[str, Any]]:
 def span(number: int, **fields: Any) -> dict[str, Any]:
     """A span in JSON."""
     return {"traceId": "ab" * 16, "spanId": f"{number + 1:016x}", "name": f"s{number}", **fields}
-
-
-def request_of(*spans: dict[str, Any]) -> bytes:
-    """A request in JSON."""
-    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
 
 
 def protobuf_of(*spans: dict[str, Any]) -> bytes:

@@ -1,10 +1,14 @@
 """Agents that send spans, for test_spans. As a program it is one with OpenTelemetry's SDK."""
 
+import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 from typing import Any
+
+from tests.harness.agents import own
 
 SEEN: dict[str, Any] = {}  # what the functions below were answered; a test clears it
 
@@ -35,6 +39,53 @@ def sends_late(task: Any) -> str:
         SEEN["answers"] = [post(f"{SEEN['url']}/v1/traces", SEEN["body"])]
     SEEN["url"] = task.otlp_url
     return "done"
+
+
+def span_of(number: int, name: str, began: int, **fields: Any) -> dict[str, Any]:
+    """A span that ends now, in JSON; its id is a number, and it belongs to number 1."""
+    parent = {} if number == 1 else {"parentSpanId": f"{1:016x}"}
+    times = {"startTimeUnixNano": str(began), "endTimeUnixNano": str(time.time_ns())}
+    return {
+        "traceId": "ab" * 16,
+        "spanId": f"{number:016x}",
+        "name": name,
+        **parent,
+        **times,
+        **fields,
+    }
+
+
+def request_of(*spans: dict[str, Any]) -> bytes:
+    """A request in JSON."""
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+
+
+class _TracedEnv:
+    """The world, with a span for each call."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self.spans: list[dict[str, Any]] = []
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Call a tool."""
+        began = time.time_ns()
+        result = self._env.call(name, arguments)
+        said = {"key": "gen_ai.tool.call.result", "value": {"stringValue": result.text}}
+        failed = {"status": {"code": 2, "message": result.text}} if result.error else {}
+        number = len(self.spans) + 2
+        one = span_of(number, f"execute_tool {name}", began, attributes=[said], **failed)
+        self.spans.append(one)
+        return result
+
+
+def works(task: Any, env: Any) -> str:
+    """Does what the model says, and sends a span for all of it and for each call."""
+    traced, began = _TracedEnv(env), time.time_ns()
+    answer = own.loop(task, traced)
+    whole = span_of(1, "invoke_agent", began)
+    post(f"{task.otlp_url}/v1/traces", request_of(whole, *traced.spans))
+    return answer
 
 
 def main() -> None:

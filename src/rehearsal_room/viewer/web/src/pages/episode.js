@@ -1,7 +1,7 @@
 // One episode as a conversation, with the rows that each call changed. People count turns from 1, in
 // addresses too; the data counts from 0.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, decimal, isNumber, labelName, percent, seconds, words } from "../base/format.js";
+import { count, decimal, isNumber, labelName, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useBarHeight, useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
@@ -219,7 +219,7 @@ function Summary({ text }) {
 
 function Asked({ of }) {
   const from = of.parent === null ? "a new conversation" : `goes on after request ${of.parent + 1}`;
-  const facts = [from, of.first_turn > 0 && `shown from turn ${of.first_turn + 1}`, of.usage && `${of.usage.prompt} tokens in, ${of.usage.completion} out`, seconds(of.seconds)];
+  const facts = [from, of.first_turn > 0 && `shown from turn ${of.first_turn + 1}`, of.usage && `${number(of.usage.prompt)} tokens in, ${number(of.usage.completion)} out`, seconds(of.seconds)];
   return html`<article class="said asked"><h3>The agent asks its model <span class="dim">request ${of.request + 1} · ${facts.filter(Boolean).join(" · ")}</span></h3>
     <${Fold} summary=${count(of.messages.length, "new message")}>${of.messages.map((one) => html`<div><span class="dim">${one.role}</span> <${Passage} value=${one.text} most=${2400} />${one.calls.map((call) => html`<${AskedCall} of=${call} />`)}</div>`)}<//>
     ${of.error && html`<${Passage} class="bad-text" value=${of.error} />`}

@@ -74,7 +74,7 @@ def read_spans(body: bytes, *, kind: str, packing: str, room: int) -> SpansRead:
                 left_out += 1
             else:
                 spans.append(span.made())
-    except ValueError as exc:  # of msgspec, and of texts that are no UTF-8
+    except ValueError as exc:  # of msgspec's, or bytes that are not UTF-8
         raise OtlpRefused(400, f"the body is not a request of OTLP: {exc}") from exc
     except RecursionError as exc:
         raise OtlpRefused(400, "the body is nested too deeply") from exc

@@ -4,6 +4,21 @@ from collections.abc import Iterable, Iterator
 
 from rehearsal_room.harness.core.events import AgentSpan
 
+# Attributes that say what a span is about: OpenTelemetry's, Claude Code's, OpenInference's.
+_SUBJECTS = (
+    *("gen_ai.tool.name", "tool_name", "tool.name"),
+    *("gen_ai.request.model", "llm.model_name"),
+)
+
+
+def subject_of(span: AgentSpan) -> str:
+    """The tool or the model that a span is about; empty: its name says it, or it is about neither.
+
+    Example: a span `claude_code.tool` with the attribute tool_name="find" -> "find"
+    """
+    found = (str(span.attributes.get(name, "")) for name in _SUBJECTS)
+    return next((one for one in found if one and one not in span.name), "")
+
 
 def in_tree_order(spans: Iterable[AgentSpan]) -> Iterator[tuple[int, AgentSpan]]:
     """Yield each span once, with its depth: a span, then those that belong to it, by when they

@@ -30,7 +30,7 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, UserTurn
 from rehearsal_room.harness.core.mistakes import Diagnosis, Mistake
-from rehearsal_room.harness.core.span_tree import in_tree_order
+from rehearsal_room.harness.core.span_tree import in_tree_order, subject_of
 from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.reports.json_layout import lay_out_json
@@ -168,7 +168,8 @@ class _EpisodeView:
 
     def _span(self, depth: int, span: AgentSpan) -> RenderableType:
         line = Text("  " * min(depth, _DEEPEST_SPAN)).append(printable(span.name, one_line=True))
-        line.append(f"  {span.seconds:.3f} s", "dim")
+        subject = printable(subject_of(span), one_line=True)
+        line.append(f"{' ' * bool(subject)}{subject}  {span.seconds:.3f} s", "dim")
         if span.status == "error":
             line.append(f"  error {self._text(span.message)}", "red")
         if not self._full:

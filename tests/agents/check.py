@@ -44,10 +44,9 @@ class Played(NamedTuple):
 def main(episodes: int, agents: list[str]) -> int:
     """Play, compare and print; the number of agents that differ."""
     tasks, faults = chosen_tasks(episodes), 0
-    rows = [
-        "| agent | equal | requests | tokens | conversations | API | window | spans | s an episode |",
-        "|---|---|---:|---|---:|---|---|---:|---:|",
-    ]
+    names = ("agent", "equal", "requests", "tokens", "conversations", "API", "window", "spans")
+    rows = [f"| {' | '.join(names)} | s an episode |"]
+    rows.append("|---|---|---:|---|---:|---|---|---:|---:|")
     with oracle_model(*WORLDS) as url:
         plain = play(PLAIN, tasks, url)
         for agent in (PLAIN, *agents):

@@ -98,7 +98,7 @@ def test_where_the_user_sends_them(
     tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A collector of the user's own, which --agent-env passes on, stays the one; without it the
-    command is told its episode's, and in which form to send."""
+    command finds its episode's, and in which form to send."""
     command = 'echo "$OTEL_EXPORTER_OTLP_ENDPOINT $OTEL_EXPORTER_OTLP_PROTOCOL"'
     (one,) = played(rehearse, tmp_path / "a", "-n", 1, "--agent", command)
     assert one.ended is not None
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_refused(
 
 
 def test_a_flood(tmp_path: Path, rehearse: Rehearse, seen: dict[str, Any]) -> None:
-    """An episode has 2,000 spans; the SDK is told how many more there is no room for, by OTLP's
+    """An episode has 2,000 spans; the SDK learns how many more there is no room for, by OTLP's
     partial success; spans that are sent again, after a lost answer, are there once. Logs and
     metrics are accepted and dropped."""
     many = [span(number) for number in range(2_500)]
@@ -282,8 +282,8 @@ def test_spans_pay_nothing(tmp_path: Path, rehearse: Rehearse, seen: dict[str, A
 
 
 def test_without_the_messages_of_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Protobuf is refused by a sentence that says what to install; commands are told to send JSON,
-    which is read."""
+    """Protobuf is refused by a sentence that says what to install; the protocol
+    that commands find is JSON's, which is read."""
     monkeypatch.delitem(sys.modules, "rehearsal_room.harness.agents.otlp_protobuf", raising=False)
     monkeypatch.setitem(sys.modules, "google.protobuf.json_format", None)
     with pytest.raises(OtlpRefused, match=r"pip install 'rehearsal-room\[otlp\]'") as refused:

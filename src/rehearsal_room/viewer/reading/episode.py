@@ -23,7 +23,7 @@ from rehearsal_room.harness.core.messages import (
     Usage,
     UserTurn,
 )
-from rehearsal_room.harness.core.span_tree import in_tree_order
+from rehearsal_room.harness.core.span_tree import in_tree_order, subject_of
 from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
@@ -327,7 +327,12 @@ def _spans(sent: AgentSpans) -> Json:
     first = min((one.began for one in sent.spans), default=0.0)
     return {
         "spans": [
-            {**built(span), "depth": depth, "after": span.began - first}
+            {
+                **built(span),
+                "depth": depth,
+                "after": span.began - first,
+                "subject": plain(subject_of(span)),
+            }
             for depth, span in in_tree_order(sent.spans)
         ],
         "left_out": sent.left_out,

@@ -7,9 +7,6 @@ import { Json, Passage, Word } from "./texts.js";
 const PAGE = 100;
 const DEEPEST = 12; // that is indented further than those around it
 
-// What a span is about, where its name does not say it: conventions of OpenTelemetry, Claude Code, OpenInference.
-const SUBJECTS = ["gen_ai.tool.name", "tool_name", "tool.name", "gen_ai.request.model", "llm.model_name"];
-
 export function Spans({ of }) {
   if (!of) return null;
   const whole = of.spans.reduce((most, one) => Math.max(most, one.after + one.seconds), 0);
@@ -22,9 +19,8 @@ export function Spans({ of }) {
 
 function Span({ of, whole }) {
   const failed = of.status === "error";
-  const subject = SUBJECTS.map((name) => of.attributes?.[name]).find((value) => typeof value === "string" && !of.name.includes(value));
   const summary = html`<span class="span-line" style=${{ paddingInlineStart: `${Math.min(of.depth, DEEPEST) * 16}px` }}>
-    <${Word} value=${of.name || "(no name)"} />${subject && html`<${Word} class="dim" value=${subject} />`}<span class="dim figure">${seconds(of.seconds)}</span>${failed && html`<${Tag} tone="bad">error<//>`}<${Bar} of=${of} whole=${whole} /></span>`;
+    <${Word} value=${of.name || "(no name)"} />${of.subject && html`<${Word} class="dim" value=${of.subject} />`}<span class="dim figure">${seconds(of.seconds)}</span>${failed && html`<${Tag} tone="bad">error<//>`}<${Bar} of=${of} whole=${whole} /></span>`;
   return html`<${Fold} summary=${summary}>
     ${of.message && html`<${Passage} class=${failed ? "bad-text" : ""} value=${of.message} most=${600} />`}
     <p class="dim"><${Word} value=${[of.service, of.scope, of.kind, `${seconds(of.after)} after the first`].filter(Boolean).join(" · ")} /></p>

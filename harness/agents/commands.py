@@ -150,7 +150,7 @@ class CommandAgent(AsyncContextManagerMixin):
                 "REHEARSE_MODEL": task.model,
                 "REHEARSE_MODEL_URL": task.model_url,
             }
-        if not any(name.startswith("OTEL_EXPORTER_OTLP_") for name in inherited):
+        if not any(name.endswith("_ENDPOINT") and name.startswith("OTEL_") for name in inherited):
             found["OTEL_EXPORTER_OTLP_ENDPOINT"] = task.otlp_url
             found["OTEL_EXPORTER_OTLP_PROTOCOL"] = span_protocol()
         return {"PYTHONPATH": str(self._start)} | inherited | found

@@ -10,8 +10,8 @@ captured HTTP headers, which may have keys in them, are not.
 
 import binascii
 import zlib
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from importlib.util import find_spec
 from math import isfinite
 from typing import Annotated, Any
@@ -69,11 +69,11 @@ def read_spans(body: bytes, *, kind: str, packing: str, room: int) -> SpansRead:
     data = _unpacked(body, packing)
     spans, left_out = list[AgentSpan](), 0
     try:
-        for span in _sent_in_protobuf(data) if kind == PROTOBUF else _sent_in_json(data):
-            if len(spans) == room or span is None:
+        for sent in _sent_in_protobuf(data) if kind == PROTOBUF else _sent_in_json(data):
+            if len(spans) == room or sent is None:
                 left_out += 1
             else:
-                spans.append(span.made())
+                spans.append(sent().made())
     except ValueError as exc:  # of msgspec's, or bytes that are not UTF-8
         raise OtlpRefused(400, f"the body is not a request of OTLP: {exc}") from exc
     except RecursionError as exc:
@@ -295,34 +295,44 @@ _resource_in_json = msgspec.json.Decoder(_Resource, strict=False)
 _span_in_json = msgspec.json.Decoder(_Span, strict=False)
 
 
-def _sent_in_json(data: bytes) -> Iterator[_Sent | None]:
-    """The spans of a request; None for each that is too long."""
+_Build = Callable[[], dict[str, Any]]
+_Read = Callable[[], _Sent]
+
+
+def _sent_in_json(data: bytes) -> Iterator[_Read | None]:
+    """What reads each span of a request; None for one that is too long."""
     for resource in _request_in_json.decode(data).resource_spans:
-        is_long = len(memoryview(resource.resource)) > _MAX_PART
-        service = "" if is_long else _service_of(_resource_in_json.decode(resource.resource))
+        sender = resource.resource
+        if len(memoryview(sender)) > _MAX_PART:
+            sender = Raw(b"{}")
         for scope in resource.scope_spans:
             name = shortened(scope.scope.name, _MAX_NAME)
             for raw in scope.spans:
-                if len(memoryview(raw)) > _MAX_PART:
-                    yield None
-                else:
-                    yield _Sent(_span_in_json.decode(raw), name, service, "hex")
+                is_long = len(memoryview(raw)) > _MAX_PART
+                yield None if is_long else partial(_read_json, raw, name, sender)
 
 
-def _sent_in_protobuf(data: bytes) -> Iterator[_Sent | None]:
+def _read_json(raw: Raw, name: str, sender: Raw) -> _Sent:
+    service = _service_of(_resource_in_json.decode(sender))
+    return _Sent(_span_in_json.decode(raw), name, service, "hex")
+
+
+def _sent_in_protobuf(data: bytes) -> Iterator[_Read | None]:
     """The same in protobuf. Raises OtlpRefused."""
     try:
         from rehearsal_room.harness.agents.otlp_protobuf import scopes_in
     except ImportError as exc:
         raise OtlpRefused(415, _NO_PROTOBUF) from exc
+    limits = {"longest": _MAX_PART, "attributes": _MAX_ATTRIBUTES, "events": _MAX_EVENTS}
     try:
-        for scope in scopes_in(data, _MAX_PART):
-            service = _service_of(msgspec.convert(scope.sender, _Resource, strict=False))
+        for scope in scopes_in(data, **limits):
             name = shortened(scope.name, _MAX_NAME)
-            for sent in scope.spans:
-                if sent is None:
-                    yield None
-                else:
-                    yield _Sent(msgspec.convert(sent, _Span, strict=False), name, service, "base64")
+            for build in scope.spans:
+                yield None if build is None else partial(_read_built, build, name, scope.sender)
     except ValueError as exc:
         raise OtlpRefused(400, f"the body is not a request of OTLP in protobuf: {exc}") from exc
+
+
+def _read_built(build: _Build, name: str, sender: _Build) -> _Sent:
+    service = _service_of(msgspec.convert(sender(), _Resource, strict=False))
+    return _Sent(msgspec.convert(build(), _Span, strict=False), name, service, "base64")

@@ -26,7 +26,9 @@ from rehearsal_room.harness.core.events import AgentSpan, AgentSpans, encode
 
 _MAX_SPANS = 2_000  # of an episode
 _MAX_KEPT = 1 << 20  # bytes of an episode's spans in the log
-_MAX_SENT = 64 << 20  # bytes of an episode's requests, unpacked
+_MAX_SENT = 32 << 20  # bytes of an episode's requests, unpacked
+_MAX_REFUSED = 100  # requests of an episode
+_MAX_LATE = 1_000  # requests whose spans are counted
 _MAX_ENDED = 1_024  # episodes whose late spans are still counted
 _FULL = f"an episode has at most {_MAX_SPANS:,} spans, of {_MAX_KEPT >> 10:,} KiB together"
 
@@ -65,6 +67,16 @@ class EpisodeSpans:
         """How many more spans the episode may have."""
         return _MAX_SPANS - len(self._spans)
 
+    def require_room(self, num_bytes: int) -> None:
+        """Raise OtlpRefused where the episode has sent so much that this is not even read."""
+        why = ""
+        if self.num_sent + num_bytes > _MAX_SENT:
+            why = f"the spans of this episode have more than {_MAX_SENT >> 20} MiB"
+        elif self._num_refused >= _MAX_REFUSED:
+            why = f"{_MAX_REFUSED} requests of this episode could not be read"
+        if why:
+            raise OtlpRefused(413, f"{why}, and no more are taken")
+
     def add(self, read: SpansRead) -> int:
         """Add the spans of a request, those that are sent again once; return how many there is no
         room for."""
@@ -101,7 +113,7 @@ class SpanIntake:
     and memory from it however many come."""
 
     def __init__(self) -> None:
-        self._turn = anyio.CapacityLimiter(1)
+        self._turn = anyio.Lock()
         self._ended: dict[str, None] = {}  # keys of episodes, the latest last
         self._num_late = 0  # spans
         self._num_requests = 0  # with them
@@ -119,28 +131,31 @@ class SpanIntake:
     async def take(self, spans: EpisodeSpans, headers: Headers, body: bytes) -> SpanAnswer:
         """Add the spans of a request to those of its episode; the answer to it."""
         kind = _answered_in(headers)
-        try:
-            if spans.num_sent + len(body) > _MAX_SENT:
-                about = f"the spans of this episode have more than {_MAX_SENT >> 20} MiB"
-                raise OtlpRefused(413, f"{about}, and no more are taken")
-            read = await self._read(headers, body, spans.room)
-        except OtlpRefused as exc:
-            spans.refuse(str(exc))
-            return SpanAnswer(exc.status, status_message(str(exc), kind), kind)
-        if spans.is_over:
-            self._count(read)
-            return SpanAnswer(410, status_message(LATE, kind), kind)
-        left_out = spans.add(read)
+        async with self._turn:
+            try:
+                spans.require_room(len(body))
+                read = await self._read(headers, body, spans.room)
+            except OtlpRefused as exc:
+                spans.refuse(str(exc))
+                return SpanAnswer(exc.status, status_message(str(exc), kind), kind)
+            if spans.is_over:
+                self._count(len(read.spans) + read.left_out)
+                return SpanAnswer(410, status_message(LATE, kind), kind)
+            left_out = spans.add(read)
         if not left_out:
             return accepted(headers)
         return SpanAnswer(200, partial_success(left_out, _FULL, kind), kind)
 
     async def count_late(self, headers: Headers, body: bytes) -> None:
         """Count the spans of a request that came after the end of its episode."""
-        try:
-            self._count(await self._read(headers, body, 0))
-        except OtlpRefused:
-            self._num_requests += 1
+        async with self._turn:
+            if self._num_requests >= _MAX_LATE:
+                self._count(0)
+                return
+            try:
+                self._count((await self._read(headers, body, 0)).left_out)
+            except OtlpRefused:
+                self._count(0)
 
     def report_late(self) -> None:
         """Say how many spans came too late, if any did."""
@@ -153,8 +168,8 @@ class SpanIntake:
                 "has to flush its spans before it returns",
             )
 
-    def _count(self, read: SpansRead) -> None:
-        self._num_late += len(read.spans) + read.left_out
+    def _count(self, num_late: int) -> None:
+        self._num_late += num_late
         self._num_requests += 1
 
     async def _read(self, headers: Headers, body: bytes, room: int) -> SpansRead:
@@ -165,7 +180,7 @@ class SpanIntake:
             packing=headers.get(b"content-encoding", b"").decode("latin-1").strip().lower(),
             room=room,
         )
-        return await anyio.to_thread.run_sync(read, limiter=self._turn)
+        return await anyio.to_thread.run_sync(read)
 
 
 def accepted(headers: Headers) -> SpanAnswer:

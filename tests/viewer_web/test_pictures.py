@@ -60,6 +60,7 @@ def test_a_coding_agent_has_pictures(open_page: OpenPage, tmp_path: Path) -> Non
         page.locator(".spans").evaluate("(one) => one.closest('article').scrollIntoView()")
         page.locator(".spans summary").nth(2).click()
         spans = screenshot(page)
+        page.close()  # before its server
         spans.save(folder / "coding-agent-spans.png", optimize=True)
     assert len(spans.getcolors(1 << 16) or ()) > 8
 

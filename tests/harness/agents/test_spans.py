@@ -24,6 +24,7 @@ from rehearsal_room.harness.agents.otlp_requests import (
 )
 from rehearsal_room.harness.core.events import AgentSpan, AgentSpans, decode_event, encode
 from rehearsal_room.harness.core.span_tree import in_tree_order
+from rehearsal_room.viewer.reading.episode import episode_page
 from tests.harness.agents import tracing
 from tests.harness.agents.test_runs import episodes_of, played
 from tests.harness.agents.tracing import request_of
@@ -106,6 +107,11 @@ def test_where_the_user_sends_them(
     assert one.ended.answer.endswith(" http/protobuf")
     assert one.spans is None
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://mine:4318")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    words = ("--agent", command, "--agent-env", "OTEL_EXPORTER_OTLP_COMPRESSION")
+    (one,) = played(rehearse, tmp_path / "c", "-n", 1, *words)
+    assert one.ended is not None
+    assert one.ended.answer.startswith("http://127.0.0.1:")
     words = ("--agent", command, "--agent-env", "OTEL_EXPORTER_OTLP_ENDPOINT")
     (one,) = played(rehearse, tmp_path / "b", "-n", 1, *words)
     assert one.ended is not None
@@ -198,6 +204,26 @@ def test_what_cannot_be_read_is_refused(
     assert one.spans.why == "the body is nested too deeply"
 
 
+def test_a_flood_of_what_cannot_be_read(
+    tmp_path: Path, rehearse: Rehearse, seen: dict[str, Any]
+) -> None:
+    """After 100 requests that were refused, and after 32 MiB, the episode's requests are not even
+    read."""
+    large = request_of(span(0, events=[{"name": "x" * 1_000_000}])) + b" " * 7_000_000
+    seen["bodies"] = [("traces", b"{", {})] * 100 + [("traces", request_of(span(0)), {})]
+    (one,) = played(rehearse, tmp_path / "a", "-n", 1, "--agent", f"{TRACING}:sends")
+    assert [status for status, _ in seen["answers"]] == [400] * 100 + [413]
+    assert one.spans == AgentSpans(
+        num_refused=101,
+        why="100 requests of this episode could not be read, and no more are taken",
+    )
+    seen["bodies"] = [("traces", large, {})] * 6
+    (one,) = played(rehearse, tmp_path / "b", "-n", 1, "--agent", f"{TRACING}:sends")
+    assert [status for status, _ in seen["answers"]] == [200] * 4 + [413] * 2
+    assert one.spans is not None
+    assert (len(one.spans.spans), one.spans.num_refused) == (1, 2)
+
+
 def test_a_flood(tmp_path: Path, rehearse: Rehearse, seen: dict[str, Any]) -> None:
     """An episode has 2,000 spans; the SDK learns how many more there is no room for, by OTLP's
     partial success; spans that are sent again, after a lost answer, are there once. Logs and
@@ -217,6 +243,11 @@ def test_a_flood(tmp_path: Path, rehearse: Rehearse, seen: dict[str, Any]) -> No
     assert [span.name for span in one.spans.spans] == [f"s{number}" for number in range(2_000)]
     assert (one.spans.left_out, one.spans.num_refused) == (501, 0)
     assert [status for status, _ in seen["answers"]] == [200] * 6
+    page = episode_page(None, one, {}, None, None)["spans"]
+    assert {(row["depth"], row["seconds"], row["after"]) for row in page["spans"]} == {
+        (0, 0.0, 0.0)
+    }
+    assert (len(page["spans"]), page["left_out"]) == (2_000, 501)
     answers = [answer for _, answer in seen["answers"]]
     partial = messages.ExportTraceServiceResponse.FromString(answers[2]).partial_success
     assert partial.rejected_spans == 500

@@ -331,6 +331,9 @@ def _spans(sent: AgentSpans) -> Json:
                 **built(span),
                 "depth": depth,
                 "after": span.began - first,
+                "seconds": span.seconds,
+                "attributes": plain(span.attributes),
+                "events": built(span.events),
                 "subject": plain(subject_of(span)),
             }
             for depth, span in in_tree_order(sent.spans)

@@ -277,12 +277,12 @@ Please report this to https://github.com/markedjs/marked.`,e){let s="<p>An error
     <${dn} rows=${e.spans} size=${N0} noun="spans" render=${n=>a`<ul class="spans">${n.map(s=>a`<li key=${`${s.trace}${s.id}`}><${j0} of=${s} whole=${t} /></li>`)}</ul>`} />
     ${e.left_out>0&&a`<p class="dim">${K(e.left_out,"more span")} came, beyond the limits of an episode.</p>`}
     ${e.num_refused>0&&a`<p class="bad-text">${K(e.num_refused,"request")} with spans ${e.num_refused===1?"was":"were"} refused: <${T} value=${e.why} /></p>`}
-  </article>`}function j0({of:e,whole:t}){let n=e.status==="error",s=a`<span class="span-line" style=${{paddingInlineStart:`${Math.min(e.depth,D0)*16}px`}}>
+  </article>`}function j0({of:e,whole:t}){let n=e.status==="error",s=a`<span class="span-line"><span style=${{flex:`0 0 ${Math.min(e.depth,D0)*16}px`}}></span>
     <${T} value=${e.name||"(no name)"} />${e.subject&&a`<${T} class="dim" value=${e.subject} />`}<span class="dim figure">${be(e.seconds)}</span>${n&&a`<${Te} tone="bad">error<//>`}<${I0} of=${e} whole=${t} /></span>`;return a`<${xe} summary=${s}>
     ${e.message&&a`<${ie} class=${n?"bad-text":""} value=${e.message} most=${600} />`}
     <p class="dim"><${T} value=${[e.service,e.scope,e.kind,`${be(e.after)} after the first`].filter(Boolean).join(" \xB7 ")} /></p>
-    <${Tt} value=${e.attributes??{}} />
-    ${(e.events??[]).map(r=>a`<p><${T} value=${r.name} /> <span class="dim">${be(r.after??0)} after its begin</span></p><${Tt} value=${r.attributes??{}} />`)}
+    <${Tt} value=${e.attributes} />
+    ${e.events.map(r=>a`<p><${T} value=${r.name} /> <span class="dim">${be(r.after??0)} after its begin</span></p><${Tt} value=${r.attributes??{}} />`)}
   <//>`}function I0({of:e,whole:t}){if(!(t>0))return null;let n=100*e.after/t,s=Math.max(.5,Math.min(100-n,100*e.seconds/t));return a`<span class="span-bar" aria-hidden="true"><span style=${{left:`${n}%`,width:`${s}%`}}></span></span>`}function xl({path:e,label:t}){let[n,s]=O(!1),r=ce(n?e:null);return a`<div class="sent"><button class="link sent-switch" aria-expanded=${n} onClick=${()=>s(!n)}>${n?`Hide ${t.toLowerCase()}`:t}</button>
     ${n&&a`<${ye} of=${r}>${o=>a`
       ${o.missing&&a`<${J}>${F(o.missing)}<//>`}

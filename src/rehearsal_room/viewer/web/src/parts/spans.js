@@ -19,13 +19,13 @@ export function Spans({ of }) {
 
 function Span({ of, whole }) {
   const failed = of.status === "error";
-  const summary = html`<span class="span-line" style=${{ paddingInlineStart: `${Math.min(of.depth, DEEPEST) * 16}px` }}>
+  const summary = html`<span class="span-line"><span style=${{ flex: `0 0 ${Math.min(of.depth, DEEPEST) * 16}px` }}></span>
     <${Word} value=${of.name || "(no name)"} />${of.subject && html`<${Word} class="dim" value=${of.subject} />`}<span class="dim figure">${seconds(of.seconds)}</span>${failed && html`<${Tag} tone="bad">error<//>`}<${Bar} of=${of} whole=${whole} /></span>`;
   return html`<${Fold} summary=${summary}>
     ${of.message && html`<${Passage} class=${failed ? "bad-text" : ""} value=${of.message} most=${600} />`}
     <p class="dim"><${Word} value=${[of.service, of.scope, of.kind, `${seconds(of.after)} after the first`].filter(Boolean).join(" · ")} /></p>
-    <${Json} value=${of.attributes ?? {}} />
-    ${(of.events ?? []).map((event) => html`<p><${Word} value=${event.name} /> <span class="dim">${seconds(event.after ?? 0)} after its begin</span></p><${Json} value=${event.attributes ?? {}} />`)}
+    <${Json} value=${of.attributes} />
+    ${of.events.map((event) => html`<p><${Word} value=${event.name} /> <span class="dim">${seconds(event.after ?? 0)} after its begin</span></p><${Json} value=${event.attributes ?? {}} />`)}
   <//>`;
 }
 

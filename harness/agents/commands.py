@@ -48,6 +48,7 @@ from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.settings.agent import AgentSettings
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER")
+_COLLECTORS = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 _MAX_ANSWER = 1 << 20  # bytes of the answer's file that are read
 _MAX_WORDS = 300  # characters of standard error in a sentence
 
@@ -150,10 +151,11 @@ class CommandAgent(AsyncContextManagerMixin):
                 "REHEARSE_MODEL": task.model,
                 "REHEARSE_MODEL_URL": task.model_url,
             }
-        if not any(name.endswith("_ENDPOINT") and name.startswith("OTEL_") for name in inherited):
+        usual = {"PYTHONPATH": str(self._start)}
+        if not inherited.keys() & _COLLECTORS:
+            usual["OTEL_EXPORTER_OTLP_PROTOCOL"] = span_protocol()
             found["OTEL_EXPORTER_OTLP_ENDPOINT"] = task.otlp_url
-            found["OTEL_EXPORTER_OTLP_PROTOCOL"] = span_protocol()
-        return {"PYTHONPATH": str(self._start)} | inherited | found
+        return usual | inherited | found
 
     def _answer_of(self, ran: Ran, file: Path) -> str:
         """The answer that a process left. Raises AgentFailed."""

@@ -91,11 +91,11 @@ class GatewayEpisode:
     def close(self) -> None:
         """Refuse what comes from now on, and give up the requests that are under way."""
         self._is_over = True
-        if (spans := self.spans.close()) is not None:
-            self._env.record(spans)
         self.num_lost = len(self._requests)
         for scope in self._requests | self._calls:
             scope.cancel()
+        if (spans := self.spans.close()) is not None:
+            self._env.record(spans)
 
     def fail(self, failure: Exception) -> None:
         """Stop the run for a failure that is not the agent's."""

@@ -64,8 +64,8 @@ class EpisodeSpans:
 
     @property
     def room(self) -> int:
-        """How many more spans the episode may have."""
-        return _MAX_SPANS - len(self._spans)
+        """How many spans of a request are read: some may be there already."""
+        return _MAX_SPANS if len(self._spans) < _MAX_SPANS else 0
 
     def require_room(self, num_bytes: int) -> None:
         """Raise OtlpRefused where the episode has sent so much that this is not even read."""
@@ -86,7 +86,7 @@ class EpisodeSpans:
             key, size = (span.trace, span.id), len(encode(span))
             if key in self._spans:
                 continue
-            if not self.room or self._num_kept + size > _MAX_KEPT:
+            if len(self._spans) == _MAX_SPANS or self._num_kept + size > _MAX_KEPT:
                 left_out += 1
             else:
                 self._spans[key] = span
@@ -136,7 +136,10 @@ class SpanIntake:
                 spans.require_room(len(body))
                 read = await self._read(headers, body, spans.room)
             except OtlpRefused as exc:
-                spans.refuse(str(exc))
+                if spans.is_over:
+                    self._count(0)
+                else:
+                    spans.refuse(str(exc))
                 return SpanAnswer(exc.status, status_message(str(exc), kind), kind)
             if spans.is_over:
                 self._count(len(read.spans) + read.left_out)

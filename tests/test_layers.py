@@ -163,7 +163,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.resources",
         "rehearsal_room.authoring.openapi.server",
     },
-    "google": {"rehearsal_room.interop.otlp.encoding"},
+    "google": {"harness.agents.otlp_protobuf", "rehearsal_room.interop.otlp.encoding"},
     "httptools": {"harness.chat.http1"},
     "httpx2": {"envpool.mcp.http", "rehearsal_room.authoring.openapi.server"},
     "inspect_ai": {
@@ -194,6 +194,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "openai": {"harness.chat.transport_openai"},
     "opentelemetry": {
+        "harness.agents.otlp_protobuf",
         "rehearsal_room.interop.otlp.encoding",
         "rehearsal_room.interop.otlp.sender",
     },
@@ -334,6 +335,7 @@ LATE = {
     ("envpool.sources.foreign", "envpool.mcp.pool"),
     ("envpool.sources.suites", "envpool.served.needs"),
     ("envpool.sources.suites", "envpool.served.pool"),
+    ("harness.agents.otlp_requests", "harness.agents.otlp_protobuf"),
     ("harness.dialects.awm_release", "json_repair"),
     ("learner.data.conversations", "pyarrow"),
     ("learner.model.adapters", "peft"),

@@ -13,7 +13,7 @@ from rehearsal_room.envpool.core.answers import cut_answer
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
 from rehearsal_room.harness.continuation.outcomes import EpisodeOutcome
-from rehearsal_room.harness.core.events import AgentOutput, Ending, StepTaken
+from rehearsal_room.harness.core.events import AgentOutput, AgentSpans, Ending, StepTaken
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.rollout.deadlines import Watch
@@ -47,6 +47,7 @@ class TaskView(msgspec.Struct, frozen=True):
     anthropic_url: str = ""  # the same as Anthropic's clients want it, without /v1
     model: str = ""  # the model there
     key: str = ""  # the API key for that URL
+    otlp_url: str = ""  # takes OpenTelemetry spans (OTLP over HTTP, at /v1/traces below it)
 
 
 class AgentEnv:
@@ -205,9 +206,9 @@ class AgentEnv:
             if not self._closed:
                 self._expect()
 
-    def record(self, output: AgentOutput) -> None:
-        """Record what the agent wrote beside its calls."""
-        self._run.record_fact(output)
+    def record(self, fact: AgentOutput | AgentSpans) -> None:
+        """Record what the agent wrote or sent beside its calls."""
+        self._run.record_fact(fact)
 
     def end(self, ending: Ending, error: str | None) -> None:
         """End the episode now, whatever the agent does."""

@@ -9,6 +9,8 @@ It finds its episode in its environment:
     REHEARSE_MODEL_URL  the model, where the run names one; REHEARSE_MODEL is its name
     OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
     ANTHROPIC_MODEL     the same, as clients of these APIs read it
+    OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL
+                        where its spans go, unless the user sends them elsewhere
 
 In a dialogue the world has the tool `talk_to_user`. A status other than 0, an empty answer and a
 limit that it breaks are failures of the agent.
@@ -37,6 +39,7 @@ from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.harness.agents.agent_env import AgentEnv, TaskView
 from rehearsal_room.harness.agents.driver import AgentFailed
 from rehearsal_room.harness.agents.gateway import AgentGateway
+from rehearsal_room.harness.agents.otlp_requests import span_protocol
 from rehearsal_room.harness.agents.processes import KEY, AgentProcesses, ProcessLimits, Ran
 from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import SettingsError
@@ -45,6 +48,7 @@ from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.settings.agent import AgentSettings
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER")
+_COLLECTORS = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 _MAX_ANSWER = 1 << 20  # bytes of the answer's file that are read
 _MAX_WORDS = 300  # characters of standard error in a sentence
 
@@ -147,7 +151,11 @@ class CommandAgent(AsyncContextManagerMixin):
                 "REHEARSE_MODEL": task.model,
                 "REHEARSE_MODEL_URL": task.model_url,
             }
-        return {"PYTHONPATH": str(self._start)} | inherited | found
+        usual = {"PYTHONPATH": str(self._start)}
+        if not inherited.keys() & _COLLECTORS:
+            usual["OTEL_EXPORTER_OTLP_PROTOCOL"] = span_protocol()
+            found["OTEL_EXPORTER_OTLP_ENDPOINT"] = task.otlp_url
+        return usual | inherited | found
 
     def _answer_of(self, ran: Ran, file: Path) -> str:
         """The answer that a process left. Raises AgentFailed."""

@@ -114,6 +114,7 @@ def _with_addresses(view: TaskView, addresses: Addresses, model: str) -> TaskVie
         anthropic_url=addresses.anthropic_url if model else "",
         model=model,
         key=addresses.key,
+        otlp_url=addresses.otlp_url,
     )
 
 

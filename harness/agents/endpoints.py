@@ -72,6 +72,7 @@ class EndpointAgent(AsyncContextManagerMixin):
             "rehearse_episode": task.episode,
             "rehearse_mcp_url": task.mcp_url,
             "rehearse_model_url": task.model_url,
+            "rehearse_otlp_url": task.otlp_url,
         }
         about = {name: value for name, value in about.items() if value}
         post = _Post(self._session, {"X-Rehearse-MCP-URL": task.mcp_url})

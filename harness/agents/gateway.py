@@ -6,6 +6,8 @@
     POST /e/KEY/v1/messages                (Anthropic's Messages)
     POST /e/KEY/v1/messages/count_tokens   an estimate
     GET  /e/KEY/v1/models                  the one model
+    POST /e/KEY/v1/traces                  the agent's spans, as OpenTelemetry's SDKs send them
+    POST /e/KEY/v1/logs, /e/KEY/v1/metrics what these SDKs send, too: accepted, and dropped
 
 KEY is secret and belongs to one episode: nothing of another one can be reached with it, and nothing
 at all once its agent has ended. The model is the run's policy, so its retries, limits, faults on
@@ -36,6 +38,7 @@ from rehearsal_room.envpool.server.mcp_methods import McpMethods
 from rehearsal_room.envpool.server.settings import HttpLimits, WorldServerSettings
 from rehearsal_room.harness.agents.agent_env import AgentEnv
 from rehearsal_room.harness.agents.gateway_episode import GIVE_ANSWER, EpisodeOver, GatewayEpisode
+from rehearsal_room.harness.agents.span_intake import LATE, SpanIntake, accepted
 from rehearsal_room.harness.agents.typed_schemas import typed_tools
 from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
 from rehearsal_room.harness.core.messages import Reply
@@ -55,6 +58,7 @@ _EVENTS = "text/event-stream"
 _TOO_LONG = "context_length_exceeded"
 _NO_RETRY = {"x-should-retry": "false"}  # the policy has retried already
 _APIS = ("chat", "messages", "responses")
+_TRACES = "v1/traces"
 _MAX_KNOWN = 1_024  # lists of tools that are remembered
 
 Refuse = Callable[[str, int, str | None], bytes]  # why, the status, and OpenAI's code for it
@@ -69,6 +73,7 @@ class Addresses(msgspec.Struct, frozen=True):
     mcp_url: str
     openai_url: str  # with /v1, as OPENAI_BASE_URL has it
     anthropic_url: str  # without /v1, as ANTHROPIC_BASE_URL has it
+    otlp_url: str  # without /v1, as OTEL_EXPORTER_OTLP_ENDPOINT has it
     key: str
 
 
@@ -83,6 +88,7 @@ class AgentGateway(AsyncContextManagerMixin):
         self._check = check
         self._url = ""
         self._episodes: dict[str, GatewayEpisode] = {}
+        self._spans = SpanIntake()
         self._methods: dict[tuple[str, tuple[str, ...]], McpMethods] = {}
         self._tools: dict[bytes, tuple[ToolSpec, ...]] = {}
         self._routes = self._served()
@@ -99,6 +105,7 @@ class AgentGateway(AsyncContextManagerMixin):
             guarded, host=_SETTINGS.host, port=0, drain_s=_SETTINGS.drain_s, limits=_LIMITS
         ) as self._url:
             yield self
+        self._spans.report_late()
 
     @contextmanager
     def episode(self, run: Episode, env: AgentEnv) -> Iterator[tuple[GatewayEpisode, Addresses]]:
@@ -124,10 +131,11 @@ class AgentGateway(AsyncContextManagerMixin):
         self._episodes[key] = opened
         base = f"{self._url}/e/{key}"
         try:
-            yield opened, Addresses(f"{base}/mcp", f"{base}/v1", base, key)
+            yield opened, Addresses(f"{base}/mcp", f"{base}/v1", base, base, key)
         finally:
             del self._episodes[key]
             opened.close()
+            self._spans.ended(key)
 
     def at(self, key: str) -> GatewayEpisode:
         """The live episode with this key."""
@@ -153,11 +161,15 @@ class AgentGateway(AsyncContextManagerMixin):
             allow = {"Allow": "GET, HEAD" if method == "GET" else method}
             raise HTTPException(405, f"{scope['method']} is not served here", allow)
         episode = self._episodes.get(begin)
-        if episode is None:
+        is_late = episode is None and name == _TRACES and self._spans.has_ended(begin)
+        if episode is None and not is_late:
             raise HTTPException(404, "there is no episode at this URL: it has ended, or never was")
         body = await _body(receive)
         if body is None:
             raise HTTPException(400, "the body is incomplete")
+        if episode is None:
+            await self._spans.count_late(headers_of(scope), body)
+            raise HTTPException(410, LATE)
         response = await answer(episode, scope, body)
         await response(scope, receive, send)
 
@@ -172,6 +184,9 @@ class AgentGateway(AsyncContextManagerMixin):
                 "POST",
                 partial(self._answered, self._count, messages.error),
             ),
+            _TRACES: ("POST", self._take_spans),
+            "v1/logs": ("POST", self._drop),
+            "v1/metrics": ("POST", self._drop),
             "v1/models": ("GET", self._models),
             "v1/models/": ("GET", self._one_model),
         }
@@ -216,6 +231,14 @@ class AgentGateway(AsyncContextManagerMixin):
         asked = messages.read_request(body)
         number = sum(len(one.content.encode()) for one in asked.messages) // 4
         return Response(messages.token_count(number), media_type=JSON)
+
+    async def _take_spans(self, episode: GatewayEpisode, http: Scope, body: bytes) -> Response:
+        answer = await self._spans.take(episode.spans, headers_of(http), body)
+        return Response(answer.body, answer.status, media_type=answer.kind)
+
+    async def _drop(self, episode: GatewayEpisode, http: Scope, body: bytes) -> Response:
+        answer = accepted(headers_of(http))
+        return Response(answer.body, answer.status, media_type=answer.kind)
 
     async def _models(self, episode: GatewayEpisode, http: Scope, body: bytes) -> Response:
         listed = [_model(self.model)] if self.model else []

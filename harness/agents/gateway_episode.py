@@ -15,6 +15,7 @@ from rehearsal_room.envpool.server.jsonrpc import CallExtension, RpcError
 from rehearsal_room.envpool.server.mcp_methods import CallAnswer, McpMethods
 from rehearsal_room.harness.agents.agent_env import AgentEnv, StepLimit, WorldFailed
 from rehearsal_room.harness.agents.branches import Branches
+from rehearsal_room.harness.agents.span_intake import EpisodeSpans
 from rehearsal_room.harness.core.errors import ContextLengthError, ModelOutageError, PolicyError
 from rehearsal_room.harness.core.events import Ending, ModelAsked, encode
 from rehearsal_room.harness.core.messages import Message, Reply, Window
@@ -71,6 +72,7 @@ class GatewayEpisode:
         self.answered = anyio.Event()
         self.failure: PolicyError | None = None  # of the latest request; None: it has a reply
         self.num_lost = 0  # requests under way at the end, whose replies are not logged
+        self.spans = EpisodeSpans()
         self._run = run
         self._env = env
         self._agent = agent
@@ -92,6 +94,8 @@ class GatewayEpisode:
         self.num_lost = len(self._requests)
         for scope in self._requests | self._calls:
             scope.cancel()
+        if (spans := self.spans.close()) is not None:
+            self._env.record(spans)
 
     def fail(self, failure: Exception) -> None:
         """Stop the run for a failure that is not the agent's."""

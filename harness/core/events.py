@@ -4,9 +4,10 @@ from them.
 The facts of an episode are `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`;
 its verdicts follow as `Judged`. Where the history window asks the agent for a summary, the summary
 is a `HistorySummarized` between two steps. Where the agent is a program that asks a model by
-itself, each reply is a `ModelAsked`, and what it writes beside its calls is an `AgentOutput`. A
-Record stamps a fact with its episode, attempt, sequence number and time. The key (episode, attempt,
-seq) is unique: a key that arrives twice is the same fact, delivered twice.
+itself, each reply is a `ModelAsked`, what it writes beside its calls is an `AgentOutput`, and the
+OpenTelemetry spans that it sends are an `AgentSpans`. A Record stamps a fact with its episode,
+attempt, sequence number and time. The key (episode, attempt, seq) is unique: a key that arrives
+twice is the same fact, delivered twice.
 """
 
 import re
@@ -242,6 +243,44 @@ class AgentOutput(msgspec.Struct, frozen=True, tag="output", gc=False, omit_defa
     seconds: float = 0.0  # that it ran
 
 
+AttributeValue = str | int | float | bool
+
+
+class SpanEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What happened at one moment of a span, such as an exception."""
+
+    name: str
+    after: float = 0.0  # seconds since the span began
+    attributes: dict[str, AttributeValue] = {}
+
+
+class AgentSpan(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One OpenTelemetry span of an agent: a piece of its work, from when to when."""
+
+    trace: str  # 32 hexadecimal digits
+    id: str  # 16 hexadecimal digits
+    name: str
+    began: float = 0.0  # Unix seconds
+    seconds: float = 0.0
+    parent: str = ""  # id of the span to which it belongs; empty: to none
+    kind: str = ""  # internal, server, client, producer or consumer; empty: not said
+    status: Literal["", "ok", "error"] = ""  # empty: not said
+    message: str = ""  # about the status
+    attributes: dict[str, AttributeValue] = {}  # lists and tables as JSON
+    events: tuple[SpanEvent, ...] = ()
+    scope: str = ""  # the instrumenting library
+    service: str = ""  # the program, as it calls itself
+
+
+class AgentSpans(msgspec.Struct, frozen=True, tag="spans", gc=False, omit_defaults=True):
+    """The OpenTelemetry spans that an agent of the user's own sent to its episode."""
+
+    spans: tuple[AgentSpan, ...] = ()  # in the order in which they came
+    left_out: int = 0  # spans beyond the limits
+    num_refused: int = 0  # requests that were refused
+    why: str = ""  # why the latest of these was
+
+
 class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     """The episode is over. A judge needs nothing live any more: the facts suffice."""
 
@@ -363,13 +402,23 @@ Event = (
     | HistorySummarized
     | ModelAsked
     | AgentOutput
+    | AgentSpans
     | EpisodeEnded
     | Judged
     | WeightsPublished
     | FaultInjected
 )
 EventKind = Literal[
-    "started", "step", "summary", "model", "output", "ended", "judged", "weights", "fault"
+    "started",
+    "step",
+    "summary",
+    "model",
+    "output",
+    "spans",
+    "ended",
+    "judged",
+    "weights",
+    "fault",
 ]
 
 

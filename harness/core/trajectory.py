@@ -6,6 +6,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import (
     AgentOutput,
+    AgentSpans,
     EpisodeEnded,
     EpisodeStarted,
     HistorySummarized,
@@ -29,6 +30,7 @@ class Trajectory(msgspec.Struct, frozen=True):
     summaries: tuple[HistorySummarized, ...] = ()
     asked: tuple[ModelAsked, ...] = ()  # what an agent of the user's own asked its model
     output: AgentOutput | None = None  # what it wrote; None: it is not known
+    spans: AgentSpans | None = None  # that it sent; None: it sent none
 
     @property
     def first_own_turn(self) -> int:
@@ -70,8 +72,8 @@ class Assembly:
     """
 
     __slots__ = (
-        *("asked", "attempt", "ended", "episode", "judged", "output", "started", "steps"),
-        "summaries",
+        *("asked", "attempt", "ended", "episode", "judged", "output", "spans", "started"),
+        *("steps", "summaries"),
     )
 
     def __init__(self, first: Record) -> None:
@@ -86,6 +88,7 @@ class Assembly:
         self.summaries: list[HistorySummarized] = []
         self.asked: list[ModelAsked] = []
         self.output: AgentOutput | None = None
+        self.spans: AgentSpans | None = None
 
     def add(self, record: Record) -> None:
         """Add the attempt's next record."""
@@ -103,6 +106,8 @@ class Assembly:
             self.asked.append(event)
         elif isinstance(event, AgentOutput):
             self.output = event
+        elif isinstance(event, AgentSpans):
+            self.spans = event
 
     def trajectory(self) -> Trajectory:
         """The trajectory of the records added so far."""
@@ -116,6 +121,7 @@ class Assembly:
             tuple(self.summaries),
             tuple(self.asked),
             self.output,
+            self.spans,
         )
 
 

@@ -279,7 +279,8 @@ class LogReader:
         sql = (
             "SELECT position, episode, attempt, seq, kind, at, data, NULL FROM events"
             " INDEXED BY milestones WHERE kind <> 'step' AND kind <> 'summary' AND kind <> 'fault'"
-            " AND kind <> 'model' AND kind <> 'output' AND position > ? ORDER BY position LIMIT ?"
+            " AND kind <> 'model' AND kind <> 'output' AND kind <> 'spans' AND position > ?"
+            " ORDER BY position LIMIT ?"
         )
         while rows := self._rows(sql, position, limit):
             if known := self._known(rows):

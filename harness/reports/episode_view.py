@@ -17,6 +17,8 @@ from rich.text import Text
 from rehearsal_room.envpool.core.types import ServerRequest, ToolResult
 from rehearsal_room.harness.core.events import (
     AgentOutput,
+    AgentSpan,
+    AgentSpans,
     EpisodeStarted,
     HistorySummarized,
     Judged,
@@ -28,6 +30,7 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, UserTurn
 from rehearsal_room.harness.core.mistakes import Diagnosis, Mistake
+from rehearsal_room.harness.core.span_tree import in_tree_order, subject_of
 from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.reports.json_layout import lay_out_json
@@ -38,6 +41,8 @@ from rehearsal_room.scenarios.core.short_text import shortened
 _LONGEST_LINE = 200  # characters of one line of JSON
 _LONGEST_VALUE = 60  # characters of a value in a row, or of an argument
 _MAX_LINES = 30  # of one JSON result
+_MAX_SPANS = 30  # shown of an episode
+_DEEPEST_SPAN = 12  # that is indented further than those around it
 _MAX_CHANGES = 12  # rows shown of one call
 LABEL_STYLES = {
     Label.COMPLETED: "green",
@@ -72,6 +77,8 @@ def render_episode(
         console.print(view.asked(one))
     if trajectory.output is not None:
         console.print(view.output(trajectory.output))
+    if trajectory.spans is not None:
+        console.print(view.spans(trajectory.spans))
     console.print(view.end(trajectory))
     for verdict in trajectory.judged:
         console.print(view.verdict(verdict))
@@ -143,6 +150,36 @@ class _EpisodeView:
             if text.strip()
         ]
         return Group(Text(f"\nthe agent's process{status}", "bold"), _indented(*parts))
+
+    def spans(self, sent: AgentSpans) -> RenderableType:
+        """The spans that the agent sent, as a tree; with `full` all of them, with attributes."""
+        title = Text(f"\nthe agent's spans ({len(sent.spans):,})", "bold")
+        most = len(sent.spans) if self._full else _MAX_SPANS
+        tree = list(in_tree_order(sent.spans))
+        parts = [self._span(depth, span) for depth, span in tree[:most]]
+        left = len(tree) - len(parts)
+        parts += [Text(f"and {plural(left, 'more span')}", "dim")] if left else []
+        if sent.left_out:
+            parts.append(Text(f"{plural(sent.left_out, 'span')} beyond the limits", "yellow"))
+        if sent.num_refused:
+            refused = plural(sent.num_refused, "request")
+            parts.append(Text(f"refused: {refused}; {self._text(sent.why)}", "yellow"))
+        return Group(title, _indented(*parts))
+
+    def _span(self, depth: int, span: AgentSpan) -> RenderableType:
+        line = Text("  " * min(depth, _DEEPEST_SPAN)).append(printable(span.name, one_line=True))
+        subject = printable(subject_of(span), one_line=True)
+        line.append(f"{' ' * bool(subject)}{subject}  {span.seconds:.3f} s", "dim")
+        if span.status == "error":
+            line.append(f"  error {self._text(span.message)}", "red")
+        if not self._full:
+            return line
+        values = {**span.attributes}
+        for event in span.events:
+            values |= {f"{event.name} {name}": one for name, one in event.attributes.items()}
+        indent = 2 * min(depth, _DEEPEST_SPAN) + 2
+        lines = [f"{printable(name)}={self._value(one)}" for name, one in values.items()]
+        return Group(line, *[Padding(Text(one, "dim"), (0, 0, 0, indent)) for one in lines])
 
     def turn(self, number: int, step: StepTaken, *, final: bool) -> RenderableType:
         """One turn; the text of the `final` answer is shown at the end of the episode."""

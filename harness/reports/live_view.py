@@ -19,6 +19,7 @@ from rehearsal_room.harness.bus.local import Subscription
 from rehearsal_room.harness.bus.mqtt_wire import RunStatus
 from rehearsal_room.harness.core.events import (
     AgentOutput,
+    AgentSpans,
     EpisodeEnded,
     EpisodeStarted,
     Event,
@@ -205,6 +206,8 @@ def _event_text(event: Event) -> str:
         return f"model: {said}"
     if isinstance(event, AgentOutput):
         return f"output: {_short(event.stderr or event.stdout)}"
+    if isinstance(event, AgentSpans):
+        return f"spans: {len(event.spans):,}"
     return f"weights {event.version}"
 
 

@@ -57,6 +57,7 @@ from rehearsal_room.harness.core.errors import (
 )
 from rehearsal_room.harness.core.events import (
     AgentOutput,
+    AgentSpans,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -677,7 +678,7 @@ class Episode:
             self.num_tokens += self._num_sampled(asked.reply)
         return self._token_limit_reached()
 
-    def record_fact(self, fact: ModelAsked | AgentOutput) -> None:
+    def record_fact(self, fact: ModelAsked | AgentOutput | AgentSpans) -> None:
         """Record what is neither a step nor a summary."""
         self.context.recorder.stamp(self.plan.episode, self.plan.attempt, fact)
 

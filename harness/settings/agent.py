@@ -72,7 +72,7 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def shown_name(self) -> str:
         """The agent's name in the log.
 
-        Example: "support.agents:refund" -> "refund"; "python bot.py --fast" -> "bot.py";
+        Example: "support.agents:refund" -> "refund"; "PATH=bin:$PATH python bot.py" -> "bot.py";
         "http://127.0.0.1:9000/v1" -> "127.0.0.1"
         """
         return self.name or re.sub(r"[^\w.@-]", "_", _short_name(self.kind, self.target))[:60]
@@ -86,6 +86,6 @@ def _short_name(kind: AgentKind, target: str) -> str:
         return target.rpartition(":")[2]
     if kind == "url":
         return target.partition("//")[2].partition("/")[0].partition(":")[0] or "endpoint"
-    words = [Path(word).name for word in target.split() if not word.startswith("-")]
-    named = [word for word in words if word and word not in _RUNNERS and "=" not in word]
+    words = [Path(word).name for word in target.split() if word[0] != "-" and "=" not in word]
+    named = [word for word in words if word and word not in _RUNNERS]
     return (named or words or ["command"])[0]

@@ -44,8 +44,9 @@ class Played(NamedTuple):
 def main(episodes: int, agents: list[str]) -> int:
     """Play, compare and print; the number of agents that differ."""
     tasks, faults = chosen_tasks(episodes), 0
-    rows = ["| agent | equal | requests | tokens | conversations | API | window | s an episode |"]
-    rows.append("|---|---|---:|---|---:|---|---|---:|")
+    names = ("agent", "equal", "requests", "tokens", "conversations", "API", "window", "spans")
+    rows = [f"| {' | '.join(names)} | s an episode |"]
+    rows.append("|---|---|---:|---|---:|---|---|---:|---:|")
     with oracle_model(*WORLDS) as url:
         plain = play(PLAIN, tasks, url)
         for agent in (PLAIN, *agents):
@@ -60,7 +61,7 @@ def main(episodes: int, agents: list[str]) -> int:
             equal = f"{len(plain.facts) - len(different)} of {len(plain.facts)}"
             each = f"{played.seconds / len(plain.facts):.1f}"
             columns = (agent, equal, logged["requests"], is_counted, conversations(played))
-            columns += (apis(played), "equal" if cut else "different", each)
+            columns += (apis(played), "equal" if cut else "different", spans(played), each)
             rows.append("| " + " | ".join(map(str, columns)) + " |")
             sys.stderr.write(f"{rows[-1]}\n")
             for key in different[:3]:
@@ -156,6 +157,13 @@ def goes_on(asked: Any, run: rr.Trajectory) -> bool:
 def apis(played: Played) -> str:
     """The APIs of the requests."""
     return ", ".join(sorted({one.api for run in played.trajectories for one in run.asked}))
+
+
+def spans(played: Played) -> int:
+    """How many spans came; every one is in the log."""
+    sent = [run.spans for run in played.trajectories if run.spans is not None]
+    assert not any(one.left_out or one.num_refused for one in sent), sent
+    return sum(len(one.spans) for one in sent)
 
 
 def show(key: tuple[str, str], expected: Any, found: Any) -> None:

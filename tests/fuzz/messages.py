@@ -11,7 +11,7 @@ import tomli_w
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from rehearsal_room.harness.bus.mqtt_wire import UNREADABLE, topic
+from rehearsal_room.harness.bus.mqtt_wire import START, UNREADABLE, topic
 from rehearsal_room.harness.core.events import Judged, Label, Record
 from tests.fuzz.strangers import HOSTILE_NAMES, Lair
 
@@ -76,7 +76,7 @@ def forged_verdicts(
         record = Record(episode, attempt, 90 + number, 0.0, judged)
         data = msgspec.msgpack.encode(record)
         where = topic(f"{run}/judge/{log}", "judged", episode)
-        heads = " ".join(["0"] * 7)
+        heads = " ".join(map(str, START))
         yield Message(where, data, f"forged {number - 1} {number} {heads}")
 
 

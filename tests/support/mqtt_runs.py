@@ -16,6 +16,8 @@ from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
 from rehearsal_room.harness.core.events import (
     AgentOutput,
+    AgentSpan,
+    AgentSpans,
     EpisodeEnded,
     Event,
     EventKind,
@@ -80,7 +82,7 @@ def mixed(num_episodes: int, num_steps: int, *, seed: int = 0) -> list[Record]:
 
 def with_other_replies(records: Sequence[Record]) -> list[Record]:
     """The same episodes with a summary before every second step, a reply of an agent's model before
-    every third record, and what the agent wrote before the end."""
+    every third record, and what the agent wrote and sent before the end."""
     following: dict[str, int] = {}
     found: list[Record] = []
     for record in records:
@@ -90,7 +92,8 @@ def with_other_replies(records: Sequence[Record]) -> list[Record]:
         if isinstance(record.event, StepTaken) and record.seq % 2 == 1:
             added.append(HistorySummarized(Reply("So far."), 1))
         if isinstance(record.event, EpisodeEnded):
-            added.append(AgentOutput("Done."))
+            span = AgentSpan("ab" * 16, "cd" * 8, "work", attributes={"n": 1})
+            added += [AgentOutput("Done."), AgentSpans((span,))]
         seq = following.get(record.episode, 0)
         for event in (*added, record.event):
             found.append(msgspec.structs.replace(record, seq=seq, event=event))

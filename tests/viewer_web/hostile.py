@@ -8,16 +8,22 @@ from shutil import copy
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.envpool.inprocess.world import HostedScenario
 from rehearsal_room.harness.core.events import (
+    AgentOutput,
+    AgentSpan,
+    AgentSpans,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
+    Event,
     Judged,
     Label,
+    ModelAsked,
     ModelJudgement,
     Record,
+    SpanEvent,
     StepTaken,
 )
-from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Message, Reply
 from rehearsal_room.harness.log.writer import open_log
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
@@ -108,9 +114,7 @@ async def write_hostile(folder: Path, settings: Path) -> None:
     copy(settings, folder / "run.toml")
 
 
-def _events(
-    world: HostedScenario, start: str, number: int, text: str
-) -> list[EpisodeStarted | StepTaken | EpisodeEnded | Judged]:
+def _events(world: HostedScenario, start: str, number: int, text: str) -> list[Event]:
     lease = world.lease()
     call = AgentCall(text[:80], {"text": text, text[:40]: [text[:200]]}, "c0")
     change = RowChange(text[:60], (text[:60],), {"a": text[:3000], "b": 1}, {"a": 2, "b": 1})
@@ -118,6 +122,17 @@ def _events(
     other = AgentCall("find", {}, "c1")
     failing = AgentCall(text[:80], {}, "c2")
     refused = ToolResult(text[:80], error="refused", digest="d" * 32)
+    asked = Message("user", text, (call,))
+    values = {text[:200]: text[:1000], "n": 1}
+    span = AgentSpan(
+        *("ab" * 16, f"{number:016x}", text[:200]),
+        status="error",
+        message=text[:1000],
+        attributes=values,
+        events=(SpanEvent(text[:200], 0.1, values),),
+        scope=text[:200],
+        service=text[:200],
+    )
     rows = ToolResult(f'[{{"id": 1, "name": {json.dumps(text[:3000])}}}]', digest="d" * 32)
     finding = Finding(text[:300], False, text[:3000], text[:3000], "goal")
     judgement = ModelJudgement(text[:60], Label.AGENT_ERROR, reasoning=text, cited=(text[:30],))
@@ -144,7 +159,10 @@ def _events(
             Act((call, other, failing)),
             (result, rows, refused),
         ),
+        ModelAsked(0, 1, (asked,), Reply(text, (call,)), error=text[:500]),
         StepTaken(Reply(text), Answer(text)),
+        AgentOutput(text, text, 1),
+        AgentSpans((span,), 1, 1, text[:500]),
         EpisodeEnded(Ending.ANSWERED, text, 2, lease.state(), seconds=1.0),
         Judged(
             judge="hybrid:x",

@@ -2,8 +2,9 @@
 
     .venv/bin/python -m tests.viewer_web.samples FOLDER      (the training run: it needs torch)
 
-`mutant` and `oracle` play the same tasks; `windows` has turns that fell out of the window; `judged`
-has verdicts of models that disagree; `dialogue` has users; `learn` is a training run.
+`mutant` and `oracle` play the same tasks; `agent` is a program that asks its model and sends spans;
+`windows` has turns that fell out of the window; `judged` has verdicts of models that disagree;
+`dialogue` has users; `learn` is a training run.
 """
 
 import json
@@ -17,11 +18,13 @@ from rehearsal_room.harness.log.reader import open_reader
 from tests.support.paths import LIBRARY, ROOT
 
 WORLDS = ("shop_support", "flight_desk")
+AGENT = "tests.harness.agents.tracing:works"
 RUNS = {
     "mutant": (*WORLDS, "-p", "mutant", "-g", "6"),
     "oracle": (*WORLDS, "-p", "oracle", "-g", "6"),
     "windows": ("shop_support", "-p", "mutant", "-g", "2", "--history", "last:3"),
     "dialogue": ("shop_support", "-p", "oracle", "-g", "1", "--dialogue"),
+    "agent": ("shop_support", "-p", "oracle", "-n", "12", "--agent", AGENT),
     "judged": ("claims_desk", "-p", "mutant", "-g", "1"),
 }
 _TRAINING = """\

@@ -28,6 +28,7 @@ def views(served: Served) -> list[View]:
     four = "&".join(
         f"run={served.run_id(name)}" for name in ("mutant", "oracle", "judged", "windows")
     )
+    agent = max(served.episodes("agent"), key=lambda row: (row["turns"], row["episode"]))
     write = first_write(served, mutant, failed["episode"])
     episode = f"#/run/{mutant}/episode/{failed['episode']}"
     return [
@@ -42,6 +43,12 @@ def views(served: Served) -> list[View]:
         View("throughput", f"#/run/{mutant}/throughput", ".chart canvas", 1100),
         View("grid", f"#/run/{mutant}/grid", ".grid-row"),
         View("episode", f"{episode}?turn={write + 1}", ".call.wrong", 1000),
+        View(
+            "agent",
+            f"#/run/{served.run_id('agent')}/episode/{agent['episode']}?turn={agent['turns']}",
+            ".spans",
+            1000,
+        ),
         View("world", f"{episode}/world?turn={write + 1}&only=start", ".grid-row"),
         View("group", f"#/run/{mutant}/group/{group}", ".node", 1000),
         View("pair", f"#/run/{mutant}/pair?a={one}&b={two}", ".parting", 1000),

@@ -7,7 +7,7 @@ EXTRAS = {
     "lora": "train adapters ([lora]), by peft",
     "mcp": "any MCP server as a world (--mcp)",
     "openai": "the openai package as client of model servers (--client package)",
-    "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp)",
+    "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp, an agent's own in protobuf)",
     "parquet": "export --to parquet",
     "postgres": "worlds of MCP servers that keep their state in PostgreSQL",
     "ray": "episodes on a Ray cluster (--engine ray)",

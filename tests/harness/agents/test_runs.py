@@ -19,6 +19,7 @@ import pytest
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.settings.agent import AgentSettings
 from tests.support.chaos import write_chaos
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
@@ -66,6 +67,19 @@ def test_an_agent_does_what_the_policy_alone_does(
         assert [asked.parent for asked in one.asked] == [None, *range(len(one.asked) - 1)]
         assert [asked.turn for asked in one.asked] == list(range(len(one.steps)))
         assert all(len(asked.messages) == 1 for asked in one.asked)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python bot.py --fast", "bot.py"),
+        ("PATH=/opt/node/bin:$PATH sh agents/claude_code.sh", "claude_code.sh"),
+        ("KEY=1", "command"),
+    ],
+)
+def test_a_command_has_the_name_of_its_program(command: str, name: str) -> None:
+    """Not of what starts it, and not of a variable that is set for it."""
+    assert AgentSettings(target=command).shown_name == name
 
 
 def test_several_processes_and_a_resumed_run_play_the_same(

@@ -62,7 +62,9 @@ async def test_foreign_messages_are_ignored(broker: Mosquitto) -> None:
     assert {"mqtt_message_without_mark", "mqtt_unreadable_request"} <= events
 
 
+_HEADS = b"\xa5heads" + bytes([0x90 + len(START)])  # a list of so many
 _STATUS = encode(RunStatus("r", "live", "a", START))
+assert _HEADS in _STATUS
 MALFORMED = [
     b"\xc1junk",
     b"",
@@ -70,8 +72,8 @@ MALFORMED = [
     _STATUS[:-3],
     _STATUS.replace(b"\xa1r", b"\xa1\xff"),  # a run whose name is not UTF-8
     _STATUS.replace(b"live", b"dead"),
-    _STATUS.replace(b"\xa5heads\x96\x00", b"\xa5heads\x96\xff"),  # a negative position
-    encode({"run": "r", "state": "live", "log": "a", "heads": [2**64 - 1] * 6}),
+    _STATUS.replace(_HEADS + b"\x00", _HEADS + b"\xff"),  # a negative position
+    encode({"run": "r", "state": "live", "log": "a", "heads": [2**64 - 1] * len(START)}),
 ]
 
 

@@ -8,7 +8,13 @@ import pytest
 
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
-from rehearsal_room.harness.bus.mqtt_wire import RunStatus, decode_records, decode_status, encode
+from rehearsal_room.harness.bus.mqtt_wire import (
+    START,
+    RunStatus,
+    decode_records,
+    decode_status,
+    encode,
+)
 from rehearsal_room.harness.core.events import Judged, Label, Record
 from rehearsal_room.harness.following.external_judge import open_external_judge
 from rehearsal_room.harness.following.signed_verdicts import (
@@ -119,8 +125,7 @@ def test_a_name_that_is_a_path_is_no_episode(name: str) -> None:
 @pytest.mark.parametrize("name", ["..", ".", "a/..", "../a", "a/./b", "", "a\x00", "a\\b", "a//b"])
 def test_a_name_that_is_a_path_is_no_run(name: str) -> None:
     """A follower names a folder by it, so the status of such a run is not read."""
-    heads = (0,) * 9
     with pytest.raises(msgspec.DecodeError):
-        decode_status(encode(RunStatus(name, "live", "17", heads)))
+        decode_status(encode(RunStatus(name, "live", "17", START)))
     for good in ("night", "night 2/judge/17", "a..b", ".night"):
-        assert decode_status(encode(RunStatus(good, "live", "17", heads))).run == good
+        assert decode_status(encode(RunStatus(good, "live", "17", START))).run == good

@@ -7,6 +7,7 @@ from rehearsal_room.envpool.core.types import ServerRequest, ToolResult, ToolSpe
 from rehearsal_room.harness.core.briefings import shown_tools
 from rehearsal_room.harness.core.events import (
     AgentOutput,
+    AgentSpans,
     EpisodeEnded,
     HistorySummarized,
     Judged,
@@ -22,6 +23,7 @@ from rehearsal_room.harness.core.messages import (
     Usage,
     UserTurn,
 )
+from rehearsal_room.harness.core.span_tree import in_tree_order, subject_of
 from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
@@ -72,6 +74,7 @@ def episode_page(
         "summaries": [_summary(one) for one in trajectory.summaries],
         "asked": [_asked(one, text_of) for one in trajectory.asked],
         "output": None if trajectory.output is None else _output(trajectory.output),
+        "spans": None if trajectory.spans is None else _spans(trajectory.spans),
         "answer": "" if ended is None else plain(ended.answer),
         "ended": None if ended is None else _ended(ended),
         "verdicts": [verdict_of(one) for one in trajectory.judged],
@@ -316,6 +319,28 @@ def _output(output: AgentOutput) -> Json:
         "stderr": plain(output.stderr),
         "status": output.status,
         "left_out": output.left_out,
+    }
+
+
+def _spans(sent: AgentSpans) -> Json:
+    """The spans that the agent sent, in the order and with the depths of their tree."""
+    first = min((one.began for one in sent.spans), default=0.0)
+    return {
+        "spans": [
+            {
+                **built(span),
+                "depth": depth,
+                "after": span.began - first,
+                "seconds": span.seconds,
+                "attributes": plain(span.attributes),
+                "events": built(span.events),
+                "subject": plain(subject_of(span)),
+            }
+            for depth, span in in_tree_order(sent.spans)
+        ],
+        "left_out": sent.left_out,
+        "num_refused": sent.num_refused,
+        "why": plain(sent.why),
     }
 
 

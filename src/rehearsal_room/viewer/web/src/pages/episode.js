@@ -1,7 +1,7 @@
 // One episode as a conversation, with the rows that each call changed. People count turns from 1, in
 // addresses too; the data counts from 0.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, decimal, isNumber, labelName, percent, seconds, words } from "../base/format.js";
+import { count, decimal, isNumber, labelName, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useBarHeight, useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
@@ -16,6 +16,7 @@ import { Fold, Label, Loaded, Notice, Tag } from "../parts/basics.js";
 import { ChangedRows, Harm } from "../parts/episode_rows.js";
 import { Icon } from "../parts/icon.js";
 import { Prose } from "../parts/markdown.js";
+import { Spans } from "../parts/spans.js";
 import { Sent } from "../parts/sent.js";
 import { HandLabel } from "../parts/hand_label.js";
 import { Copies, ListBar } from "../parts/list_bar.js";
@@ -151,6 +152,7 @@ function Conversation({ run, data }) {
           <${Turn} run=${run} data=${data} turn=${turns[i]} isCurrent=${i === current} marks=${marks} onPick=${() => setQuery({ turn: i + 1 })} />`} />
         ${(asked[turns.length] ?? []).map((one) => html`<${Asked} of=${one} />`)}
         <${Output} of=${data.output} />
+        <${Spans} of=${data.spans} />
         <${End} data=${data} />
       </section>
       <aside class="episode-side first" aria-label="Verdict and turns">
@@ -217,7 +219,7 @@ function Summary({ text }) {
 
 function Asked({ of }) {
   const from = of.parent === null ? "a new conversation" : `goes on after request ${of.parent + 1}`;
-  const facts = [from, of.first_turn > 0 && `shown from turn ${of.first_turn + 1}`, of.usage && `${of.usage.prompt} tokens in, ${of.usage.completion} out`, seconds(of.seconds)];
+  const facts = [from, of.first_turn > 0 && `shown from turn ${of.first_turn + 1}`, of.usage && `${number(of.usage.prompt)} tokens in, ${number(of.usage.completion)} out`, seconds(of.seconds)];
   return html`<article class="said asked"><h3>The agent asks its model <span class="dim">request ${of.request + 1} · ${facts.filter(Boolean).join(" · ")}</span></h3>
     <${Fold} summary=${count(of.messages.length, "new message")}>${of.messages.map((one) => html`<div><span class="dim">${one.role}</span> <${Passage} value=${one.text} most=${2400} />${one.calls.map((call) => html`<${AskedCall} of=${call} />`)}</div>`)}<//>
     ${of.error && html`<${Passage} class="bad-text" value=${of.error} />`}

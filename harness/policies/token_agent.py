@@ -69,7 +69,7 @@ class EpisodeTokens:
     """The tokens of one episode that later prompts and replies depend on: its first prompt and the
     ids of its replies."""
 
-    __slots__ = ("_chat", "_first", "_reply_ids", "num_replies")
+    __slots__ = ("_chat", "_first", "_reply_ids")
 
     def __init__(
         self, chat: ChatTokenizer, kept: Sequence[StepTaken | HistorySummarized] = ()
@@ -80,7 +80,6 @@ class EpisodeTokens:
         self._first: bytes | None = None  # the first prompt; None: there was no reply yet
         for event in kept:
             self._add(event.reply)
-        self.num_replies = len(kept)
 
     def prompt(self, window: Window) -> list[int]:
         """The token ids of a window. Raises PolicyError."""
@@ -96,7 +95,6 @@ class EpisodeTokens:
         else:
             shared = count_shared_ids(self._first, shown)
         self._reply_ids[reply_key(reply.text, reply.calls)] = sampled
-        self.num_replies += 1
         return msgspec.structs.replace(
             reply,
             prompt_ids=shown[shared * ID_BYTES :],

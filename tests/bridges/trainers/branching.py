@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -72,3 +73,39 @@ def replies_in(rows: Iterable[Row]) -> Counter[Sampled]:
                 found[sampled(ids[:at], ids[at:end], logprobs[at:end])] += 1
             at = end
     return found
+
+
+def areal_rows(batch: dict[str, Any]) -> list[Row]:
+    """The rows of a batch without their padding."""
+    rows: list[Row] = []
+    for ids, mask, logprobs, shown in zip(
+        *(batch[name].tolist() for name in ("input_ids", "loss_mask", "logprobs")),
+        batch["attention_mask"].sum(1).tolist(),
+        strict=True,
+    ):
+        rows.append((ids[:shown], mask[:shown], logprobs[:shown]))
+    return rows
+
+
+def skyrl_rows(output: dict[str, Any]) -> list[Row]:
+    return [
+        (prompt + ids, [0] * len(prompt) + mask, [0.0] * len(prompt) + logprobs)
+        for prompt, ids, mask, logprobs in zip(
+            output["prompt_token_ids"],
+            output["response_ids"],
+            output["loss_masks"],
+            output["rollout_logprobs"],
+            strict=True,
+        )
+    ]
+
+
+def verl_rows(outputs: list[Any]) -> list[Row]:
+    return [
+        (
+            one.prompt_ids + one.response_ids,
+            [0] * len(one.prompt_ids) + one.response_mask,
+            [0.0] * len(one.prompt_ids) + one.response_logprobs,
+        )
+        for one in outputs
+    ]

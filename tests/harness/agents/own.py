@@ -206,3 +206,15 @@ def gives_up(task: Any, env: Any) -> str:
             time.sleep(0.01)
     _talk(task, [{"role": "user", "content": task.instruction}])
     return _pay_fine(env)
+
+
+def uneven(task: Any, env: Any) -> str:
+    """In one episode of four each: fails at once, solves the task without a model, with one, or
+    fails after its reply."""
+    plays = (blank, silent, compacts, crashes_late)
+    return plays[int(task.episode[1:]) % 4](task, env)
+
+
+def blank(task: Any, env: Any) -> str:
+    """Fails before it asks or does anything."""
+    raise RuntimeError("no plan")

@@ -22,7 +22,7 @@ from rehearsal_room.bridges.trainers.segments import TrainerEpisode
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 
-_LEFT_OUT = "parse_error_masked"  # the metric of a step that the cookbook does not train
+LEFT_OUT = "parse_error_masked"  # the metric of a step that the cookbook does not train
 
 
 class _Asked(NamedTuple):
@@ -63,7 +63,7 @@ class RehearsalEnv:
         assert self._shown is not None
         reply, metrics = self._shown.reply, dict[str, float]()
         if reply.done():  # cancelled
-            metrics[_LEFT_OUT] = 1.0
+            metrics[LEFT_OUT] = 1.0
         else:
             reply.set_result(GeneratedTokens(action, [0.0] * len(action), finish))
         prompt = await self._next_prompt()

@@ -74,8 +74,8 @@ class RehearsalConfig(vf.TasksetConfig):
     max_steps: int | None = None
     """Steps in an episode; None: 2.5 times those of the task's solution, at least 20."""
     agent: str = ""
-    """An agent of your own that plays, as `rehearse run --agent` takes it: MODULE:FUNCTION, a command
-    or a URL. Each conversation that it begins or rewrites is a branch of the trace."""
+    """An agent of your own that plays, as `rehearse run --agent` takes it: MODULE:FUNCTION, a
+    command or a URL. Each conversation that it begins or rewrites is a branch of the trace."""
     output: Path = Path("runs/verifiers")
     """Folder for our logs, one for each process."""
 

@@ -2,6 +2,7 @@
 trainer gets has each reply that it sampled once, in its context. The trainers' types are stand-ins
 here (see stubs); tests/integrations/trainers has the packages themselves."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,16 +14,20 @@ import pytest
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.run_options import RunOptions
 from rehearsal_room.bridges.trainers.areal import RehearsalAgent, RehearsalWorkflow
+from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import UnjudgedError
+from rehearsal_room.bridges.trainers.segments import TrainerEpisode, UnjudgedError
 from rehearsal_room.bridges.trainers.skyrl import RehearsalGenerator
 from rehearsal_room.bridges.trainers.slime import generate_function
-from rehearsal_room.bridges.trainers.tinker import RehearsalEnv
+from rehearsal_room.bridges.trainers.tinker import LEFT_OUT, RehearsalEnv
 from rehearsal_room.bridges.trainers.trl import environments, meta_environment
 from rehearsal_room.bridges.trainers.verl import loop_class
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
+from rehearsal_room.learner.data.trajectory_samples import rollout_of
 from tests.bridges.trainers import stubs
 from tests.bridges.trainers.branching import (
     OWN,
@@ -39,6 +44,7 @@ from tests.bridges.trainers.stubs import TASK
 from tests.support.model_server import Completes, ModelServer
 from tests.support.paths import LIBRARY
 from tests.support.tiny_model import write_model
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -74,6 +80,7 @@ def run_of(tmp_path: Path) -> Iterator[Made]:
         one.close()
 
 
+REFUSED = " takes one sequence an episode.*An agent of your own.*leave the agent out.*slime"
 BRANCHING = pytest.mark.parametrize("agent", ["compacts", "two_helpers"])
 
 
@@ -162,8 +169,6 @@ async def test_tinker(agent: str, run_of: Made, model: Path, sampler: LocalSampl
 
 def logged_replies(run: BackgroundRun) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The context and the ids of each reply in the log of a run, which it closes."""
-    from rehearsal_room.learner.data.trajectory_samples import rollout_of
-
     run.close()
     with open_reader(Path(str(run).split()[-1].rstrip(">"))) as reader:
         rollouts = [rollout_of(one, where="log") for one in reader.trajectories()]
@@ -199,3 +204,114 @@ def ask_of(sampler: LocalSampler) -> Generate:
         return GeneratedTokens(*sampler.sample(prompt))
 
     return ask
+
+
+async def test_a_crash_is_a_failure_of_its_own(
+    run_of: Made, model: Path, sampler: LocalSampler
+) -> None:
+    """An agent that fails after the model's replies has the reward 0, and they are trained."""
+    player = SamplerPlayer("slime", run_of("crashes_late"), model, context=20_000)
+    episode = await player.play(TASK, ask_of(sampler))
+    assert (episode.reward, episode.ending, episode.label) == (0.0, "agent_failed", "agent_error")
+    assert replies_in(rows_of(episode)) == Counter(sampler.sampled)
+    assert len(sampler.sampled) == 1
+
+
+@pytest.mark.parametrize(("agent", "why"), [("silent", "answered"), ("blank", "no plan")])
+async def test_nothing_was_sampled(
+    agent: str, why: str, run_of: Made, model: Path, sampler: LocalSampler
+) -> None:
+    """An agent that does not ask its model, whether it solves the task or crashes, gives the
+    trainer nothing, neither tokens nor a reward; that is said."""
+    run = run_of(agent)
+    player = SamplerPlayer("slime", run, model, context=20_000)
+    with pytest.raises(UnjudgedError, match="its agent got no reply of the model") as raised:
+        await player.play(TASK, ask_of(sampler))
+    assert why in str(raised.value)
+    env = RehearsalEnv(player, TASK, Member(), types=stubs.TINKER)
+    with pytest.raises(UnjudgedError, match="its agent got no reply of the model"):
+        await env.initial_observation()
+    generator = RehearsalGenerator(run, model, stubs.SkyClient(sampler))
+    output = await generator.generate({"prompts": [[]], "env_extras": [{"task": TASK}]})
+    assert (output["loss_masks"], output["rewards"]) == ([[0]], [[0.0]])
+    async with ModelServer(Completes("Done.")) as server:
+        proxy = {"base_url": server.url, "api_key": "k", "http_client": None}
+        with pytest.raises(UnjudgedError, match="its agent got no reply of the model"):
+            await RehearsalAgent(run).run({"task": TASK}, **proxy)
+    assert sampler.sampled == []
+
+
+async def test_an_engine_that_fails(run_of: Made, model: Path) -> None:
+    """Where the trainer's engine fails, the episode has no reward: the agent is not to blame."""
+    player = SamplerPlayer("slime", run_of("compacts"), model, context=20_000)
+
+    async def ask(*_: object) -> GeneratedTokens:
+        raise ConnectionError("the engine is gone")
+
+    with pytest.raises(UnjudgedError, match=r"policy_error.*the engine is gone"):
+        await player.play(TASK, ask)
+
+
+async def test_a_window_for_an_agent(run_of: Made, model: Path, sampler: LocalSampler) -> None:
+    """A history window shortens what the agent sends, and what is trained is what was shown."""
+    player = SamplerPlayer("slime", run_of("compacts", "last:1"), model, context=20_000)
+    episode = await player.play(TASK, ask_of(sampler))
+    assert replies_in(rows_of(episode)) == Counter(sampler.sampled)
+
+
+async def test_a_reply_that_nobody_waits_for(
+    run_of: Made,
+    model: Path,
+    sampler: LocalSampler,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the agent gives a request up, the cookbook's reply to it is bound to no turn: it is not
+    logged, and the cookbook is told not to train it. The next reply belongs to the next request."""
+    asked = tmp_path / "asked"
+    monkeypatch.setenv("ASKED", str(asked))
+    player = SamplerPlayer("tinker-cookbook", run_of("gives_up"), model, context=20_000)
+    env = RehearsalEnv(player, TASK, Member(), types=stubs.TINKER)
+    seen, _ = await env.initial_observation()
+    assert "given up" in player.chat.decode(seen.ids)
+    asked.touch()
+    assert env._shown is not None
+    await asyncio.wait({env._shown.reply})
+    lost, _ = sampler.sample(seen.ids)
+    first = await env.step(lost)
+    assert (first.episode_done, first.metrics) == (False, {LEFT_OUT: 1.0})
+    kept, _ = sampler.sample(first.next_observation.ids)
+    last = await env.step(kept)
+    assert (last.episode_done, last.reward) == (True, 1.0)
+    assert LEFT_OUT not in last.metrics
+    assert logged_replies(player.run) == [(tuple(first.next_observation.ids), tuple(kept))]
+
+
+def test_trainers_of_one_sequence_refuse_agents(run_of: Made, model: Path) -> None:
+    """A trainer that takes one sequence an episode refuses an agent of one's own before anything is
+    played, by a sentence that says why, and which trainers carry it."""
+    run = run_of("compacts")
+    for make in (environments, meta_environment):
+        with pytest.raises(SettingsError, match="TRL" + REFUSED):
+            make(run)
+    with pytest.raises(SettingsError, match="SkyRL" + REFUSED):
+        RehearsalGenerator(run, model, None, step_wise=False)
+    kind = loop_class(run, model, module="loops", name="rehearsal", verl=stubs.VERL)
+    with pytest.raises(SettingsError, match="verl" + REFUSED):
+        kind(None, prompt_length=1, response_length=1, use_v1=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (RunOptions(agent="nowhere:agent"), "'nowhere:agent': it is not there"),
+        (RunOptions(agent=OWN + "three"), r"expected \(task, env\) or \(task\)"),
+        (RunOptions(agent="no-such-program --fast"), "no-such-program"),
+        (RunOptions(agent=OWN + "silent", history=parse_history("summary:2")), "summaries"),
+        (RunOptions(agent=OWN + "silent", dialect=Hermes()), "the dialect is native, not 'hermes'"),
+    ],
+)
+def test_agents_that_cannot_play(options: RunOptions, why: str, tmp_path: Path) -> None:
+    """An agent that is not there, or is not played so, is refused when the run is made."""
+    with pytest.raises(SettingsError, match=why):
+        BackgroundRun(tmp_path / "run", [str(LIBRARY)], options)

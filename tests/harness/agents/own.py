@@ -143,7 +143,7 @@ def blocks(task: Any, env: Any) -> str:
 
 
 def _talk(task: Any, messages: list[dict[str, Any]], *words: str) -> list[dict[str, Any]]:
-    """A conversation after more turns: the model's reply, then each of these words and its reply."""
+    """A conversation after more turns: the model's reply, then these words, each with a reply."""
     for text in ("", *words):
         more = [{"role": "user", "content": text}] if text else []
         messages = [*messages, *more]

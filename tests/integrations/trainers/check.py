@@ -14,6 +14,7 @@ import sys
 import typing
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -21,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rehearsal_room.bridges.background import BackgroundRun
-from rehearsal_room.bridges.trainers.areal import RehearsalWorkflow
+from rehearsal_room.bridges.trainers.areal import RehearsalAgent, RehearsalWorkflow
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
 from tests.bridges.trainers import stubs
 from tests.bridges.trainers.branching import (
@@ -34,6 +35,7 @@ from tests.bridges.trainers.branching import (
     skyrl_rows,
 )
 from tests.bridges.trainers.stubs import TASK, Solver
+from tests.support.model_server import ModelServer, ReceivedRequest, response
 from tests.support.tiny_model import write_model
 
 Check = Callable[[Path, Path], Coroutine[Any, Any, str]]
@@ -45,6 +47,7 @@ async def own_agents(work: Path, model: Path, rows_of: Rows) -> str:
     """What a trainer gets of the agents, against what was sampled for them."""
     words = []
     for agent in AGENTS:
+        (work / agent).mkdir(parents=True)
         run = stubs.run_in(work / agent, agent=OWN + agent)
         with local_sampler(model) as sampler:
             rows = await rows_of(run, sampler)
@@ -217,6 +220,7 @@ async def areal(work: Path, model: Path) -> str:
     """AReaL's requests, responses and settings, with and without windows."""
     from areal.api import ModelRequest, ModelResponse, RolloutWorkflow
     from areal.api.cli_args import GenerationHyperparameters
+    from areal.experimental.openai.client import ArealOpenAI
     from areal.utils.data import concat_padded_tensors
 
     asked = inspect.signature(RolloutWorkflow.arun_episode)
@@ -255,7 +259,45 @@ async def areal(work: Path, model: Path) -> str:
         whole = concat_padded_tensors([batch, batch])  # as AReaL joins episodes
         return areal_rows({name: one[: len(batch["rewards"])] for name, one in whole.items()})
 
-    return f"rows: full {rows[0]}, last:1 {rows[1]}; {await own_agents(work, model, rows_of)}"
+    tokenizer = import_module("transformers").AutoTokenizer.from_pretrained(model)
+
+    async def captured(run: BackgroundRun, sampler: LocalSampler) -> list[Row]:
+        """What AReaL's client captures of requests to its proxy, which is a stand-in."""
+
+        async def agenerate(request: Any) -> Any:
+            ids, logprobs = sampler.sample(request.input_ids)
+            found = request.input_ids, ids, logprobs, [7] * len(ids)
+            return ModelResponse(*found, stop_reason="length", tokenizer=tokenizer)
+
+        engine: Any = SimpleNamespace(agenerate=agenerate)
+        client = ArealOpenAI(engine, tokenizer, chat_template_type="hf")
+        async with ModelServer(_Captures(client)) as server:
+            proxy = {"base_url": server.url, "api_key": "k", "http_client": None}
+            reward = await RehearsalAgent(run).run({"task": TASK}, **proxy)
+        client.set_last_reward(reward)
+        client.apply_reward_discount(1.0)
+        found = client.export_interactions("individual").values()
+        batch = concat_padded_tensors([one.to_tensor_dict() for one in found])
+        assert set(batch["rewards"].tolist()) == {1.0}
+        return areal_rows({**batch, "attention_mask": batch["attention_mask"].int()})
+
+    workflow = await own_agents(work, model, rows_of)
+    agent = await own_agents(work / "proxy", model, captured)
+    return f"rows: full {rows[0]}, last:1 {rows[1]}; workflow {workflow}; its proxy {agent}"
+
+
+@dataclass(frozen=True)
+class _Captures:
+    """AReaL's client behind the chat API."""
+
+    client: Any
+
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        taken = ("messages", "max_tokens", "stop")
+        body = {name: request.body[name] for name in taken if name in request.body}
+        found = await self.client.chat.completions.create(**body)
+        writer.write(response(200, found.model_dump_json().encode()))
+        return True
 
 
 async def main(work: Path, *names: str) -> int:

@@ -1,5 +1,6 @@
-"""vf-validate and vf-eval on our taskset: oracle 1, no-op 0, windows as branches; and agents of one's
-own over the client with which verifiers trains, whose engine is the model of policy `local`."""
+"""vf-validate and vf-eval on our taskset: oracle 1, no-op 0, windows as branches; and agents of
+one's own over the client with which verifiers trains, whose engine is the model of policy `local`.
+"""
 
 import asyncio
 import json
@@ -145,6 +146,7 @@ async def own_agents(work: Path) -> None:
     """Each sampled reply of an agent is in one branch that is trained, in its context."""
     model = work / "model"
     write_model(model)
+    task = json.dumps([TASK.replace("library", str(LIBRARY))])
     for agent in ("compacts", "two_helpers"):
         with local_sampler(model) as sampler:
             async with ModelServer(Generates(sampler)) as server:
@@ -153,7 +155,7 @@ async def own_agents(work: Path) -> None:
                     server.url,
                     str(model),
                     *("--client.type", "train"),
-                    *("--env.taskset.scenarios", json.dumps([TASK.replace("library", str(LIBRARY))])),
+                    *("--env.taskset.scenarios", task),
                     *("--env.taskset.agent", f"{own.__file__}:{agent}"),
                     number=1,
                 )

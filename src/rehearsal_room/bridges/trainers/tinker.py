@@ -21,7 +21,6 @@ from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
 from rehearsal_room.bridges.trainers.segments import TrainerEpisode
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
-
 LEFT_OUT = "parse_error_masked"  # the metric of a step that the cookbook does not train
 
 

@@ -63,7 +63,8 @@ def environments(run: BackgroundRun, *, own_reward: bool = False) -> dict[str, F
 
     With `own_reward` a class has `get_reward`, and the tool `submit_answer`, since TRL does not
     show an environment what the model said; otherwise pass `judged_reward` as a reward function.
-    Raises SettingsError for a windowed history, an agent of your own, and tools that cannot be methods.
+    Raises SettingsError for a windowed history, an agent of your own, and tools that cannot be
+    methods.
     """
     refuse_sequences("TRL", run.options)
     classes: dict[str, Factory] = {}

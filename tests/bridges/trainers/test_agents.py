@@ -1,6 +1,7 @@
-"""Agents of one's own as the rollouts of trainers: the model is that of policy `local`, and what a
-trainer gets has each reply that it sampled once, in its context. The trainers' types are stand-ins
-here (see stubs); tests/integrations/trainers has the packages themselves."""
+"""Agents of the user's own as the rollouts of trainers: the model is that of policy `local`, and
+what a trainer gets has each reply that it sampled once, in its context. The trainers' types are
+stand-ins here, written from their sources (see stubs); tests/integrations/trainers has the packages
+themselves, except for slime and rLLM, which are on no index."""
 
 import asyncio
 from collections import Counter
@@ -16,6 +17,7 @@ from rehearsal_room.bridges.run_options import RunOptions
 from rehearsal_room.bridges.trainers.areal import RehearsalAgent, RehearsalWorkflow
 from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
+from rehearsal_room.bridges.trainers.rllm import RehearsalFlow
 from rehearsal_room.bridges.trainers.segments import TrainerEpisode, UnjudgedError
 from rehearsal_room.bridges.trainers.skyrl import RehearsalGenerator
 from rehearsal_room.bridges.trainers.slime import generate_function
@@ -41,6 +43,7 @@ from tests.bridges.trainers.branching import (
     verl_rows,
 )
 from tests.bridges.trainers.stubs import TASK
+from tests.bridges.trainers.test_play import TYPES
 from tests.support.model_server import Completes, ModelServer
 from tests.support.paths import LIBRARY
 from tests.support.tiny_model import write_model
@@ -179,6 +182,21 @@ def logged_replies(run: BackgroundRun) -> list[tuple[tuple[int, ...], tuple[int,
     ]
 
 
+async def test_rllm(run_of: Made) -> None:
+    """Each request of the agent reaches the gateway of rLLM, which makes a step of it, as the agent
+    wrote it; the trajectory has the episode's reward."""
+    flow = RehearsalFlow(run_of("two_helpers"), types=TYPES)
+    async with ModelServer(Completes("Fine.")) as server:
+        config = SimpleNamespace(base_url=server.url, model="policy", session_uid="7:0")
+        episode = await flow.arun({"task": TASK}, config)
+    assert (episode.is_correct, episode.trajectories[0].reward) == (True, 1.0)
+    words = [[one["content"] for one in sent.body["messages"]] for sent in server.requests]
+    ends = Counter(tuple(one[1:]) for one in words)
+    expected = {(): 4, ("Fine.", "go on"): 2}  # two helpers, the agent, and one with stop words
+    assert ends == expected | {("Fine.", f"{way} way"): 1 for way in ("one", "another")}
+    assert [sent.body["stop"] for sent in server.requests if "stop" in sent.body] == [["."]]
+
+
 async def test_equal_replies_of_two_branches(
     run_of: Made, model: Path, sampler: LocalSampler
 ) -> None:
@@ -267,7 +285,8 @@ async def test_a_reply_that_nobody_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where the agent gives a request up, the cookbook's reply to it is bound to no turn: it is not
-    logged, and the cookbook is told not to train it. The next reply belongs to the next request."""
+    logged, and has the cookbook's mark of what it does not train. The next reply belongs to the
+    next request."""
     asked = tmp_path / "asked"
     monkeypatch.setenv("ASKED", str(asked))
     player = SamplerPlayer("tinker-cookbook", run_of("gives_up"), model, context=20_000)
@@ -288,8 +307,8 @@ async def test_a_reply_that_nobody_waits_for(
 
 
 def test_trainers_of_one_sequence_refuse_agents(run_of: Made, model: Path) -> None:
-    """A trainer that takes one sequence an episode refuses an agent of one's own before anything is
-    played, by a sentence that says why, and which trainers carry it."""
+    """A trainer that takes one sequence an episode refuses an agent of the user's own before
+    anything is played, by a sentence that says why, and which trainers carry it."""
     run = run_of("compacts")
     for make in (environments, meta_environment):
         with pytest.raises(SettingsError, match="TRL" + REFUSED):

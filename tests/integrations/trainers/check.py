@@ -1,7 +1,7 @@
 """Episodes through the types and loops of AReaL, SkyRL, tinker-cookbook and verl themselves. Only
 their engines are stand-ins: a sampler that solves a task of the mini world; or, behind agents of
-one's own, the model of policy `local`, of which each sampled reply must be in exactly one of the
-trainer's sequences, in its context and with its log-probabilities.
+the user's own, the model of policy `local`, of which each sampled reply must be in exactly one of
+the trainer's sequences, in its context and with its log-probabilities.
 
     PYTHON -m tests.integrations.trainers.check FOLDER NAME...
 

@@ -1,6 +1,6 @@
 """vf-validate and vf-eval on our taskset: oracle 1, no-op 0, windows as branches; and agents of
-one's own over the client with which verifiers trains, whose engine is the model of policy `local`.
-"""
+the user's own over the client with which verifiers trains, whose engine is the model of policy
+`local`."""
 
 import asyncio
 import json

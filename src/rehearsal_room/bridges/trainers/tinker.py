@@ -8,8 +8,8 @@ The prompts are our windows, or the requests of an agent of your own, one after 
 cookbook begins another datum where one does not continue the last. So it carries every history
 window and every agent. The log has no log-probabilities: the cookbook has them.
 
-A reply that nobody waits for any more, because the agent went away or has ended, is bound to no
-turn: its step has the metric by which the cookbook leaves a step out of training.
+A reply for which the agent no longer waits is bound to no turn: its step has the metric by which
+the cookbook leaves a step out of training.
 """
 
 import asyncio

@@ -4,6 +4,7 @@ stand-ins here, written from their sources (see stubs); tests/integrations/train
 themselves, except for slime and rLLM, which are on no index."""
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -257,6 +258,41 @@ async def test_nothing_was_sampled(
         with pytest.raises(UnjudgedError, match="its agent got no reply of the model"):
             await RehearsalAgent(run).run({"task": TASK}, **proxy)
     assert sampler.sampled == []
+
+
+ASKS = """
+import json, os, urllib.request
+
+body = {"messages": [{"role": "user", "content": open(os.environ["REHEARSE_PROMPT"]).read()}]}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+print("I heard", json.load(urllib.request.urlopen(asked))["choices"][0]["message"]["content"])
+"""
+
+
+async def test_commands(model: Path, sampler: LocalSampler, tmp_path: Path) -> None:
+    """A command plays, too, several at once: each finds its own episode's model."""
+    (tmp_path / "asks.py").write_text(ASKS)
+    run = stubs.run_in(tmp_path, agent=f"{sys.executable} {tmp_path / 'asks.py'}")
+    player = SamplerPlayer("slime", run, model, context=20_000)
+    episodes = await asyncio.gather(*(player.play(TASK, ask_of(sampler)) for _ in range(3)))
+    run.close()
+    assert {(one.ending, one.label) for one in episodes} == {("answered", "agent_error")}
+    rows = [row for one in episodes for row in rows_of(one)]
+    assert replies_in(rows) == Counter(sampler.sampled)
+    assert len(rows) == 3
+
+
+async def test_endpoints(model: Path, sampler: LocalSampler, tmp_path: Path) -> None:
+    """An endpoint plays, too: it is told where the trainer's model is. This one does not ask it."""
+    async with ModelServer(Completes("Done.")) as server:
+        run = stubs.run_in(tmp_path, agent=server.url)
+        player = SamplerPlayer("slime", run, model, context=20_000)
+        with pytest.raises(UnjudgedError, match="its agent got no reply of the model"):
+            await player.play(TASK, ask_of(sampler))
+        run.close()
+    told = server.requests[-1]  # after those for a card
+    assert told.body["metadata"]["rehearse_model_url"].startswith("http://127.0.0.1:")
 
 
 async def test_an_engine_that_fails(run_of: Made, model: Path) -> None:

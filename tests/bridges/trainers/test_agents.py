@@ -284,7 +284,7 @@ async def test_commands(model: Path, sampler: LocalSampler, tmp_path: Path) -> N
 
 
 async def test_endpoints(model: Path, sampler: LocalSampler, tmp_path: Path) -> None:
-    """An endpoint plays, too: it is told where the trainer's model is. This one does not ask it."""
+    """An endpoint plays, too: its request names the trainer's model. This one does not ask it."""
     async with ModelServer(Completes("Done.")) as server:
         run = stubs.run_in(tmp_path, agent=server.url)
         player = SamplerPlayer("slime", run, model, context=20_000)

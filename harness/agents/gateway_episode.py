@@ -182,9 +182,10 @@ class GatewayEpisode:
         window = _window(self._run, request)
         began = time.perf_counter()
         try:
-            with self._env.asking() as watch:
+            reply = None
+            with self._env.asking():
                 reply = await agent.reply(window)
-            if watch.expired:
+            if reply is None:
                 raise PolicyError(self._late())
         except ModelOutageError as exc:
             self._env.fail(exc)

@@ -9,7 +9,7 @@ from rehearsal_room.harness.agents.commands import CommandAgent, check_command
 from rehearsal_room.harness.agents.driver import driver_of
 from rehearsal_room.harness.agents.endpoints import EndpointAgent
 from rehearsal_room.harness.agents.functions import load_agent
-from rehearsal_room.harness.agents.gateway import AgentGateway
+from rehearsal_room.harness.agents.gateway import AgentGateway, Check
 from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.model_api.sampling_fields import sampling_fields
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
@@ -35,15 +35,22 @@ async def opened_agent(
     """What takes the episodes' steps in the block; None: no agent of the user's own does, but the
     policy, turn by turn. `folder` is the run's, which isolated agents do not see (None: it is on
     another machine). Raises SettingsError."""
-    agent = settings.agent
+    check = sampling_fields if settings.policy.name in ("vllm", "local") else None
+    async with opened_driver(settings.agent, model_of(settings), folder, check=check) as driver:
+        yield driver
+
+
+@asynccontextmanager
+async def opened_driver(
+    agent: AgentSettings, model: str, folder: Path | None, *, check: Check | None = None
+) -> AsyncIterator[EpisodeDriver | None]:
+    """The same for a model of this name at the agent's URL, which is the policy of each episode's
+    context. `check` refuses requests that the model cannot follow."""
     if not agent.target:
         yield None
         return
-    gateway = AgentGateway(
-        model_of(settings),
-        check=sampling_fields if settings.policy.name in ("vllm", "local") else None,
-        takes_answer=agent.kind == "command" and agent.answer == "tool",
-    )
+    takes_answer = agent.kind == "command" and agent.answer == "tool"
+    gateway = AgentGateway(model, check=check, takes_answer=takes_answer)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(gateway)
         function: AgentFunction

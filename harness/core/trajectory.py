@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from rehearsal_room.harness.core.events import (
+    AGENT,
     AgentOutput,
     AgentSpans,
     EpisodeEnded,
@@ -31,6 +32,13 @@ class Trajectory(msgspec.Struct, frozen=True):
     asked: tuple[ModelAsked, ...] = ()  # what an agent of the user's own asked its model
     output: AgentOutput | None = None  # what it wrote; None: it is not known
     spans: AgentSpans | None = None  # that it sent; None: it sent none
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether an agent of the user's own played that has a model at its URL: what the model
+        replied is in `asked`, and the steps are the agent's."""
+        policy = self.started.policy
+        return policy.startswith(AGENT) and "+" in policy
 
     @property
     def first_own_turn(self) -> int:

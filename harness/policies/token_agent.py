@@ -69,7 +69,7 @@ class EpisodeTokens:
     """The tokens of one episode that later prompts and replies depend on: its first prompt and the
     ids of its replies."""
 
-    __slots__ = ("_chat", "_first", "_reply_ids", "num_replies")
+    __slots__ = ("_chat", "_first", "_reply_ids")
 
     def __init__(
         self, chat: ChatTokenizer, kept: Sequence[StepTaken | HistorySummarized] = ()
@@ -80,7 +80,6 @@ class EpisodeTokens:
         self._first: bytes | None = None  # the first prompt; None: there was no reply yet
         for event in kept:
             self._add(event.reply)
-        self.num_replies = len(kept)
 
     def prompt(self, window: Window) -> list[int]:
         """The token ids of a window. Raises PolicyError."""
@@ -96,7 +95,6 @@ class EpisodeTokens:
         else:
             shared = count_shared_ids(self._first, shown)
         self._reply_ids[reply_key(reply.text, reply.calls)] = sampled
-        self.num_replies += 1
         return msgspec.structs.replace(
             reply,
             prompt_ids=shown[shared * ID_BYTES :],
@@ -121,7 +119,7 @@ class TokenAgent:
     maximum number of tokens, prompt and reply together.
     """
 
-    __slots__ = ("_backend", "_chat", "_context", "_sampling", "_seed", "_tokens")
+    __slots__ = ("_backend", "_chat", "_context", "_num_asked", "_sampling", "_seed", "_tokens")
 
     def __init__(
         self,
@@ -139,18 +137,20 @@ class TokenAgent:
         self._context = context
         self._seed = episode_seed
         self._tokens = EpisodeTokens(chat, kept)
+        self._num_asked = len(kept)  # an agent of the user's own may ask for several at once
 
     async def reply(self, window: Window) -> Reply:
         """Ask the model. Raises PolicyError; ContextLengthError where the prompt leaves no room."""
+        number, self._num_asked = self._num_asked, self._num_asked + 1
         prompt = self._tokens.prompt(window)
         generated = await self._backend.generate(
             prompt,
             max_tokens=self._room(len(prompt), window),
             temperature=self._sampling.temperature,
             top_p=self._sampling.top_p,
-            seed=reply_seed(self._sampling.seed, self._seed, self._tokens.num_replies),
+            seed=reply_seed(self._sampling.seed, self._seed, number),
         )
-        reply = self._read(window, len(prompt), generated)
+        reply = self._read(window, len(prompt), generated, number)
         return self._tokens.attach_tokens(reply, prompt, generated.token_ids, generated.logprobs)
 
     def _room(self, num_tokens: int, window: Window) -> int:
@@ -166,12 +166,14 @@ class TokenAgent:
         limits = [one for one in (self._sampling.max_tokens, own) if isinstance(one, int)]
         return min([room, *limits])
 
-    def _read(self, window: Window, num_prompt: int, generated: GeneratedTokens) -> Reply:
-        """The reply that the sampled tokens express."""
+    def _read(
+        self, window: Window, num_prompt: int, generated: GeneratedTokens, number: int
+    ) -> Reply:
+        """The reply of this number that the sampled tokens express."""
         text = self._chat.decode(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
         if window.tools and not window.asks_for_summary:
-            text, calls = split_tool_calls(text, self._tokens.num_replies)
+            text, calls = split_tool_calls(text, number)
         return Reply(
             text,
             calls,

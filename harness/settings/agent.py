@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rehearsal_room.harness.core.errors import SettingsError
+
 AgentKind = Literal["function", "command", "url"]
 _is_function = re.compile(r"[^\s:]+:[A-Za-z_]\w*(\.\w+)*").fullmatch
 _NAME = r"\A[^\x00-\x20/\\:+]{0,60}\Z"
@@ -76,6 +78,20 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "http://127.0.0.1:9000/v1" -> "127.0.0.1"
         """
         return self.name or re.sub(r"[^\w.@-]", "_", _short_name(self.kind, self.target))[:60]
+
+
+def require_agent_formats(dialect: str, history: str) -> None:
+    """Refuse formats in which no agent of the user's own is played. Raises SettingsError."""
+    if dialect != "native":
+        raise SettingsError(
+            f"dialect: an agent of your own gets its tools from the world, so the dialect is "
+            f"native, not {dialect!r}"
+        )
+    if history.startswith("summary"):
+        raise SettingsError(
+            "history: an agent of your own cannot be asked for summaries; choose last:W, "
+            "tokens:N or retrieve:K"
+        )
 
 
 _RUNNERS = ("python", "python3", "node", "uv", "run", "npx", "sh", "bash", "env", "exec")

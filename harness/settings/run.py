@@ -20,7 +20,7 @@ from rehearsal_room.harness.admission.limits import MOST_AT_ONCE
 from rehearsal_room.harness.bus.mqtt_settings import BusSettings
 from rehearsal_room.harness.core.errors import NoModelError, SettingsError
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
-from rehearsal_room.harness.settings.agent import AgentSettings
+from rehearsal_room.harness.settings.agent import AgentSettings, require_agent_formats
 from rehearsal_room.harness.settings.branch import BranchSettings
 from rehearsal_room.harness.settings.cluster import ClusterSettings
 from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
@@ -608,16 +608,7 @@ def _check_agent(settings: Settings) -> None:
             "from: an agent of your own keeps its own memory, so it cannot begin after logged "
             "turns; leave --from out"
         )
-    if settings.dialect != "native":
-        raise SettingsError(
-            f"dialect: an agent of your own gets its tools from the world, so the dialect is "
-            f"native, not {settings.dialect!r}"
-        )
-    if settings.history.startswith("summary"):
-        raise SettingsError(
-            "history: an agent of your own cannot be asked for summaries; choose last:W, "
-            "tokens:N or retrieve:K"
-        )
+    require_agent_formats(settings.dialect, settings.history)
     if settings.history != "full" and policy == "agent":
         raise SettingsError(
             "history: the window is applied where the agent asks its model, and no model is "

@@ -182,7 +182,7 @@ class Grouping:
         if reason is not None:
             if reason in get_args(Exclusion):
                 self._counts[reason] += 1
-                self._warn_of_worlds(reason, trajectory.episode, where)
+                self._warn_left_out(reason, trajectory, where)
             return reason
         prompts = (
             self._aligner.replacement_prompts(trajectory, where=where) if self._aligner else None
@@ -226,16 +226,20 @@ class Grouping:
             return "failed"
         return rollout
 
-    def _warn_of_worlds(self, reason: "_Unusable", episode: str, where: str) -> None:
-        """Say how many episodes are left out because their world failed: at 1, 2, 4, 8, …"""
-        count = self._counts["world"]
-        if reason == "world" and count & (count - 1) == 0:
+    def _warn_left_out(self, reason: "_Unusable", trajectory: Trajectory, where: str) -> None:
+        """Say how many episodes are left out because their world failed, or an agent of the user's
+        own played without its model: at 1, 2, 4, 8, …"""
+        why = "their world failed" if reason == "world" else ""
+        if reason == "silent" and trajectory.asks_model:
+            why = "their agent got no reply of the model"
+        count = self._counts[reason]
+        if why and count & (count - 1) == 0:
             _log.warning(
                 "episodes_left_out",
-                why="their world failed",
+                why=why,
                 left_out=count,
                 of=self._counts["episodes"],
-                latest=f"{where}: {episode}",
+                latest=f"{where}: {trajectory.episode}",
             )
 
     def _warn_of_lengths(self, rollout: Rollout, where: str) -> None:

@@ -11,6 +11,7 @@ The sampler's own data is used unchanged: its ids, its log-probabilities, its we
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 
 from rehearsal_room.harness.core.events import (
     WITH_ERRORS,
@@ -29,6 +30,7 @@ from rehearsal_room.learner.core.samples import NO_IDS, Branching, Ids, Rollout,
 from rehearsal_room.learner.data.reply_arrays import MakeSampleError, arrays_of
 
 PromptIds = Sequence[Ids | None]  # one for each reply; None: the reply is not trained
+_log = structlog.get_logger(__name__)
 _Events = Sequence[StepTaken | HistorySummarized]
 
 
@@ -117,11 +119,23 @@ def _asked_samples(
     trajectory: Trajectory, reward: float, vocab: int | None, where: str
 ) -> list[Sample]:
     """A sample of each reply that an agent of the user's own got from its model, in the context in
-    which it was sampled, whatever branch of the agent's conversations that is. Replies without
-    tokens, as a server of another kind gave them, are left out if some have tokens."""
-    asked = [one for one in trajectory.asked if one.reply is not None and one.reply.token_ids]
-    asked = asked or [one for one in trajectory.asked if one.reply is not None]
+    which it was sampled, whatever branch of the agent's conversations that is. A reply whose
+    context is not known is left out, with a warning: it has no tokens although others have, or its
+    prompt is stated against one of which no reply is logged (an agent that went away, a fault)."""
+    answered = [one for one in trajectory.asked if one.reply is not None]
+    asked = [one for one in answered if one.reply is not None and one.reply.token_ids] or answered
     replies = [one.reply for one in asked if one.reply is not None]
+    if replies and replies[0].prompt_shared:
+        asked = [one for one in asked if one.reply is not None and not one.reply.prompt_shared]
+        replies = [one.reply for one in asked if one.reply is not None]
+    if len(asked) < len(answered):
+        _log.warning(
+            "replies_left_out",
+            why="it is not known in which context they were sampled",
+            episode=f"{where}: {trajectory.episode}",
+            left_out=len(answered) - len(asked),
+            of=len(answered),
+        )
 
     def make_error(index: int, field: str, fault: str) -> SampleError:
         return SampleError(
@@ -130,7 +144,7 @@ def _asked_samples(
         )
 
     if not replies:
-        raise SampleError(f"{where}: episode {trajectory.episode!r}: the model gave no reply")
+        return []
     arrays = arrays_of(replies, vocab, make_error)
     states = _states(trajectory)
     return [
@@ -146,9 +160,9 @@ def _asked_samples(
 
 
 def has_own_replies(trajectory: Trajectory) -> bool:
-    """Whether the agent replied in this episode itself."""
-    if any(one.reply is not None for one in trajectory.asked):
-        return True
+    """Whether the agent replied in this episode itself: its model, where it asks one."""
+    if trajectory.asked or trajectory.asks_model:
+        return any(one.reply is not None for one in trajectory.asked)
     return len(trajectory.steps) + len(trajectory.summaries) > trajectory.num_context
 
 

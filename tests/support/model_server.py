@@ -257,5 +257,5 @@ async def _read(reader: asyncio.StreamReader, number: int) -> ReceivedRequest | 
         return None
     first, *lines = head.split("\r\n")[:-2]
     headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
-    body = await reader.readexactly(int(headers["content-length"]))
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
     return ReceivedRequest(first.split(" ")[1], headers, json.loads(body or b"{}"), number)

@@ -27,6 +27,7 @@ from rehearsal_room.cli.train.train import train_from
 from rehearsal_room.envpool.inprocess.pool import LocalPool
 from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Message, Reply, Window
 from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.core.token_bytes import decode_ids
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.hermes import Hermes
 from rehearsal_room.harness.history.windows import parse_history
@@ -68,6 +69,7 @@ from rehearsal_room.learner.selftest.family_test import BOUND
 from rehearsal_room.learner.selftest.start import check_server
 from rehearsal_room.learner.trainer.trainer import open_trainer
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds
+from tests.support.paths import LIBRARY
 from tests.support.run_context import library
 from tests.support.tiny_model import write_model, write_model_for
 
@@ -363,6 +365,37 @@ def _sample(prompt: Sequence[int], answer: Any) -> Sample:
 def _differences(model: Any, sample: Sample) -> torch.Tensor:
     with torch.inference_mode():
         return (teacher_forced(model, sample) - torch.from_numpy(sample.logprobs)).abs()
+
+
+def test_a_training_run_of_an_agent_of_the_users_own(tmp_path: Path) -> None:
+    """An agent with two helpers at once asks the server; every token that it sampled is trained
+    once, and the trainer agrees with the server about its log-probability."""
+    model = write_model_for(LIBRARY, tmp_path / "start", hidden=64, layers=1, head_dim=32)
+    table = {
+        "model": str(model),
+        "steps": 1,
+        "rollouts": {
+            "scenarios": [f"{LIBRARY}:pay-fine"],
+            "policy": "vllm",
+            "agent": "tests.harness.agents.own:two_helpers",
+            "group_size": 4,
+            "max_tokens": 4,
+        },
+        "data": {"groups": 1, "keep_equal": True},
+        "compute": {"device": "cpu"},
+        "metrics": {"tensorboard": False},
+        "vllm": {"python": PYTHON},
+    }
+    config = tmp_path / "train.toml"
+    config.write_text(tomli_w.dumps(table))
+    train_from(config, tmp_path / "run", resume=False)
+    (row,) = read_metrics(tmp_path / "run")[1:]
+    assert row["mismatch_max"] <= MAX_DIFFERENCE
+    with open_reader(tmp_path / "run" / "rollouts") as reader:
+        asked = [one for episode in reader.trajectories() for one in episode.asked if one.reply]
+    assert len(asked) == 4 * 7
+    sampled = sum(len(decode_ids(one.reply.token_ids)) for one in asked if one.reply)
+    assert row["num_trained"] == sampled
 
 
 def test_a_training_run_starts_its_own_server(tmp_path: Path) -> None:

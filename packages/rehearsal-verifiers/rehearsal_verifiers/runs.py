@@ -23,6 +23,7 @@ class Settings(BaseModel):
     history: str
     max_steps: int | None
     output: str
+    agent: str = ""
 
 
 @cache
@@ -30,9 +31,14 @@ def run_of(settings: Settings) -> BackgroundRun:
     """The run of this process with these settings; it opens at its first episode. Raises
     SettingsError and ScenarioError."""
     folder = Path(settings.output) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    options = RunOptions(
+    return BackgroundRun(folder, settings.scenarios, options_of(settings))
+
+
+def options_of(settings: Settings) -> RunOptions:
+    """The options of a run with these settings. Raises SettingsError."""
+    return RunOptions(
         judge=ScenarioJudges,
         history=parse_history(settings.history),
         limits=Limits(max_steps=settings.max_steps, reply_timeout=None),
+        agent=settings.agent,
     )
-    return BackgroundRun(folder, settings.scenarios, options)

@@ -9,13 +9,13 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from rehearsal_room.bridges.asked_episodes import OpenRun
-from rehearsal_room.bridges.run_options import tasks_of
+from rehearsal_room.bridges.run_options import check_options, tasks_of
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.policies.base import Policy
 from rehearsal_room.harness.policies.noop import NoopPolicy
 from rehearsal_room.harness.policies.oracle import OraclePolicy
-from rehearsal_verifiers.runs import Settings, run_of
+from rehearsal_verifiers.runs import Settings, options_of, run_of
 from rehearsal_verifiers.verdict import KEY, verdict_of
 
 
@@ -73,6 +73,9 @@ class RehearsalConfig(vf.TasksetConfig):
     """Which turns the model sees, as in `last:3`; each window is a branch of the trace."""
     max_steps: int | None = None
     """Steps in an episode; None: 2.5 times those of the task's solution, at least 20."""
+    agent: str = ""
+    """An agent of your own that plays, as `rehearse run --agent` takes it: MODULE:FUNCTION, a
+    command or a URL. Each conversation that it begins or rewrites is a branch of the trace."""
     output: Path = Path("runs/verifiers")
     """Folder for our logs, one for each process."""
 
@@ -88,7 +91,9 @@ class RehearsalTaskset(vf.Taskset[RehearsalTask, RehearsalConfig]):
             history=config.history,
             max_steps=config.max_steps,
             output=str(config.output),
+            agent=config.agent,
         )
+        check_options(options_of(settings))
         for name, (_, task) in tasks_of(config.scenarios).items():
             data = RehearsalData(name=name, prompt=task.instruction, task=name, settings=settings)
             yield RehearsalTask(data, config.task)

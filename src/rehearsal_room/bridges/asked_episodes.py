@@ -6,6 +6,7 @@ import msgspec
 
 from rehearsal_room.bridges.finished import FinishedEpisodes
 from rehearsal_room.bridges.run_options import RunOptions, RunOverError, TasksByName
+from rehearsal_room.harness.agents.opening import named_for_agent
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.trajectory import Trajectory
@@ -30,13 +31,16 @@ class OpenRun:
         finished: FinishedEpisodes,
         options: RunOptions,
         helpers: anyio.abc.TaskGroup,
+        agent: EpisodeDriver | None = None,
     ) -> None:
+        """`agent` is the agent of the user's own that plays `with_model`; None: there is none."""
         self.tasks = tasks
         self.helpers = helpers  # tasks that end with the run
         self.options = options
         self.num_begun = 0
         self._context = context
         self._finished = finished
+        self._agent = agent
         self._scopes: dict[str, anyio.CancelScope] = {}  # of live episodes
         self._idle = anyio.Event()
         self._is_over = False
@@ -89,6 +93,28 @@ class OpenRun:
             return await finished.wait()
         finally:
             self._finished.forget(plan.episode)
+
+    async def play_with(
+        self,
+        name: str,
+        *,
+        model: Policy,
+        seed: int | None = None,
+        group: str = "",
+        member: int = 0,
+        group_size: int = 1,
+    ) -> Trajectory:
+        """Play an episode of a task with this model: the agent of the user's own takes the steps
+        and asks it, or, where the run has none, the model itself takes them. Raises as `play`."""
+        return await self.play(
+            name,
+            policy=named_for_agent(model, self.options.own_agent),
+            driver=self._agent,
+            seed=seed,
+            group=group,
+            member=member,
+            group_size=group_size,
+        )
 
     async def _run_episode(
         self, plan: EpisodePlan, context: RunContext, driver: EpisodeDriver | None

@@ -20,7 +20,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.open_run import open_run
-from rehearsal_room.bridges.run_options import RunOptions, TasksByName, tasks_of
+from rehearsal_room.bridges.run_options import RunOptions, TasksByName, check_options, tasks_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.plan import names_of
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out, without_dialogues
@@ -34,7 +34,8 @@ class BackgroundRun:
     def __init__(
         self, folder: str | Path, scenarios: str | Sequence[str], options: RunOptions
     ) -> None:
-        """Raises ScenarioError and SettingsError for scenarios that cannot be used."""
+        """Raises ScenarioError and SettingsError for scenarios and an agent that cannot be used."""
+        check_options(options)
         self.options = options
         self._scenarios = names_of(scenarios)
         self.tasks = tasks_of(self._scenarios)

@@ -20,8 +20,15 @@ import anyio.to_thread
 
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.finished import FinishedEpisodes
-from rehearsal_room.bridges.run_options import RunOptions, RunOverError, TasksByName, tasks_of
+from rehearsal_room.bridges.run_options import (
+    RunOptions,
+    RunOverError,
+    TasksByName,
+    check_options,
+    tasks_of,
+)
 from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.agents.opening import opened_driver
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.reports.summary import read_report, write_report
 from rehearsal_room.harness.rollout.meters import Meters
@@ -29,6 +36,8 @@ from rehearsal_room.harness.rollout.process import warnings_only
 from rehearsal_room.harness.rollout.running import running
 from rehearsal_room.harness.rollout.session import RunParts, context_of, snapshot_of, unwrapped
 from rehearsal_room.harness.settings.limits import Limits
+
+MODEL = "policy"  # the name of the trainer's model, as an agent of the user's own finds it
 
 
 @asynccontextmanager
@@ -40,6 +49,7 @@ async def open_run(
 
     Raises SettingsError, ScenarioError, PoolError and LogError, and what failed in the judge.
     """
+    check_options(options)
     folder, tasks = Path(folder), tasks_of(scenarios)
     with warnings_only(), unwrapped():
         async with RoutingPool() as pool:
@@ -86,12 +96,13 @@ async def _opened(
     )
     async with opened as session:
         context = context_of(parts, session, meters)
-        run = OpenRun(tasks, context, finished, options, session.helpers)
-        try:
-            yield run
-        finally:
-            with anyio.CancelScope(shield=True):
-                await run.close()
+        async with opened_driver(options.own_agent, MODEL, folder) as agent:
+            run = OpenRun(tasks, context, finished, options, session.helpers, agent)
+            try:
+                yield run
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await run.close()
         session.monitor.set_total(run.num_begun)
 
 

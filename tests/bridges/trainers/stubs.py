@@ -21,9 +21,9 @@ TASK = "library:pay-fine"
 VERSION = "7"
 
 
-def run_in(folder: Path, history: str = "full") -> BackgroundRun:
+def run_in(folder: Path, history: str = "full", agent: str = "") -> BackgroundRun:
     """A run of the mini world with its judge."""
-    options = RunOptions(judge=ScenarioJudges, history=parse_history(history))
+    options = RunOptions(judge=ScenarioJudges, history=parse_history(history), agent=agent)
     return BackgroundRun(folder / "run", [str(LIBRARY)], options)
 
 
@@ -132,7 +132,10 @@ class VerlOutput:
 class VerlBase:
     """verl's AgentLoopBase, as far as a loop uses it."""
 
-    def __init__(self, server_manager: Any, *, prompt_length: int, response_length: int) -> None:
+    def __init__(
+        self, server_manager: Any, *, prompt_length: int, response_length: int, use_v1: bool = True
+    ) -> None:
+        self.config = SimpleNamespace(trainer=SimpleNamespace(use_v1=use_v1))
         self.server_manager = server_manager
         self.rollout_config = SimpleNamespace(
             prompt_length=prompt_length, response_length=response_length

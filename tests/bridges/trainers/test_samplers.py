@@ -21,7 +21,6 @@ from rehearsal_room.bridges.trainers.skyrl import RehearsalGenerator
 from rehearsal_room.bridges.trainers.slime import generate_function
 from rehearsal_room.bridges.trainers.tinker import RehearsalEnv
 from rehearsal_room.bridges.trainers.verl import loop_class
-from rehearsal_room.bridges.trainers.windows import CARRIES, REFUSES
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
@@ -172,7 +171,7 @@ async def test_verl(full_run: BackgroundRun, model: Path) -> None:
     kind = loop_class(full_run, model, module="loops", name="rehearsal", verl=stubs.VERL)
     loop = kind(servers, prompt_length=15_000, response_length=5_000)
     assert (kind.__module__, kind.__qualname__) == ("loops", "RehearsalLoop")
-    output = await loop.run({"temperature": 1.0}, task=TASK)
+    (output,) = await loop.run({"temperature": 1.0}, task=TASK)
     assert output.reward_score == 1.0
     assert output.num_turns == 2 * solver.num_replies
     sizes = {len(output.response_ids), len(output.response_mask), len(output.response_logprobs)}
@@ -180,15 +179,34 @@ async def test_verl(full_run: BackgroundRun, model: Path) -> None:
     assert len(servers.requests) == 1
 
 
-@pytest.mark.parametrize("trainer", REFUSES)
-def test_windows_are_refused(trainer: str, tmp_path: Path, model: Path) -> None:
-    """A trainer of one sequence an episode refuses a windowed history by a sentence that says why,
-    and which trainers carry it."""
-    with pytest.raises(SettingsError) as raised:
-        SamplerPlayer(trainer, stubs.run_in(tmp_path, "last:3"), model, context=1000)
-    text = str(raised.value)
-    assert REFUSES[trainer] in text and "'last:3'" in text
-    assert all(other in text for other in CARRIES)
+async def test_verl_of_one_sequence(full_run: BackgroundRun, model: Path) -> None:
+    """verl's older trainer takes one AgentLoopOutput; a windowed history is refused by a sentence
+    that says why, and what carries it."""
+    kind = loop_class(full_run, model, module="loops", name="rehearsal", verl=stubs.VERL)
+    servers = stubs.VerlServers(Solver(full_run, model))
+    loop = kind(servers, prompt_length=15_000, response_length=5_000, use_v1=False)
+    assert (await loop.run({}, task=TASK)).reward_score == 1.0
+
+
+async def test_verl_leaves_out_what_was_not_judged(full_run: BackgroundRun, model: Path) -> None:
+    """An episode without a reward is an empty list, which verl leaves out; its older trainer has
+    nothing of the kind."""
+    kind = loop_class(full_run, model, module="loops", name="rehearsal", verl=stubs.VERL)
+    servers = stubs.VerlServers(Solver(full_run, model, fails=True))
+    lengths = {"prompt_length": 15_000, "response_length": 5_000}
+    assert await kind(servers, **lengths).run({}, task=TASK) == []
+    with pytest.raises(UnjudgedError):
+        await kind(servers, **lengths, use_v1=False).run({}, task=TASK)
+
+
+def test_verl_refuses_windows_without_lists(tmp_path: Path, model: Path) -> None:
+    """verl's older trainer refuses a windowed history by a sentence that says why, and what carries
+    it."""
+    run = stubs.run_in(tmp_path, "last:3")
+    kind = loop_class(run, model, module="loops", name="rehearsal", verl=stubs.VERL)
+    with pytest.raises(SettingsError, match=r"use_v1 = false\. Found 'last:3': .*slime") as raised:
+        kind(None, prompt_length=1, response_length=1, use_v1=False)
+    assert "verl with trainer.use_v1 = true" in str(raised.value)
 
 
 async def test_areal(run: BackgroundRun, model: Path) -> None:

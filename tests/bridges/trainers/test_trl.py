@@ -118,7 +118,7 @@ def test_windows_are_refused(tmp_path: Path) -> None:
     """TRL keeps the conversation itself, so that a windowed history is refused."""
     run = stubs.run_in(tmp_path, "last:3")
     for make in (environments, meta_environment):
-        with pytest.raises(SettingsError, match="TRL keeps the conversation itself"):
+        with pytest.raises(SettingsError, match="TRL takes one sequence an episode"):
             make(run)
 
 

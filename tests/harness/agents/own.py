@@ -140,3 +140,81 @@ def blocks(task: Any, env: Any) -> str:
     """Waits for ever."""
     threading.Event().wait()
     return ""
+
+
+def _talk(task: Any, messages: list[dict[str, Any]], *words: str) -> list[dict[str, Any]]:
+    """A conversation after more turns: the model's reply, then these words, each with a reply."""
+    for text in ("", *words):
+        more = [{"role": "user", "content": text}] if text else []
+        messages = [*messages, *more]
+        messages.append(_ask(task, messages, max_tokens=6))
+    return messages
+
+
+def _pay_fine(env: Any) -> str:
+    """Solves the task `pay-fine` of the mini world, whatever the model says."""
+    env.call("find_member", {"name": "Anna Soll"})
+    env.call("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"})
+    return "Anna Soll's fine of 3.50 is paid by card; she owes nothing now."
+
+
+def compacts(task: Any, env: Any) -> str:
+    """Forgets its history twice, and goes on from what it said last; replies are cut."""
+    messages = [{"role": "user", "content": task.instruction}]
+    for _ in range(3):
+        said = _talk(task, messages, "and then?")[-1]["content"]
+        messages = [{"role": "user", "content": f"until now: {said}"}]
+    return _pay_fine(env)
+
+
+def two_helpers(task: Any, env: Any) -> str:
+    """Has two helpers at once, who are asked the same; asks on from one reply in two ways; is
+    refused a request with stop words."""
+    asked = [{"role": "user", "content": f"help with: {task.instruction}"}]
+    threads = [threading.Thread(target=_talk, args=(task, asked, "go on")) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    begun = _talk(task, [{"role": "user", "content": task.instruction}])
+    for word in ("one way", "another way"):
+        _talk(task, [*begun, {"role": "user", "content": word}])
+    with contextlib.suppress(RuntimeError):
+        _ask(task, begun[:1], stop=["."])
+    return _pay_fine(env)
+
+
+def silent(task: Any, env: Any) -> str:
+    """Solves the task without a model."""
+    return _pay_fine(env)
+
+
+def crashes_late(task: Any, env: Any) -> str:
+    """Asks its model, and fails."""
+    _talk(task, [{"role": "user", "content": task.instruction}])
+    raise RuntimeError("no plan")
+
+
+def gives_up(task: Any, env: Any) -> str:
+    """Gives a request up while the model works, asks again, and solves the task."""
+    url = urllib.parse.urlparse(task.model_url)
+    body = b'{"messages": [{"role": "user", "content": "given up"}]}'
+    head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: {url.netloc}\r\n"
+    with socket.create_connection((url.hostname, url.port)) as connection:
+        connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        while not Path(os.environ["ASKED"]).exists():
+            time.sleep(0.01)
+    _talk(task, [{"role": "user", "content": task.instruction}])
+    return _pay_fine(env)
+
+
+def uneven(task: Any, env: Any) -> str:
+    """In one episode of four each: fails at once, solves the task without a model, with one, or
+    fails after its reply."""
+    plays = (blank, silent, compacts, crashes_late)
+    return plays[int(task.episode[1:]) % 4](task, env)
+
+
+def blank(task: Any, env: Any) -> str:
+    """Fails before it asks or does anything."""
+    raise RuntimeError("no plan")

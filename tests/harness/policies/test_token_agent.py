@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ class Scripted:
         self._texts = list(texts)
         self._finish = finish
         self.asked: list[tuple[list[int], int, float, float, int]] = []
+        self.together: anyio.Event | None = None  # that requests wait for
 
     async def generate(
         self,
@@ -66,6 +68,8 @@ class Scripted:
         seed: int,
     ) -> GeneratedTokens:
         self.asked.append((list(prompt_ids), max_tokens, temperature, top_p, seed))
+        if self.together is not None:
+            await self.together.wait()
         ids = CHAT.encode(self._texts.pop(0))
         if self._finish == "stop":
             ids.append(CHAT.end_id)
@@ -158,6 +162,27 @@ async def test_sampling_follows_the_settings() -> None:
     assert asked == [[limit, 0.7, 0.9, seed] for limit in (7, 5, 1) for seed in seeds]
     others = {reply_seed(5, 11, 0), reply_seed(6, 11, 0), reply_seed(5, 12, 0), *seeds}
     assert len(others) == 4 and max(others) < 2**48
+
+
+async def test_replies_that_are_asked_for_at_once() -> None:
+    """An agent of the user's own may ask for several replies at once: each has a seed of its own,
+    and its calls have ids of their own."""
+    backend = Scripted(CALL, CALL)
+    agent = agent_of(backend)
+    window = Window(HEAD, (GET_ORDER,))
+    replies: list[Reply] = []
+
+    async def ask() -> None:
+        replies.append(await agent.reply(window))
+
+    backend.together = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        backend.together.set()
+    assert {asked[-1] for asked in backend.asked} == {reply_seed(0, 11, one) for one in range(2)}
+    assert {reply.calls[0].id for reply in replies} == {"c0-0", "c1-0"}
 
 
 async def test_a_window_that_leaves_no_room_ends_the_episode() -> None:

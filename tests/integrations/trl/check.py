@@ -1,10 +1,13 @@
-"""What examples/trl_grpo.py left: its log, its rewards, and the schemas of its tools."""
+"""What examples/trl_grpo.py left: its log, its rewards, and the schemas of its tools; and why TRL
+cannot take an agent of the user's own."""
 
+import inspect
 import re
 import sys
 from pathlib import Path
 
 from transformers.utils import get_json_schema
+from trl import GRPOTrainer
 
 from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.background import BackgroundRun
@@ -47,6 +50,14 @@ def check_schemas(work: Path) -> None:
     say(f"{count} tools of three worlds have the schemas that they must have")
 
 
+def check_rows() -> None:
+    """TRL compares `num_generations` rows a prompt, also those of a rollout function: an episode of
+    several sequences has no place. Where this is no longer so, the refusal can go."""
+    source = inspect.getsource(GRPOTrainer)
+    assert "rewards.view(-1, num_generations)" in source
+    say("one row for each generation of a prompt")
+
+
 def say(text: str) -> None:
     """Report a result to the reader of the check."""
     sys.stdout.write(text + "\n")
@@ -55,3 +66,4 @@ def say(text: str) -> None:
 if __name__ == "__main__":
     check_log(Path(sys.argv[1]))
     check_schemas(Path(sys.argv[1]))
+    check_rows()

@@ -1,18 +1,28 @@
-"""vf-validate and vf-eval on our taskset: oracle 1, no-op 0, windows as branches."""
+"""vf-validate and vf-eval on our taskset: oracle 1, no-op 0, windows as branches; and agents of
+the user's own over the client with which verifiers trains, whose engine is the model of policy
+`local`."""
 
 import asyncio
 import json
 import os
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from verifiers.v1.trace import WireTrace
 
 from rehearsal_room.harness.core.events import Ending
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.scenarios.format import Task
-from tests.support.model_server import Completes, ModelServer, ReceivedRequest
+from tests.bridges.trainers.branching import LocalSampler, Row, local_sampler, replies_in
+from tests.bridges.trainers.stubs import TASK
+from tests.harness.agents import own
+from tests.support.model_server import Completes, ModelServer, ReceivedRequest, response
+from tests.support.paths import LIBRARY
+from tests.support.tiny_model import write_model
 
 WORLD, NUM_TASKS = "shop_support", 3
 PROGRAM = "import sys; from verifiers.v1.cli.{} import main; sys.exit(main())"
@@ -42,6 +52,24 @@ class Plays:
         return Completes(None, ((f"c{turn}-0", call.name, json.dumps(call.arguments)),))
 
 
+@dataclass(frozen=True)
+class Generates:
+    """vLLM's /inference/v1/generate over a sampler."""
+
+    sampler: LocalSampler
+
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        assert request.path == "/inference/v1/generate", request.path
+        ids, logprobs = self.sampler.sample(request.body["token_ids"])
+        named = [
+            {"token": f"token_id:{id}", "logprob": logprob}
+            for id, logprob in zip(ids, logprobs, strict=True)
+        ]
+        choice = {"token_ids": ids, "logprobs": {"content": named}, "finish_reason": "length"}
+        writer.write(response(200, json.dumps({"choices": [choice]}).encode()))
+        return True
+
+
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
@@ -59,12 +87,14 @@ async def program(name: str, *arguments: str, work: Path) -> None:
     assert process.returncode == 0, f"{name}: exit status {process.returncode}\n{output.decode()}"
 
 
-async def evaluated(work: Path, url: str, model: str, *more: str) -> list[dict[str, Any]]:
+async def evaluated(
+    work: Path, url: str, model: str, *more: str, number: int = NUM_TASKS
+) -> list[dict[str, Any]]:
     """The traces of an evaluation."""
-    name = "-".join([model, *more]).replace("--env.taskset.", "").replace(":", "")
+    name = f"e{len(list((work / 'out').glob('*')))}"
     await program(
         "eval.main",
-        *("rehearsal-verifiers", "-n", str(NUM_TASKS), "-m", model, "--no-push", "--no-rich"),
+        *("rehearsal-verifiers", "-n", str(number), "-m", model, "--no-push", "--no-rich"),
         *("--env.agent.runtime.type", "subprocess"),
         *("--client.base-url", url, "--client.api-key-var", "OUR_KEY"),
         *("-o", str(work / "out"), "--run.name", name, "--env.taskset.output", f"runs/{name}"),
@@ -72,10 +102,10 @@ async def evaluated(work: Path, url: str, model: str, *more: str) -> list[dict[s
         work=work,
     )
     lines = (work / "out" / name / "traces.jsonl").read_text().splitlines()
-    assert len(lines) == NUM_TASKS
+    assert len(lines) == number
     (folder,) = (work / "runs" / name).iterdir()
     with open_reader(folder) as reader:
-        assert [row.ending for row in reader.episodes()] == [Ending.ANSWERED] * NUM_TASKS
+        assert [row.ending for row in reader.episodes()] == [Ending.ANSWERED] * number
     return [trace for line in lines for trace in json.loads(line)["traces"]]
 
 
@@ -109,6 +139,45 @@ async def main(work: Path) -> None:
     assert [trace["metrics"]["completed"] for trace in oracle] == [1.0] * NUM_TASKS
     say("vf-eval: oracle", rewards(oracle), "noop", rewards(noop))
     say("nodes of a trace: full", len(oracle[0]["nodes"]), "last:1", len(windows[0]["nodes"]))
+    await own_agents(work)
+
+
+async def own_agents(work: Path) -> None:
+    """Each sampled reply of an agent is in one branch that is trained, in its context."""
+    model = work / "model"
+    write_model(model)
+    task = json.dumps([TASK.replace("library", str(LIBRARY))])
+    for agent in ("compacts", "two_helpers"):
+        with local_sampler(model) as sampler:
+            async with ModelServer(Generates(sampler)) as server:
+                (trace,) = await evaluated(
+                    work,
+                    server.url,
+                    str(model),
+                    *("--client.type", "train"),
+                    *("--env.taskset.scenarios", task),
+                    *("--env.taskset.agent", f"{own.__file__}:{agent}"),
+                    number=1,
+                )
+        assert rewards([trace]) == [1.0]
+        rows = trained(trace)
+        found = Counter((context, ids) for context, ids, _ in replies_in(rows).elements())
+        assert found == Counter((context, ids) for context, ids, _ in sampler.sampled), agent
+        say(f"{agent}: {found.total()} replies, each once, in {len(rows)} branches")
+
+
+def trained(trace: dict[str, Any]) -> list[Row]:
+    """The branches of a trace as prime-rl trains them: a node of several branches in the first."""
+    rows: list[Row] = []
+    seen: set[int] = set()
+    for branch in WireTrace.model_validate(trace).branches:
+        mask: list[int] = []
+        for node in branch.nodes:
+            mask += [0 if id(node) in seen else int(one) for one in node.mask]
+            seen.add(id(node))
+        if any(mask):
+            rows.append((branch.token_ids, mask, branch.logprobs))
+    return rows
 
 
 def untouched(rows: list[dict[str, Any]]) -> list[float]:

@@ -3,8 +3,9 @@
     reward = await play("shop_support:cancel-duplicate", base_url, api_key, "policy", run=run)
 
 The trainer's proxy sees each request and captures its tokens; it needs the reward only. So the
-episode's history windows are requests like all others, and whether the trainer can carry them is a
-matter of how it turns requests into sequences (see bridges.trainers.windows).
+episode's history windows, and the requests of an agent of the user's own, are requests like all
+others, and whether the trainer can carry them is a matter of how it turns requests into sequences
+(see bridges.trainers.sequences).
 """
 
 from functools import partial
@@ -47,4 +48,4 @@ def required_reward(trajectory: Trajectory) -> float:
 
 async def _play(run: OpenRun, task: str, *, settings: OpenAISettings) -> Trajectory:
     async with OpenAIPolicy(settings) as policy:
-        return await run.play(task, policy=policy)
+        return await run.play_with(task, model=policy)

@@ -7,9 +7,11 @@
     episode.segments        # prompt and response ids, mask, log-probabilities, reward
 
 The episode runs in the thread of the run: its loop, history windows, log and judge are those of
-every run, and its agent is the `TokenAgent` of policies `vllm` and `local`. Only `generate` runs in
-the trainer's event loop, one call for each reply. Promises: what is trained is what was sampled (no
-text is tokenized again), and an episode that no judge could judge raises UnjudgedError.
+every run, and its agent is the `TokenAgent` of policies `vllm` and `local`, or an agent of the
+user's own (`RunOptions.agent`), which asks that one at its URL. Only `generate` runs in the
+trainer's event loop, one call for each reply. Promises: what is trained is what was sampled (no
+text is tokenized again), each sampled token once; and an episode that no judge could judge raises
+UnjudgedError.
 """
 
 import asyncio
@@ -22,8 +24,10 @@ from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate, LoopBackend
 from rehearsal_room.bridges.trainers.segments import TrainerEpisode, episode_of
-from rehearsal_room.bridges.trainers.windows import require_windows
+from rehearsal_room.harness.core.messages import Reply, Window
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.model_api.request import ModelRequest
+from rehearsal_room.harness.model_api.sampling_fields import sampling_fields
 from rehearsal_room.harness.policies.base import Agent, Assignment
 from rehearsal_room.harness.policies.token_agent import Sampling, TokenAgent
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
@@ -57,10 +61,8 @@ class SamplerPlayer:
         """`model` is a folder with tokenizer and chat template; `context` is the most tokens of a
         prompt and its reply together.
 
-        Raises SettingsError for a history that the trainer cannot carry, and for a chat template
-        that cannot show the windows of the run's dialect.
+        Raises SettingsError for a chat template that cannot show the windows of the run's dialect.
         """
-        require_windows(trainer, run.options.history)
         self.trainer = trainer
         self.run = run
         self.chat = ChatTokenizer.open(Path(model))
@@ -79,14 +81,15 @@ class SamplerPlayer:
         """Play an episode of a task; return it as segments. `sampling` None: the player's own.
 
         Raises SettingsError for an unknown task and UnjudgedError. An exception of `generate` ends
-        the episode, which then has no reward. Cancellation cancels the episode.
+        the episode, which then has no reward; an agent of the user's own may try again first.
+        Cancellation cancels the episode.
         """
         backend = LoopBackend(self.trainer, generate, asyncio.get_running_loop())
         policy = _SamplerPolicy(self, backend, sampling or self.sampling)
         trajectory: Trajectory = await self.run.run(
             partial(
-                OpenRun.play,
-                policy=policy,
+                OpenRun.play_with,
+                model=policy,
                 seed=member.seed,
                 group=member.group,
                 member=member.number,
@@ -107,7 +110,7 @@ class _SamplerPolicy:
         self._sampling = sampling
 
     def agent(self, assignment: Assignment) -> Agent:
-        return TokenAgent(
+        return _SamplerAgent(
             self._backend,
             self._player.chat,
             self._sampling,
@@ -115,3 +118,16 @@ class _SamplerPolicy:
             episode_seed=assignment.seed,
             kept=assignment.kept,
         )
+
+
+class _SamplerAgent(TokenAgent):
+    """The model of one episode."""
+
+    __slots__ = ()
+
+    async def reply(self, window: Window) -> Reply:
+        """Ask the model. Raises UnsupportedRequest, too, where an agent of the user's own asks for
+        what a trainer's sampler does not do, such as stop words."""
+        if window.fields:
+            sampling_fields(ModelRequest("", window.messages, window.tools, window.fields))
+        return await super().reply(window)

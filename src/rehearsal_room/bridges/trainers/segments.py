@@ -17,6 +17,7 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.learner.core.samples import Sample
 from rehearsal_room.learner.data.trajectory_samples import (
     episode_reward,
+    has_own_replies,
     latest_verdict,
     rollout_of,
 )
@@ -29,8 +30,9 @@ _FAILED = {
 
 
 class UnjudgedError(HarnessError):
-    """The episode has no reward: the world or the model failed, or no judge could judge it. It must
-    not be trained on."""
+    """The episode has no reward: the world or the model failed, or no judge could judge it; or its
+    agent got no reply of the model, so that there is nothing to reward. It must not be trained on.
+    """
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -57,9 +59,12 @@ class TrainerEpisode(msgspec.Struct, frozen=True):
 
 
 def reward_of(trajectory: Trajectory) -> float | None:
-    """The reward of an episode; None: the world or the model failed, or no judge could judge it."""
+    """The reward of an episode; None: the world or the model failed, no judge could judge it, or an
+    agent of the user's own got no reply of the model."""
     judged, ended = latest_verdict(trajectory), trajectory.ended
     if judged is None or ended is None or ended.ending in _FAILED:
+        return None
+    if _is_silent(trajectory):
         return None
     if judged.label is Label.ENVIRONMENT_ERROR:
         return None
@@ -70,22 +75,31 @@ def reason_of(trajectory: Trajectory) -> str:
     """Why an episode has no reward, as a sentence."""
     ended, reasons = trajectory.ended, [judged.unjudged for judged in trajectory.judged]
     why = "" if ended is None else ended.error or ""
+    if _is_silent(trajectory):
+        why = f"its agent got no reply of the model; {why}".removesuffix("; ")
     why = why or "; ".join(filter(None, reasons)) or "the run has no judge"
     ending = "not ended" if ended is None else ended.ending.value
     return f"episode {trajectory.episode} has no reward ({ending}): {why}"
+
+
+def _is_silent(trajectory: Trajectory) -> bool:
+    """Whether an agent of the user's own played without a reply of the model."""
+    return trajectory.asks_model and not has_own_replies(trajectory)
 
 
 def episode_of(trajectory: Trajectory, *, where: str) -> TrainerEpisode:
     """The segments of an episode; `where` names the run for messages.
 
     Raises UnjudgedError, and SampleError for an episode in which nothing was sampled.
+
+    An agent of the user's own may have several conversations under way: a reply goes on with the
+    newest segment that its prompt continues. Equal conversations are segments of their own.
     """
     if reward_of(trajectory) is None:
         raise UnjudgedError(f"{where}: {reason_of(trajectory)}")
     rollout = rollout_of(trajectory, where=where)
     segments: list[Segment] = []
     for sample in rollout.samples:
-        # An agent of the user's own may have several conversations under way.
         earlier = range(len(segments) - 1, -1 if trajectory.asked else len(segments) - 2, -1)
         for index in earlier:
             if index >= 0 and (more := _appended(segments[index], sample)) is not None:
@@ -93,6 +107,8 @@ def episode_of(trajectory: Trajectory, *, where: str) -> TrainerEpisode:
                 break
         else:
             segments.append(_first(sample, rollout.reward))
+    if not segments:
+        raise UnjudgedError(f"{where}: episode {trajectory.episode} has no reply with its context")
     return TrainerEpisode(
         rollout.reward,
         tuple(segments),
@@ -108,8 +124,7 @@ def sole_segment(episode: TrainerEpisode, *, trainer: str) -> Segment:
     if len(episode.segments) != 1:
         raise ValueError(
             f"{trainer} takes one sequence an episode, but this one has {len(episode.segments)}:"
-            " the chat template, or a tool that came later, changed the earlier part of a prompt,"
-            " or an agent of your own has several conversations, or rewrote one"
+            " the chat template, or a tool that came later, changed the earlier part of a prompt"
         )
     return episode.segments[0]
 

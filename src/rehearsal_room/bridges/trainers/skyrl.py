@@ -6,7 +6,7 @@
             return RehearsalGenerator(run, cfg.trainer.policy.model.path, inference_engine_client)
 
 `env_extras` of a prompt has `task`. With `step_wise_trajectories` a segment is a row, so SkyRL
-carries every history window; without it a windowed history is refused.
+carries every history window and an agent of your own; without it both are refused.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
 from rehearsal_room.bridges.trainers.segments import TrainerEpisode, UnjudgedError, sole_segment
-from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.bridges.trainers.sequences import refuse_sequences
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 
@@ -35,11 +35,8 @@ class RehearsalGenerator:
         step_wise: bool = True,
     ) -> None:
         """`step_wise` is `generator.step_wise_trajectories`. Raises SettingsError."""
-        if not step_wise and run.options.history.spec != "full":
-            raise SettingsError(
-                f"history: {run.options.history.spec!r} makes several sequences an episode; set"
-                " generator.step_wise_trajectories = true, or the history to 'full'"
-            )
+        if not step_wise:
+            refuse_sequences("SkyRL", run.options)
         self._player = SamplerPlayer("SkyRL", run, model, context=context)
         self._client = inference_engine_client
         self._step_wise = step_wise

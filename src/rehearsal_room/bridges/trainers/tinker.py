@@ -4,18 +4,31 @@
     dataset = RehearsalDataset(player, group_size=8, groups_per_batch=16)
 
 The cookbook's loop samples: an environment gives it the prompt of each turn and gets the tokens.
-The prompts are our windows, and the cookbook begins another datum where one does not continue the
-last, so it carries every history window. The log has no log-probabilities: the cookbook has them.
+The prompts are our windows, or the requests of an agent of your own, one after the other, and the
+cookbook begins another datum where one does not continue the last. So it carries every history
+window and every agent. The log has no log-probabilities: the cookbook has them.
+
+A reply for which the agent no longer waits is bound to no turn: its step has the metric by which
+the cookbook leaves a step out of training.
 """
 
 import asyncio
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
 from rehearsal_room.bridges.trainers.segments import TrainerEpisode
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
+
+LEFT_OUT = "parse_error_masked"  # the metric of a step that the cookbook does not train
+
+
+class _Asked(NamedTuple):
+    """A prompt, and the tokens that follow it."""
+
+    prompt_ids: list[int]
+    reply: asyncio.Future[GeneratedTokens]
 
 
 class RehearsalEnv:
@@ -29,8 +42,8 @@ class RehearsalEnv:
         self._task = task
         self._member = member
         self._types = types or _Types()
-        self._prompts: asyncio.Queue[list[int]] = asyncio.Queue()
-        self._actions: asyncio.Queue[GeneratedTokens] = asyncio.Queue()
+        self._asked: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._shown: _Asked | None = None  # that the cookbook samples now
         self._playing: asyncio.Task[TrainerEpisode] | None = None
 
     async def initial_observation(self) -> tuple[Any, list[int]]:
@@ -46,14 +59,19 @@ class RehearsalEnv:
         """Take a turn with the sampled tokens; a StepResult, whose reward comes at the end. Raises
         UnjudgedError for an episode without a reward."""
         finish = str((extra or {}).get("stop_reason") or "stop")
-        self._actions.put_nowait(GeneratedTokens(action, [0.0] * len(action), finish))
+        assert self._shown is not None
+        reply, metrics = self._shown.reply, dict[str, float]()
+        if reply.done():  # cancelled
+            metrics[LEFT_OUT] = 1.0
+        else:
+            reply.set_result(GeneratedTokens(action, [0.0] * len(action), finish))
         prompt = await self._next_prompt()
         if prompt is not None:
             shown = self._types.ModelInput.from_ints(prompt)
-            return self._types.StepResult(0.0, False, shown, self._stops)
+            return self._types.StepResult(0.0, False, shown, self._stops, metrics)
         assert self._playing is not None
         episode = await self._playing
-        metrics = {
+        metrics |= {
             "completed": float(episode.label == "completed"),
             "turns": episode.num_turns,
             f"stop/{'max_turns' if episode.ending == 'step_limit' else episode.ending}": 1.0,
@@ -71,19 +89,23 @@ class RehearsalEnv:
         return list(self._player.chat.end_ids)
 
     async def _generate(self, prompt_ids: list[int], _sampling: Sampling) -> GeneratedTokens:
-        self._prompts.put_nowait(prompt_ids)
-        return await self._actions.get()
+        asked = _Asked(prompt_ids, asyncio.get_running_loop().create_future())
+        self._asked.put_nowait(asked)
+        return await asked.reply
 
     async def _next_prompt(self) -> list[int] | None:
         """The next prompt; None: the episode is over. Raises what stopped it."""
         assert self._playing is not None
-        shown = asyncio.ensure_future(self._prompts.get())
-        await asyncio.wait({shown, self._playing}, return_when=asyncio.FIRST_COMPLETED)
-        if shown.done():
-            return shown.result()
-        shown.cancel()
-        self._playing.result()
-        return None
+        while True:
+            next_one = asyncio.ensure_future(self._asked.get())
+            await asyncio.wait({next_one, self._playing}, return_when=asyncio.FIRST_COMPLETED)
+            if not next_one.done():
+                next_one.cancel()
+                self._playing.result()
+                return None
+            self._shown = next_one.result()
+            if not self._shown.reply.done():
+                return self._shown.prompt_ids
 
 
 class RehearsalGroup:

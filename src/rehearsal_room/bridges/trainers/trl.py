@@ -10,7 +10,8 @@
     )
 
 Each rollout is an episode of the run. TRL keeps the conversation and samples; we lease the world,
-log each call, and judge. TRL itself is not imported here. It cannot carry history windows.
+log each call, and judge. TRL itself is not imported here. It cannot carry history windows, nor an
+agent of your own.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.driven import DrivenEpisode
 from rehearsal_room.bridges.trainers.segments import reward_of
+from rehearsal_room.bridges.trainers.sequences import refuse_sequences
 from rehearsal_room.bridges.trainers.trl_tools import ANSWER_TOOL, META_TOOLS, method_of
-from rehearsal_room.bridges.trainers.windows import require_windows
 from rehearsal_room.harness.agents.agent_env import StepLimit, WorldFailed
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.native import Native
@@ -62,9 +63,10 @@ def environments(run: BackgroundRun, *, own_reward: bool = False) -> dict[str, F
 
     With `own_reward` a class has `get_reward`, and the tool `submit_answer`, since TRL does not
     show an environment what the model said; otherwise pass `judged_reward` as a reward function.
-    Raises SettingsError for a windowed history, and for tools that cannot be methods.
+    Raises SettingsError for a windowed history, an agent of your own, and tools that cannot be
+    methods.
     """
-    require_windows("TRL", run.options.history)
+    refuse_sequences("TRL", run.options)
     classes: dict[str, Factory] = {}
     for name, (scenario, _) in run.tasks.items():
         if scenario.name not in classes:
@@ -77,8 +79,8 @@ def environments(run: BackgroundRun, *, own_reward: bool = False) -> dict[str, F
 
 def meta_environment(run: BackgroundRun, *, own_reward: bool = False) -> Factory:
     """One class for all worlds of the run, with the two meta-tools of AWM: `list_tools` and
-    `call_tool`. Raises SettingsError for a windowed history."""
-    require_windows("TRL", run.options.history)
+    `call_tool`. Raises SettingsError for a windowed history and an agent of your own."""
+    refuse_sequences("TRL", run.options)
     return _class_of(run, "Worlds", META_TOOLS, own_reward)
 
 

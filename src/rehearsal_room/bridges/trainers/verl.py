@@ -6,7 +6,9 @@
     RehearsalLoop = agent_loop(run, "path/of/the/model", name="rehearsal", module=__name__)
 
 Each row of the data has `task` (`shop_support:cancel-duplicate`), and `agent_name = "rehearsal"`.
-verl takes one sequence an episode: a windowed history is refused.
+With `trainer.use_v1 = true`, verl's default, an episode is a list of AgentLoopOutputs, so verl
+carries history windows and an agent of your own. verl's older trainer takes one AgentLoopOutput an
+episode: both are refused.
 """
 
 from collections.abc import Callable
@@ -18,8 +20,13 @@ from uuid import uuid4
 from rehearsal_room.bridges.background import BackgroundRun
 from rehearsal_room.bridges.trainers.loop_backend import Generate
 from rehearsal_room.bridges.trainers.player import SamplerPlayer
-from rehearsal_room.bridges.trainers.segments import TrainerEpisode, sole_segment
-from rehearsal_room.bridges.trainers.windows import require_windows
+from rehearsal_room.bridges.trainers.segments import (
+    Segment,
+    TrainerEpisode,
+    UnjudgedError,
+    sole_segment,
+)
+from rehearsal_room.bridges.trainers.sequences import refuse_sequences
 from rehearsal_room.harness.policies.token_agent import GeneratedTokens, Sampling
 
 Register = Callable[[str], Callable[[type], type]]
@@ -29,8 +36,7 @@ def agent_loop(
     run: BackgroundRun, model: str | Path, *, module: str, name: str = "rehearsal"
 ) -> type[Any]:
     """The class of an agent loop, registered with verl, which finds it as `RehearsalLoop` in
-    `module`. Raises SettingsError for a windowed history."""
-    require_windows("verl", run.options.history)
+    `module`."""
     verl: Any = import_module("verl.experimental.agent_loop.agent_loop")
     return loop_class(run, model, module=module, name=name, verl=verl)
 
@@ -43,7 +49,13 @@ def loop_class(
     players: dict[int, SamplerPlayer] = {}  # by length of the context
 
     class RehearsalLoop(verl.AgentLoopBase):  # type: ignore[misc]  # known at run time only
-        """Plays one of our episodes for each sample."""
+        """Plays one of our episodes for each sample. Raises SettingsError for what the trainer of
+        verl's settings cannot carry."""
+
+        def __init__(self, *arguments: Any, **parts: Any) -> None:
+            super().__init__(*arguments, **parts)
+            if not self.config.trainer.use_v1:
+                refuse_sequences("verl", run.options)
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
             limits = self.rollout_config
@@ -52,10 +64,22 @@ def loop_class(
             if player is None:
                 player = players[context] = SamplerPlayer("verl", run, model, context=context)
             ask = asking(self.server_manager, sampling_params)
-            episode = await player.play(task_of(row), ask)
-            return verl.AgentLoopOutput(
-                **output_of(episode, limits.response_length), metrics=verl.AgentLoopMetrics()
-            )
+            is_list = self.config.trainer.use_v1
+            try:
+                episode = await player.play(task_of(row), ask)
+            except UnjudgedError:
+                if is_list:
+                    return []  # which verl leaves out
+                raise
+            segments = episode.segments if is_list else (sole_segment(episode, trainer="verl"),)
+            outputs = [
+                verl.AgentLoopOutput(
+                    **output_of(episode, one, limits.response_length),
+                    metrics=verl.AgentLoopMetrics(),
+                )
+                for one in segments
+            ]
+            return outputs if is_list else outputs[0]
 
     # verl finds a registered class by its module and name.
     RehearsalLoop.__module__, RehearsalLoop.__qualname__ = module, "RehearsalLoop"
@@ -88,9 +112,8 @@ def asking(server_manager: Any, params: dict[str, Any]) -> Generate:
     return ask
 
 
-def output_of(episode: TrainerEpisode, response_length: int) -> dict[str, Any]:
-    """The fields of an AgentLoopOutput. Raises ValueError for an episode of several sequences."""
-    one = sole_segment(episode, trainer="verl")
+def output_of(episode: TrainerEpisode, one: Segment, response_length: int) -> dict[str, Any]:
+    """The fields of an AgentLoopOutput for one segment of an episode."""
     return {
         "prompt_ids": one.prompt_ids,
         "response_ids": one.response_ids[:response_length],
@@ -101,6 +124,7 @@ def output_of(episode: TrainerEpisode, response_length: int) -> dict[str, Any]:
         "extra_fields": {
             "turn_scores": [],
             "tool_rewards": [],
+            "reward_extra_info": {},
             "label": episode.label,
             "ending": episode.ending,
         },

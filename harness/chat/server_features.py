@@ -13,7 +13,9 @@ from rehearsal_room.harness.model_servers.parameter_words import (
     is_about_ids,
     is_about_thoughts,
     refused_parameter,
+    refuses_system,
     wants_stream,
+    wants_text_content,
 )
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
@@ -24,8 +26,9 @@ _FORMAT = re.compile(
 
 _WORDS = (
     *("without:NAME", "max_completion_tokens", "thoughts", "thoughts:FIELD"),
-    *("short_ids", "stream"),
+    *("short_ids", "stream", "text_content", "no_system"),
 )
+_FLAGS = ("short_ids", "stream", "text_content", "no_system")
 # With usage, which servers of this API leave out of streams unless they are asked for it.
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -44,6 +47,8 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     thought_name: str = ""
     short_ids: bool = False  # it takes ids of calls of nine letters or digits only
     stream: bool = False  # it answers in a stream only
+    text_content: bool = False  # a message with calls has an empty text, and not null
+    no_system: bool = False  # its model knows no system messages; the user's first has their text
 
     @classmethod
     def adapted(cls, words: Iterable[str], **fields: Any) -> Self:
@@ -58,7 +63,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
                 fields["max_tokens"] = False
             elif name == "thoughts" and bool(colon) == bool(value):
                 fields |= {"wants_thoughts": True, "thought_name": value}
-            elif word in ("short_ids", "stream"):
+            elif word in _FLAGS:
                 fields[word] = True
             else:
                 raise ValueError(f"{word!r} is none of {', '.join(_WORDS)}")
@@ -76,8 +81,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             *(f"without:{name}" for name in sorted(self.without)),
             *(("max_completion_tokens",) if not self.max_tokens else ()),
             *((thoughts,) if self.wants_thoughts else ()),
-            *(("short_ids",) if self.short_ids else ()),
-            *(("stream",) if self.stream else ()),
+            *(flag for flag in _FLAGS if getattr(self, flag)),
         )
 
     def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
@@ -122,6 +126,10 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             changes["stream"] = True
         elif name is not None:
             changes["without"] = self.without | {name}
+        elif not self.no_system and refuses_system(refusal):
+            changes["no_system"] = True
+        elif has_replies and wants_text_content(refusal) and not self.text_content:
+            changes["text_content"] = True
         elif has_replies and is_about_ids(refusal) and not self.short_ids:
             changes["short_ids"] = True
         elif has_replies and is_about_thoughts(refusal) and not self.wants_thoughts:
@@ -140,6 +148,10 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             return "replies are streamed"
         if self.short_ids != before.short_ids:
             return "ids of calls are sent as nine letters and digits"
+        if self.text_content != before.text_content:
+            return "the content of calls is sent as an empty text"
+        if self.no_system != before.no_system:
+            return "system messages are sent as the user's"
         if self.wants_thoughts != before.wants_thoughts:
             return "thoughts are sent back"
         if left_out := sorted(self.without - before.without):

@@ -60,6 +60,8 @@ class HistoryForm(msgspec.Struct, frozen=True):
     thought_name: str = ""
     without: frozenset[str] = frozenset()  # fields that it refuses
     short_ids: bool = False  # ids of calls are nine letters and digits
+    no_content: str | None = None  # the content of a message that has only calls
+    has_system: bool = True  # False: the user's first message begins with the system's text
 
 
 PLAIN = HistoryForm()
@@ -90,7 +92,8 @@ class RequestWriter:
         _, head, names = self._head(window.tools, window.asks_for_summary)
         if window.fields and (others := self._others(window.fields)):
             head = others[:-1] + b"," + head[1:]
-        messages = _encode(wire_messages(window.messages, form, names))
+        shown = window.messages if form.has_system else without_system(window.messages)
+        messages = _encode(wire_messages(shown, form, names))
         return b"".join((head, messages, tail))
 
     def _others(self, fields: Mapping[str, Any]) -> bytes:
@@ -126,7 +129,8 @@ class RequestWriter:
 
 
 class ToolNames:
-    """The names of tools on the wire: chat APIs take letters, digits, `_` and `-`, at most 64.
+    """The names of tools on the wire: chat APIs take letters, digits, `_` and `-`, at most 64, and
+    Gemini's no digit or `-` in front.
 
     A name that does not fit is changed, and changed back in replies. So is the name that a model
     made up, in the history that shows its call; no such name becomes that of a tool.
@@ -164,7 +168,8 @@ class ToolNames:
 
     def _free(self, name: str) -> str:
         """A name that fits, and that no tool has."""
-        base = _NO_NAME_CHARACTER.sub("_", name)[:_MAX_NAME] or "unnamed"
+        base = _NO_NAME_CHARACTER.sub("_", name) or "unnamed"
+        base = (base if _fits(base[0]) else f"_{base}")[:_MAX_NAME]
         found, number = base, 1
         while found in self._taken:
             number += 1
@@ -174,7 +179,7 @@ class ToolNames:
 
 _MAX_NAME = 64
 _NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
-_fits = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME}}}").fullmatch
+_fits = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_-]{{0,{_MAX_NAME - 1}}}").fullmatch
 _is_short_id = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
 _THOUGHT_BEGINS, _THOUGHT_ENDS = "<think>", "</think>"
 
@@ -213,10 +218,32 @@ def wire_messages(
         ):
             written.append(_with_fields(message, calls, form))
         elif message.calls:
-            written.append(_TextWithCalls(message.role, message.content or None, calls))
+            written.append(_TextWithCalls(message.role, message.content or form.no_content, calls))
         else:
             written.append(_Text(message.role, message.content))
     return written
+
+
+def without_system(messages: Sequence[Message]) -> list[Message]:
+    """The messages, with the system's as the beginning of the user's next one.
+
+    Example: system "Rules.", user "Hi" -> user "Rules.\n\nHi"
+    """
+    found: list[Message] = []
+    texts: list[str] = []
+    for message in messages:
+        if message.role == "system" and message.wire is None:
+            texts.append(message.content)
+        elif texts:
+            text = "\n\n".join(texts)
+            texts = []
+            if message.role == "user" and message.wire is None:
+                found.append(replace(message, content=f"{text}\n\n{message.content}"))
+            else:
+                found += (Message("user", text), message)
+        else:
+            found.append(message)
+    return [*found, *(Message("user", text) for text in texts)]
 
 
 def _free_id(id: str, used: set[str], form: HistoryForm) -> str:
@@ -236,14 +263,14 @@ def _with_fields(message: Message, calls: list[Any], form: HistoryForm) -> dict[
     """The message of a reply, with those of its fields that the server gets back."""
     written: dict[str, Any] = {"role": message.role, "content": message.content}
     if calls:
-        written["content"] = message.content or None
+        written["content"] = message.content or form.no_content
         written["tool_calls"] = calls
     written |= _returned(message.fields or {}, form)
     if form.wants_thoughts:
         name = form.thought_name or message.thought
         begins, _, rest = message.content.partition(_THOUGHT_ENDS)
         if message.thought and begins.startswith(_THOUGHT_BEGINS):
-            written["content"] = rest or (None if calls else "")
+            written["content"] = rest or (form.no_content if calls else "")
             written[name] = begins[len(_THOUGHT_BEGINS) :]
         elif calls and form.thought_name and name not in written:
             written[name] = ""  # servers that demand a thought with each call take an empty one
@@ -283,11 +310,46 @@ def _wire_call(
 
 
 def sent_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
-    """A tool as requests have it; chat APIs refuse an object without `properties`."""
+    """A tool as requests have it. Chat APIs take an object with `properties`, and no choice
+    between schemas at the top: its alternatives become one object with all their properties, of
+    which those are required that all of them require. The world checks the call itself."""
     schema = tool.schema
-    if schema.get("type", "object") == "object" and "properties" not in schema:
-        tool = replace(tool, schema={**schema, "type": "object", "properties": {}})
-    return wire_tool(tool, name)
+    if not schema.keys().isdisjoint(_CHOICES):
+        schema = _folded(schema)
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        properties = schema.get("properties")
+        schema = {**schema, "type": "object", "properties": properties or {}}
+    if "required" in schema and not isinstance(schema["required"], list):
+        schema = {key: value for key, value in schema.items() if key != "required"}
+    return wire_tool(tool if schema is tool.schema else replace(tool, schema=schema), name)
+
+
+_CHOICES = ("anyOf", "oneOf", "allOf")
+
+
+def _folded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without a choice at its top.
+
+    Example: {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {}}} ->
+        {"properties": {"a": {}}}
+    """
+    folded = {key: value for key, value in schema.items() if key not in _CHOICES}
+    properties = dict(folded.get("properties") or {})
+    required = list(folded.get("required") or ())
+    for choice in _CHOICES:
+        branches = [one for one in schema.get(choice) or () if isinstance(one, dict)]
+        branches = [_folded(one) for one in branches if one.get("type") != "null"]
+        for branch in branches:
+            for key, value in (branch.get("properties") or {}).items():
+                properties.setdefault(key, value)
+        needed = [set(branch.get("required") or ()) for branch in branches]
+        if needed:
+            common = set.union(*needed) if choice == "allOf" else set.intersection(*needed)
+            required += sorted(common - set(required))
+    folded["properties"] = properties
+    if required:
+        folded["required"] = required
+    return folded
 
 
 def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:

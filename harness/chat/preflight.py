@@ -225,7 +225,7 @@ async def _sent(transport: ModelTransport, body: bytes) -> bytes | AttemptFailur
         response = await transport.post(body)
     except TransportError as exc:
         return AttemptFailure(exc.kind, str(exc), was_sent=exc.was_sent)
-    if response.status == 200:
+    if 200 <= response.status < 300:
         return response.body
     return read_error(response.status, response.headers, response.body)
 

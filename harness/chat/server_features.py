@@ -9,6 +9,7 @@ import msgspec
 
 from rehearsal_room.harness.chat.completions import THOUGHTS
 from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow, is_withheld
+from rehearsal_room.harness.chat.wire import HistoryForm
 from rehearsal_room.harness.model_servers.parameter_words import (
     is_about_ids,
     is_about_thoughts,
@@ -89,21 +90,44 @@ class ServerFeatures(msgspec.Struct, frozen=True):
 
         Example: 400 "response_format of type json_schema is not supported" -> json_object
         """
-        if failure.status not in _REFUSALS or is_context_overflow(failure):
+        if failure.status not in _REFUSALS or is_context_overflow(failure) or is_withheld(failure):
             return None
         refusal = f"{failure.code} {failure.message}"
         changes: dict[str, Any] = {}
+        less: Any = "json_object" if self.format == "json_schema" else "text"
+        sent = {"temperature": self.temperature, "seed": self.seed}
+        sent |= {self._limit: bool(self._limit), "response_format": self.format != "text"}
+        name = refused_parameter(refusal, [name for name, is_sent in sent.items() if is_sent])
         if not self.stream and wants_stream(refusal):
             changes["stream"] = True
-        elif self.max_tokens and "max_completion_tokens" in refusal:
+        elif self.max_tokens and (name == "max_tokens" or "max_completion_tokens" in refusal):
             changes["max_tokens"] = False
+        elif name in ("temperature", "seed"):
+            changes[name] = False
+        elif name == "response_format":
+            changes["format"] = less
+        elif name is not None and name == self._limit:
+            changes["without"] = self.without | {name}
         elif self.temperature and "temperature" in refusal:
             changes["temperature"] = False
+        elif not self.no_system and refuses_system(refusal):
+            changes["no_system"] = True
         elif self.format != "text" and _FORMAT.search(refusal):
-            changes["format"] = "json_object" if self.format == "json_schema" else "text"
+            changes["format"] = less
         elif self.seed and re.search(r"\bseed\b", refusal):
             changes["seed"] = False
         return msgspec.structs.replace(self, **changes) if changes else None
+
+    @property
+    def _limit(self) -> str:
+        """The name under which the limit of tokens is sent; empty: it is not."""
+        name = "max_tokens" if self.max_tokens else "max_completion_tokens"
+        return "" if name in self.without else name
+
+    @property
+    def form(self) -> HistoryForm:
+        """How a history without replies is shown to the server."""
+        return HistoryForm(has_system=not self.no_system)
 
     def without_refused(
         self, failure: AttemptFailure, sent: Collection[str], *, has_replies: bool

@@ -129,9 +129,7 @@ class EventStream:
         value = value.removeprefix(b" ")
         if field != b"data":
             self._take_other(line, field.removeprefix(_BOM), value)
-        elif value.strip(b' "') == b"[DONE]":
-            self._ended = True
-        elif self._pending or not _WORD.fullmatch(value):
+        else:
             self._take_data(value)
 
     def _take_other(self, line: bytes, field: bytes, value: bytes) -> None:
@@ -145,6 +143,11 @@ class EventStream:
                 self._error = error_of(found) or found
 
     def _take_data(self, value: bytes) -> None:
+        if value.strip(b' "') == b"[DONE]":
+            self._ended = True
+            return
+        if not self._pending and _WORD.fullmatch(value):
+            return
         self._pending.append(value)
         chunk = _decoded(b"\n".join(self._pending[-_MOST_LINES:]))
         if chunk is not None:

@@ -24,6 +24,7 @@ _decode = msgspec.json.Decoder().decode
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!$)")  # a CR at the end may be half of a line's end
 _BYTES_PER_TOKEN = 8  # more than the tokens of any text have on average
 _MOST_LINES = 64  # of one event
+_MOST_PIECES = 1000  # of the arguments of a call that has no id
 _TOO_DEEP = "the stream's data is nested too deeply"
 _ONCE = frozenset({"id", "type", "role", "format", "index"})  # whole values, however often sent
 
@@ -181,14 +182,15 @@ class EventStream:
             {"message": {"role": "assistant"}, "finish_reason": None},
         )
         delta = choice.get("delta")
+        is_last = not is_blank(choice.get("finish_reason"))
         if not delta and isinstance(whole := choice.get("message"), dict):
             delta = whole
-            if _is_repeated(found["message"], whole):
+            if is_last and _is_repeated(found["message"], whole):
                 found["message"] = {}
         if isinstance(delta, dict):
             self._merge(found["message"], delta)
-        if not is_blank(word := choice.get("finish_reason")):
-            found["finish_reason"] = word
+        if is_last:
+            found["finish_reason"] = choice["finish_reason"]
             self._ended = True
         if choice.get("native_finish_reason"):
             found["native_finish_reason"] = choice["native_finish_reason"]
@@ -237,7 +239,18 @@ def _is_repeated(so_far: dict[str, Any], whole: dict[str, Any]) -> bool:
     text, streamed = whole.get("content"), so_far.get("content")
     if streamed:
         return isinstance(text, str) and text.startswith(str(streamed))
-    return bool(so_far.get("tool_calls")) and bool(whole.get("tool_calls"))
+    first = _first_call(so_far)
+    return first is not None and first == _first_call(whole)
+
+
+def _first_call(message: dict[str, Any]) -> tuple[Any, str] | None:
+    """The first call's name and arguments; None: there is none."""
+    calls = message.get("tool_calls")
+    first = calls[0] if type(calls) is list and calls else None
+    function = first.get("function") if isinstance(first, dict) else None
+    if not isinstance(function, dict):
+        return None
+    return function.get("name"), str(function.get("arguments"))
 
 
 class _Pieces:
@@ -308,6 +321,8 @@ def _is_whole(call: dict[str, Any]) -> bool:
     if not _is_named(call) or call.get("id"):
         return False
     arguments = call["function"].get("arguments")
-    if not arguments:
-        return False
-    return isinstance(arguments, dict) or bool(_decoded(str(arguments).encode(errors="replace")))
+    if isinstance(arguments, _Pieces) and len(arguments.texts) > _MOST_PIECES:
+        return False  # to decode so many again with each further one takes long
+    if not arguments or isinstance(arguments, dict):
+        return bool(arguments)
+    return _decoded(str(arguments).encode(errors="replace")) is not None

@@ -1,9 +1,9 @@
 """What the words mean by which servers say why a reply ended. One table; docs/model-servers.md
 shows it.
 
-Words are compared without regard to case, and `-` and spaces are `_`. A gateway may put its own word
-before the provider's (`content_filter: RECITATION`). A word that is not in the table is read as
-`stop`, with one warning; a reply under it that has neither text nor calls has failed.
+Words are compared without regard to case, and `-` and spaces are `_`. A gateway may put its own
+word before the provider's (`content_filter: RECITATION`). A word that is not in the table is read
+as `stop`, with one warning; a reply under it that has neither text nor calls has failed.
 """
 
 import re

@@ -44,7 +44,8 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _IDS = re.compile(
-    r"tool[ _-]?(use|call)[ _-]?id|\btool[ _-]?(call|use)s?\b[^.]{0,60}\bids?\b|tool_calls?(\[\d*\])?\.?(\d*\.)?id\b"
+    r"tool[ _-]?(use|call)[ _-]?id|\btool[ _-]?(call|use)s?\b[^.]{0,60}\bids?\b"
+    r"|tool_calls?(\[\d*\])?\.?(\d*\.)?id\b"
     r"|tool_call_id|\bcall_id\b|\bids?\b[^.]{0,80}\b(unique|duplicate|pattern|length|characters)\b"
     r"|(duplicate|non-unique|repeated)[^.]{0,40}\bids?\b",
     re.IGNORECASE,
@@ -59,13 +60,13 @@ _STREAM = re.compile(
 )
 _TEXT_CONTENT = re.compile(
     r"messages\b.{0,40}\bcontent\b.{0,80}(valid string|expected a string|must be a string"
-    r"|string' not in 'null'|not null|got null|None)|content\b.{0,20}(cannot|must not|can't) be null",
+    r"|string' not in 'null'|not null|got null)|content\b.{0,20}(cannot|must not|can't) be null",
     re.IGNORECASE | re.DOTALL,
 )
 _SYSTEM = re.compile(
     r"system ?(role|message|prompt|instruction)s? (is |are )?(not|n't|un) ?(be )?(supported|allowed"
-    r"|enabled)|does not support [`'\"]system|(no|not|n't) support( for)? (the )?[`'\"]?system[`'\"]? "
-    r"(role|message)|developer instruction is not enabled",
+    r"|enabled)|does not support [`'\"]system"
+    r"|(no|not|n't) support( for)? (the )?[`'\"]?system[`'\"]? (role|message)|developer instruction is not enabled",
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(r"reasoning|thinking|thought|signature", re.IGNORECASE)

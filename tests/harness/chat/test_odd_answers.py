@@ -237,7 +237,10 @@ def test_arguments_in_other_forms(sent: Any, read: Any) -> None:
         ({"prompt_eval_count": 10, "eval_count": 5}, Usage(10, 5)),
         ({"promptTokenCount": 10, "candidatesTokenCount": 5}, Usage(10, 5)),
         (
-            {"billed_units": {"input_tokens": 9}, "tokens": {"input_tokens": 9, "output_tokens": 5}},
+            {
+                "billed_units": {"input_tokens": 9},
+                "tokens": {"input_tokens": 9, "output_tokens": 5},
+            },
             Usage(9, 5),
         ),
     ],

@@ -232,8 +232,14 @@ def test_refusals_are_named_for_what_they_are(failure: AttemptFailure, text: str
     ("answer", "text"),
     [
         ({"error": "Unexpected endpoint or method. (POST /chat/completions)"}, "there is no chat"),
-        ({"error": {"type": "authentication_error", "message": "no"}}, "the server refuses the API"),
-        ({"base_resp": {"status_code": 1004, "status_msg": "no"}}, "the server refuses the API key"),
+        (
+            {"error": {"type": "authentication_error", "message": "no"}},
+            "the server refuses the API",
+        ),
+        (
+            {"base_resp": {"status_code": 1004, "status_msg": "no"}},
+            "the server refuses the API key",
+        ),
         ({"error": {"message": "Rate limit", "code": 429}}, None),
     ],
 )

@@ -172,6 +172,15 @@ LENIENT: dict[str, tuple[Chunks, Reply]] = {
         ],
         Reply("Hello"),
     ),
+    "whole calls once more": (
+        [
+            chunk(tool_calls=[call('{"at"', index=0, **AT)]),
+            chunk(tool_calls=[call(': "sky"}', index=0)]),
+            {"choices": [{"message": {"tool_calls": [call('{"at": "sky"}', **AT)]},
+                          "finish_reason": "tool_calls"}]},
+        ],
+        Reply("", (LOOK,), "tool_calls"),
+    ),
     "an empty finish reason in each event": (
         [chunk("", content="Hel"), chunk("null", content="lo"), chunk("stop")],
         Reply("Hello"),
@@ -239,7 +248,7 @@ ERRORS_IN_STREAMS = {
     "its own field": b'error: {"code": 500, "message": "Context size has been exceeded."}\n\n',
     "a line of JSON": b'{"error": {"message": "prompt is too long", "code": 400}}\n\n',
     "vLLM's": b'data: {"object": "error", "message": "prompt is too long", "code": 400}\n\n',
-    "MiniMax's": b'data: {"base_resp": {"status_code": 2013, "status_msg": "prompt is too long"}}\n',
+    "MiniMax's": b'data: {"base_resp": {"status_code": 1, "status_msg": "prompt is too long"}}\n',
     "an event": b'event: error\ndata: {"message": "prompt is too long", "code": 400}\n\n',
 }
 

@@ -30,7 +30,6 @@ from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.interop.imports.atif import ending_of, tool_specs
 from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
 
-
 # Fields beside text, thought and calls that servers want back; Anthropic's blocks have LiteLLM's
 # name for them.
 _OPAQUE = (
@@ -263,7 +262,9 @@ def _results(message: _Message, later: list[_Message]) -> Iterator[ToolResult | 
     named: dict[str, list[_Message]] = {}
     for one in later:
         if one.role == "tool":
-            named.setdefault("" if one.tool_call_id is None else str(one.tool_call_id), []).append(one)
+            named.setdefault("" if one.tool_call_id is None else str(one.tool_call_id), []).append(
+                one
+            )
     for call in message.calls:
         queue = named.get(call.id) or named.get("") or []
         found = queue.pop(0) if queue else None

@@ -492,29 +492,41 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 def _usage_of(usage: dict[str, Any]) -> Usage:
     """The counts under their usual names, or those of other servers. What a total has beside
-    prompt and completion are thoughts (Gemini, xAI), which are generated tokens too; Anthropic's
-    input is without what its cache has."""
-    if usage.keys() <= _USUAL_COUNTS and (sampled := _num_tokens(usage.get("completion_tokens"))):
-        prompt, total = _num_tokens(usage.get("prompt_tokens")), usage.get("total_tokens")
-        if type(total) is int and total > prompt + sampled and prompt and total <= _MAX_TOKENS:
-            sampled = total - prompt
-        return Usage(prompt, sampled)
+    prompt and completion are thoughts (Gemini, xAI), which are generated tokens too."""
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if type(prompt) is not int or type(completion) is not int or not completion:
+        return _unusual_usage(usage)
+    prompt, completion = _num_tokens(prompt), _num_tokens(completion)
+    total = usage.get("total_tokens")
+    if type(total) is int and prompt and prompt + completion < total <= _MAX_TOKENS:
+        completion = total - prompt
+    if usage.keys() <= _USUAL_COUNTS:
+        return Usage(prompt, completion)
+    return Usage(prompt, completion, *_cached_and_reasoning(usage))
+
+
+def _unusual_usage(usage: dict[str, Any]) -> Usage:
+    """The same for other names and types. Anthropic's input is without what its cache has."""
     if isinstance(inner := usage.get("tokens"), dict):  # Cohere's
         usage = inner
     prompt, completion = _counted(usage, _PROMPT), _counted(usage, _COMPLETION)
-    cached = _counted(usage, _CACHED)
-    for details in (usage.get("prompt_tokens_details"), usage.get("input_tokens_details")):
-        if isinstance(details, dict) and details.get("cached_tokens") is not None:
-            cached = _num_tokens(details["cached_tokens"])
-    reasoning = _num_tokens(usage.get("reasoning_tokens"))
-    for details in (usage.get("completion_tokens_details"), usage.get("output_tokens_details")):
-        if isinstance(details, dict) and details.get("reasoning_tokens") is not None:
-            reasoning = _num_tokens(details["reasoning_tokens"])
+    cached, reasoning = _cached_and_reasoning(usage)
     if "cache_read_input_tokens" in usage and usage.get("prompt_tokens") is None:
         prompt += cached + _num_tokens(usage.get("cache_creation_input_tokens"))
     if prompt:
         completion = max(completion, _counted(usage, _TOTAL) - prompt)
     return Usage(prompt, completion, cached, reasoning)
+
+
+def _cached_and_reasoning(usage: dict[str, Any]) -> tuple[int, int]:
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    return (
+        _counted(usage, _CACHED) if cached is None else _num_tokens(cached),
+        _num_tokens(usage.get("reasoning_tokens") if reasoning is None else reasoning),
+    )
 
 
 # Names of counts: OpenAI's, Anthropic's (and OpenAI's newer ones), Bedrock's, Vercel's, Ollama's,

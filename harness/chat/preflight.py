@@ -200,8 +200,6 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
             " redirects; use the URL of the server itself"
         )
     found = f"status {failure.status}: {failure.message}"
-    if failure.message.startswith("a web page ("):
-        return f"the server answers with {failure.message}, and not with a reply; {_LOOK_AT_URL}"
     if failure.status == 401:
         return f"the server refuses the API key ({found}); set the right one, as in OPENAI_API_KEY"
     if failure.code in _UNKNOWN_CODES or _UNKNOWN.search(failure.message):
@@ -212,6 +210,8 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
     has_no_path = failure.status == 404 and _NO_PATH.search(failure.message)
     if failure.status in (405, 501) or has_no_path:
         return f"there is no chat endpoint ({found}); the URL usually ends in /v1"
+    if failure.message.startswith("a web page ("):
+        return f"the server answers with {failure.message}, and not with a reply; {_LOOK_AT_URL}"
     if failure.status == 404:
         return f"the server refuses a request as the run sends it ({found})"
     if failure.status in (402, 403, 429):  # 429: an exhausted quota, which no retry helps

@@ -144,19 +144,25 @@ class EventStream:
                 self._error = error_of(found) or found
 
     def _take_data(self, value: bytes) -> None:
-        if value.strip(b' "') == b"[DONE]":
-            self._ended = True
-            return
-        if not self._pending and _WORD.fullmatch(value):
-            return
-        self._pending.append(value)
-        chunk = _decoded(b"\n".join(self._pending[-_MOST_LINES:]))
-        if chunk is not None:
-            self._pending = []
-            try:
-                self._take_chunk(chunk)
-            except RecursionError:
-                self.fault = _TOO_DEEP
+        if value[:1] != b"{":
+            if value.strip(b' "\t') == b"[DONE]":
+                self._ended = True
+                return
+            if not self._pending and _WORD.fullmatch(value):
+                return
+        chunk = None if self._pending else _decoded(value)
+        if chunk is None:
+            self._pending.append(value)
+            if len(self._pending) == 1:
+                return
+            chunk = _decoded(b"\n".join(self._pending[-_MOST_LINES:]))
+            if chunk is None:
+                return
+        self._pending = []
+        try:
+            self._take_chunk(chunk)
+        except RecursionError:
+            self.fault = _TOO_DEEP
 
     def _take_chunk(self, chunk: dict[str, Any]) -> None:
         choices = chunk.get("choices")
@@ -182,7 +188,8 @@ class EventStream:
             {"message": {"role": "assistant"}, "finish_reason": None},
         )
         delta = choice.get("delta")
-        is_last = not is_blank(choice.get("finish_reason"))
+        word = choice.get("finish_reason")
+        is_last = word is not None and not is_blank(word)
         if not delta and isinstance(whole := choice.get("message"), dict):
             delta = whole
             if is_last and _is_repeated(found["message"], whole):
@@ -190,10 +197,9 @@ class EventStream:
         if isinstance(delta, dict):
             self._merge(found["message"], delta)
         if is_last:
-            found["finish_reason"] = choice["finish_reason"]
+            found["finish_reason"] = word
+            found["native_finish_reason"] = choice.get("native_finish_reason")
             self._ended = True
-        if choice.get("native_finish_reason"):
-            found["native_finish_reason"] = choice["native_finish_reason"]
         if choice.get("error"):
             found["error"] = choice["error"]
 

@@ -66,7 +66,8 @@ _TEXT_CONTENT = re.compile(
 _SYSTEM = re.compile(
     r"system ?(role|message|prompt|instruction)s? (is |are )?(not|n't|un) ?(be )?(supported|allowed"
     r"|enabled)|does not support [`'\"]system"
-    r"|(no|not|n't) support( for)? (the )?[`'\"]?system[`'\"]? (role|message)|developer instruction is not enabled",
+    r"|(no|not|n't) support( for)? (the )?[`'\"]?system[`'\"]? (role|message)"
+    r"|developer instruction is not enabled",
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(r"reasoning|thinking|thought|signature", re.IGNORECASE)

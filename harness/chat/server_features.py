@@ -15,6 +15,8 @@ from rehearsal_room.harness.model_servers.parameter_words import (
     is_about_thoughts,
     refused_parameter,
     refuses_system,
+    wants_result_names,
+    wants_single_calls,
     wants_stream,
     wants_text_content,
 )
@@ -27,9 +29,9 @@ _FORMAT = re.compile(
 
 _WORDS = (
     *("without:NAME", "max_completion_tokens", "thoughts", "thoughts:FIELD"),
-    *("short_ids", "stream", "text_content", "no_system"),
+    *("short_ids", "stream", "text_content", "no_system", "single_calls", "result_names"),
 )
-_FLAGS = ("short_ids", "stream", "text_content", "no_system")
+_FLAGS = ("short_ids", "stream", "text_content", "no_system", "single_calls", "result_names")
 # With usage, which servers of this API leave out of streams unless they are asked for it.
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -49,6 +51,8 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     short_ids: bool = False  # it takes ids of calls of nine letters or digits only
     stream: bool = False  # it answers in a stream only
     text_content: bool = False  # a message with calls has an empty text, and not null
+    single_calls: bool = False  # its model's template takes one call a message
+    result_names: bool = False  # it wants the tool's name beside a result
     no_system: bool = False  # its model knows no system messages; the user's first has their text
 
     @classmethod
@@ -154,6 +158,10 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             changes["no_system"] = True
         elif has_replies and wants_text_content(refusal) and not self.text_content:
             changes["text_content"] = True
+        elif has_replies and wants_single_calls(refusal) and not self.single_calls:
+            changes["single_calls"] = True
+        elif has_replies and wants_result_names(refusal) and not self.result_names:
+            changes["result_names"] = True
         elif has_replies and is_about_ids(refusal) and not self.short_ids:
             changes["short_ids"] = True
         elif has_replies and is_about_thoughts(refusal) and not self.wants_thoughts:
@@ -174,6 +182,10 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             return "ids of calls are sent as nine letters and digits"
         if self.text_content != before.text_content:
             return "the content of calls is sent as an empty text"
+        if self.single_calls != before.single_calls:
+            return "calls are shown one a message"
+        if self.result_names != before.result_names:
+            return "results are sent with their tools' names"
         if self.no_system != before.no_system:
             return "system messages are sent as the user's"
         if self.wants_thoughts != before.wants_thoughts:

@@ -62,6 +62,8 @@ class HistoryForm(msgspec.Struct, frozen=True):
     short_ids: bool = False  # ids of calls are nine letters and digits
     no_content: str | None = None  # the content of a message that has only calls
     has_system: bool = True  # False: the user's first message begins with the system's text
+    single_calls: bool = False  # whether each call has a message of its own, before its result
+    result_names: bool = False  # whether results have the name of their tool
 
 
 PLAIN = HistoryForm()
@@ -92,8 +94,13 @@ class RequestWriter:
         _, head, names = self._head(window.tools, window.asks_for_summary)
         if window.fields and (others := self._others(window.fields)):
             head = others[:-1] + b"," + head[1:]
-        shown = window.messages if form.has_system else without_system(window.messages)
-        messages = _encode(wire_messages(shown, form, names))
+        shown: Sequence[Message] = window.messages
+        if not form.has_system:
+            shown = without_system(shown)
+        if form.single_calls:
+            shown = with_single_calls(shown)
+        written = wire_messages(shown, form, names)
+        messages = _encode(_with_result_names(written) if form.result_names else written)
         return b"".join((head, messages, tail))
 
     def _others(self, fields: Mapping[str, Any]) -> bytes:
@@ -244,6 +251,48 @@ def without_system(messages: Sequence[Message]) -> list[Message]:
         else:
             found.append(message)
     return [*found, *(Message("user", text) for text in texts)]
+
+
+def with_single_calls(messages: Sequence[Message]) -> list[Message]:
+    """The messages, with a message for each call, its result behind it.
+
+    Example: calls a, b; results A, B -> call a; result A; call b; result B
+    """
+    found: list[Message] = []
+    taken = 0  # messages up to here are in it
+    for index, message in enumerate(messages):
+        if index < taken:
+            continue
+        if len(message.calls) < 2:
+            found.append(message)
+            continue
+        end = index + 1
+        while end < len(messages) and messages[end].call_id is not None:
+            end += 1
+        results = list(messages[index + 1 : end])
+        for number, call in enumerate(message.calls):
+            one = replace(message, calls=(call,))
+            found.append(replace(one, content="", thought="", fields=None) if number else one)
+            found += [result for result in results if result.call_id == call.id]
+            results = [result for result in results if result.call_id != call.id]
+        found += results
+        taken = end
+    return found
+
+
+def _with_result_names(
+    written: Sequence[_Wire | dict[str, Any]],
+) -> list[_Wire | dict[str, Any]]:
+    """The messages, with the name of the tool beside each result."""
+    names: dict[str, str] = {}
+    found: list[_Wire | dict[str, Any]] = []
+    for message in written:
+        sent = msgspec.to_builtins(message)
+        for call in sent.get("tool_calls") or ():
+            names[call["id"]] = call["function"]["name"]
+        named = isinstance(message, _Result) and message.tool_call_id in names
+        found.append({**sent, "name": names[sent["tool_call_id"]]} if named else message)
+    return found
 
 
 def _free_id(id: str, used: set[str], form: HistoryForm) -> str:

@@ -63,6 +63,17 @@ _TEXT_CONTENT = re.compile(
     r"|string' not in 'null'|not null|got null)|content\b.{0,20}(cannot|must not|can't) be null",
     re.IGNORECASE | re.DOTALL,
 )
+_SINGLE_CALLS = re.compile(
+    r"single tool[ _-]?calls? at once|(multiple|parallel) (tool|function)[ _-]?calls?"
+    r"[^.]{0,30}(not|n't|un) ?(be )?(supported|allowed)"
+    r"|only (one|a single) (tool|function)[ _-]?call",
+    re.IGNORECASE,
+)
+_RESULT_NAMES = re.compile(
+    r"function_?response\.name|\btool messages?[^.]{0,40}(must|needs?|requires?)[^.]{0,20}\bname\b"
+    r"|\bname\b[^.]{0,30}(required|missing|empty)[^.]{0,40}\b(role|message)s?[^.]{0,10}\btool",
+    re.IGNORECASE,
+)
 _SYSTEM = re.compile(
     r"system ?(role|message|prompt|instruction)s? (is |are )?(not|n't|un) ?(be )?(supported|allowed"
     r"|enabled)|does not support [`'\"]system"
@@ -120,6 +131,22 @@ def wants_text_content(refusal: str) -> bool:
         True
     """
     return _TEXT_CONTENT.search(refusal) is not None
+
+
+def wants_single_calls(refusal: str) -> bool:
+    """Whether a server, or its model's chat template, takes one call a message.
+
+    Example: "This model only supports single tool-calls at once!" -> True
+    """
+    return _SINGLE_CALLS.search(refusal) is not None
+
+
+def wants_result_names(refusal: str) -> bool:
+    """Whether a server demands the name of the tool beside a result.
+
+    Example: "contents[2].parts[0].function_response.name: Name cannot be empty." -> True
+    """
+    return _RESULT_NAMES.search(refusal) is not None
 
 
 def refuses_system(refusal: str) -> bool:

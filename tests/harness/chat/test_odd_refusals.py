@@ -88,6 +88,13 @@ REFUSALS: list[tuple[int, Any, str]] = [
     (400, error("System role not supported"), "no_system"),
     (400, error("'messages[0].role' does not support 'system' with this model."), "no_system"),
     (400, error("Developer instruction is not enabled for models/gemma-3-27b-it"), "no_system"),
+    # Llama's template, and Gemini's endpoint
+    (500, error("This model only supports single tool-calls at once!"), "single_calls"),
+    (
+        400,
+        error("contents[2].parts[0].function_response.name: Name cannot be empty."),
+        "result_names",
+    ),
     # Values, and what no other form helps
     (400, error("Invalid 'top_p': decimal above maximum value. Expected a value <= 1"), ""),
     (400, error("Conversation roles must alternate user/assistant/user/assistant/..."), ""),
@@ -169,6 +176,58 @@ async def test_a_server_that_wants_a_text_beside_calls(server: ModelServer) -> N
     async with asking(server) as policy:
         assert (await agent_of(policy).reply(TALK)).text == "ok"
     assert [asked.body["messages"][2]["content"] for asked in server.requests] == [None, ""]
+
+
+TWO = Window(
+    (
+        Message("user", "Hi"),
+        Message(
+            "assistant",
+            "I look.",
+            (AgentCall("look", {}, "a"), AgentCall("2fa.reset", {}, "b")),
+            fields={"reasoning_details": [1]},
+        ),
+        Message("tool", "two", (), "b"),
+        Message("tool", "one", (), "a"),
+    )
+)
+
+
+async def test_a_server_whose_template_takes_one_call_a_message(server: ModelServer) -> None:
+    """Each call has a message of its own, and its result stands behind it."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        if any(len(one.get("tool_calls") or ()) > 1 for one in body["messages"]):
+            return 500, error("This model only supports single tool-calls at once!")
+        return 200, Completes("ok").completion()
+
+    server.default = Answers(answer)
+    async with asking(server) as policy:
+        assert (await agent_of(policy).reply(TWO)).text == "ok"
+    _, first, one, second, two = server.requests[-1].body["messages"]
+    assert [first["content"], one["content"], second["content"], two["content"]] == [
+        "I look.",
+        "one",
+        None,
+        "two",
+    ]
+    for call, result in ((first, one), (second, two)):
+        assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+
+
+async def test_a_server_that_wants_the_names_of_results(server: ModelServer) -> None:
+    """A result has the name under which its call was sent, from the refusal on."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        if any(one["role"] == "tool" and "name" not in one for one in body["messages"]):
+            return 400, error("function_response.name: Name cannot be empty.")
+        return 200, Completes("ok").completion()
+
+    server.default = Answers(answer)
+    async with asking(server) as policy:
+        assert (await agent_of(policy).reply(TWO)).text == "ok"
+    sent = server.requests[-1].body["messages"]
+    assert [one["name"] for one in sent if one["role"] == "tool"] == ["_2fa_reset", "look"]
 
 
 def test_system_messages_without_a_user_behind_them() -> None:

@@ -492,17 +492,19 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 def _usage_of(usage: dict[str, Any]) -> Usage:
     """The counts under their usual names, or those of other servers. What a total has beside
-    prompt and completion are thoughts (Gemini, xAI), which are generated tokens too."""
+    prompt and completion are thoughts (Gemini, xAI), which are generated tokens too, unless it is
+    what the cache had."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if type(prompt) is not int or type(completion) is not int or not completion:
         return _unusual_usage(usage)
     prompt, completion = _num_tokens(prompt), _num_tokens(completion)
+    is_usual = usage.keys() <= _USUAL_COUNTS
+    cached, reasoning = (0, 0) if is_usual else _cached_and_reasoning(usage)
     total = usage.get("total_tokens")
     if type(total) is int and prompt and prompt + completion < total <= _MAX_TOKENS:
-        completion = total - prompt
-    if usage.keys() <= _USUAL_COUNTS:
-        return Usage(prompt, completion)
-    return Usage(prompt, completion, *_cached_and_reasoning(usage))
+        more = total - prompt - completion
+        completion += more if more != cached else 0
+    return Usage(prompt, completion, cached, reasoning)
 
 
 def _unusual_usage(usage: dict[str, Any]) -> Usage:

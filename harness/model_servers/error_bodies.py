@@ -16,8 +16,7 @@ _MESSAGES = ("message", "detail", "msg", "error_msg", "status_msg", "Message", "
 _CODES = ("code", "error_code", "status_code", "Code", "errcode")
 _STATUSES = ("status", "statusCode", "status_code", "http_status")
 _SUCCESS = frozenset({0, "0", 200, "200", "success", "Success", "ok", "OK"})
-# What codes say that come with status 200, where they are no statuses themselves; those of four
-# digits are MiniMax's.
+# The statuses that codes of answers with status 200 stand for; MiniMax's have four digits.
 _STATUS_OF_CODE = {
     **dict.fromkeys(
         ("rate_limit_exceeded", "rate_limit_error", "too_many_requests", "throttlingexception"), 429

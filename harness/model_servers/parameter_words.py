@@ -34,7 +34,7 @@ _ORDER = (
 # What follows lists what a server takes instead, or what was sent.
 _LISTED = re.compile(
     r"expected one of|\b(known|valid|supported|allowed|accepted|available) "
-    r"(propert|field|param|key|argument|name|value)\w*( are|:|\b)|\bmust be one of",
+    r"(property|properties|field|param|key|argument|name|value)\w*( are|:|\b)|\bmust be one of",
     re.IGNORECASE,
 )
 # A value that is out of range is the user's to correct.

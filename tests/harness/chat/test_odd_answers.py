@@ -219,6 +219,16 @@ def test_arguments_in_other_forms(sent: Any, read: Any) -> None:
         ),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 315}, Usage(10, 305)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 2**60}, Usage(10, 5)),
+        # A gateway whose prompt is without what its cache had
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "total_tokens": 915,
+                "prompt_tokens_details": {"cached_tokens": 900},
+            },
+            Usage(10, 5, 900),
+        ),
         (
             {"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 4}},
             Usage(10, 5, 4),

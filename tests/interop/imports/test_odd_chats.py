@@ -32,6 +32,7 @@ def chat(assistant: dict[str, Any], *results: Any) -> dict[str, Any]:
 
 FORMS: dict[str, dict[str, Any]] = {
     "usual": chat({"tool_calls": [CALL]}),
+    "with other fields": chat({"tool_calls": [CALL], "calls": 7, "text": [1]}),
     "ids as numbers": chat(
         {"tool_calls": [{**CALL, "id": 0}]},
         {"role": "tool", "tool_call_id": 0, "content": "blue"},

@@ -68,7 +68,11 @@ class _Message(_Opaque, kw_only=True):
     thought: Any = None
     refusal: Any = None
     is_error: bool = False
-    calls: tuple[AgentCall, ...] = ()  # what is read of the calls above and in the content
+
+    @property
+    def calls(self) -> tuple[AgentCall, ...]:
+        """The calls, once they are read (see _with_calls)."""
+        return self.tool_calls if isinstance(self.tool_calls, tuple) else ()
 
     @property
     def text(self) -> str:
@@ -133,7 +137,7 @@ def _with_calls(message: _Message) -> _Message:
     thoughts = _blocks(message.content, "thinking", "redacted_thinking")
     sent = {"tool_calls": message.tool_calls, "function_call": message.function_call}
     calls = (*calls_of(sent), *calls_of({"content": used}))
-    message = replace(message, calls=tuple([_with_known_fields(call) for call in calls]))
+    message = replace(message, tool_calls=tuple([_with_known_fields(call) for call in calls]))
     if thoughts and not message.reasoning_content:
         texts = [_text_of(one.get("thinking")) or "[redacted]" for one in thoughts]
         message = replace(message, reasoning_content="\n".join(texts), thinking_blocks=thoughts)

@@ -111,17 +111,23 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         return failure
     text, calls, kind, _, thought, fields = part
     finish = "length" if kind == "cut" else "tool_calls" if calls else "stop"
-    usage = completion.usage
+    usage = _usage_of(completion.usage) if isinstance(completion.usage, dict) else Usage()
+    if kind == "cut" and not (text or calls or usage.completion_tokens) and usage.prompt_tokens:
+        return AttemptFailure("malformed", _NO_ROOM, 0, "context_length_exceeded")
     return Reply(
         text,
         calls,
         finish,
-        _usage_of(usage) if isinstance(usage, dict) else Usage(),
+        usage,
         attempts=attempts,
         thought=thought,
         fields=fields or None,
         content=_unusual_content(read[0], calls) if len(parts) == 1 else "",
     )
+
+
+# LMDeploy and Ollama say so instead of refusing the prompt.
+_NO_ROOM = "the reply was cut off before its first token: the prompt fills the model's context"
 
 
 def _begin(body: bytes) -> str:

@@ -262,6 +262,23 @@ def test_usage_under_other_names(sent: Any, usage: Usage) -> None:
     assert isinstance(found, Reply) and found.usage == usage
 
 
+@pytest.mark.parametrize(
+    ("message", "num_tokens", "expected"),
+    [
+        ({"content": ""}, 0, "full"),
+        ({"content": None}, 0, "full"),
+        ({"content": ""}, 9, "cut"),  # of a thought that the server keeps to itself
+        ({"content": "half"}, 0, "cut"),
+        ({"tool_calls": [CALL]}, 0, "cut"),
+    ],
+)
+def test_a_prompt_that_leaves_no_room(message: Any, num_tokens: int, expected: str) -> None:
+    """A reply that was cut off before its first token says that the context is full."""
+    usage = {"prompt_tokens": 4096, "completion_tokens": num_tokens}
+    assert meaning(body(choice(message, "length"), usage=usage)) == expected
+    assert meaning(body(choice(message, "length"))) == "cut"
+
+
 def test_what_was_not_understood_is_shown() -> None:
     """A failure shows the beginning of what came, and the title of a web page."""
     for content, shown in (

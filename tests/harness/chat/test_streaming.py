@@ -166,8 +166,8 @@ LENIENT: dict[str, tuple[Chunks, Reply]] = {
     ),
     "the whole message once more": (
         [
-            chunk(content="Hel"),
-            chunk(content="lo"),
+            chunk(content="Hell"),
+            chunk(content="o"),
             {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]},
         ],
         Reply("Hello"),
@@ -182,7 +182,7 @@ LENIENT: dict[str, tuple[Chunks, Reply]] = {
         Reply("", (LOOK,), "tool_calls"),
     ),
     "an empty finish reason in each event": (
-        [chunk("", content="Hel"), chunk("null", content="lo"), chunk("stop")],
+        [chunk("", content="Hell"), chunk("null", content="o"), chunk("stop")],
         Reply("Hello"),
     ),
     "whole calls without ids": (

@@ -165,6 +165,7 @@ def error_in(body: bytes) -> Any:
 
 
 _NO_CONSTANTS = json.JSONDecoder(strict=False, parse_constant=lambda constant: None)
+_MOST_VALUES = 3  # one after the other
 _ENDS = ("data: [DONE]", "data:[DONE]", "[DONE]", "null")  # what may follow an answer
 
 
@@ -176,6 +177,8 @@ def _lenient(body: bytes) -> bytes | None:
     found: list[Any] = []
     try:
         while text and not text.startswith(_ENDS):
+            if len(found) > _MOST_VALUES:
+                return None
             value, end = _NO_CONSTANTS.raw_decode(text)
             found += value if isinstance(value, list) else [value]
             text = text[end:].strip("\0 \t\r\n")
@@ -410,7 +413,9 @@ _CALL_PARTS = ("functionCall", "function_call", "toolUse", "tool_use")  # Gemini
 def _is_call(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
-    return part.get("type") in ("tool_use", "tool_call") or any(one in part for one in _CALL_PARTS)
+    if part.get("type") in ("tool_use", "tool_call"):
+        return True
+    return any(isinstance(part.get(name), dict) for name in _CALL_PARTS)
 
 
 def _listed_calls(sent: Any) -> Iterator[Any]:

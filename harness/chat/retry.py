@@ -168,10 +168,11 @@ def asked_wait(failure: AttemptFailure, now: float) -> float | None:
 _SOON_S = 120.0
 _TOLD_WAIT = re.compile(
     r"\b(?:try again|retry)(?: your request)? (?:in|after)\s+"
-    r"((?:\d+h)?(?:\d+m(?!s))?\d+(?:\.\d+)?|(?:\d+h)?\d+m)(?!\d)\s?(ms|s|m|h)?",
+    r"((?:\d{1,9}h)?(?:\d{1,9}m(?!s))?\d{1,9}(?:\.\d{1,12})?|(?:\d{1,9}h)?\d{1,9}m)(?!\d)"
+    r"\s?(ms|s|m|h)?",
     re.IGNORECASE,
 )
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s))?")
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,12})?)(ms|s))?")
 
 
 def _duration(text: str) -> float | None:

@@ -383,22 +383,28 @@ def _folded(schema: Mapping[str, Any]) -> dict[str, Any]:
         {"properties": {"a": {}}}
     """
     folded = {key: value for key, value in schema.items() if key not in _CHOICES}
-    properties = dict(folded.get("properties") or {})
-    required = list(folded.get("required") or ())
+    properties, required = dict(_typed(schema, "properties", {})), _typed(schema, "required", [])
+    required = list(required)
     for choice in _CHOICES:
-        branches = [one for one in schema.get(choice) or () if isinstance(one, dict)]
-        branches = [_folded(one) for one in branches if one.get("type") != "null"]
+        branches = [one for one in _typed(schema, choice, []) if isinstance(one, dict)]
+        branches = [one for one in branches if one.get("type") != "null"]
         for branch in branches:
-            for key, value in (branch.get("properties") or {}).items():
+            for key, value in _typed(branch, "properties", {}).items():
                 properties.setdefault(key, value)
-        needed = [set(branch.get("required") or ()) for branch in branches]
+        needed = [{*map(str, _typed(branch, "required", []))} for branch in branches]
         if needed:
             common = set.union(*needed) if choice == "allOf" else set.intersection(*needed)
-            required += sorted(common - set(required))
+            required += sorted(common - {*map(str, required)})
     folded["properties"] = properties
     if required:
         folded["required"] = required
     return folded
+
+
+def _typed(schema: Mapping[str, Any], name: str, otherwise: Any) -> Any:
+    """A part of a schema; `otherwise` where it is missing, or of another type."""
+    found = schema.get(name)
+    return found if isinstance(found, type(otherwise)) else otherwise
 
 
 def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:

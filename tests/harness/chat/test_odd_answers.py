@@ -152,6 +152,17 @@ def test_line_breaks_in_strings_are_read() -> None:
     assert read_completion(body(choice({"content": "aXb"})).replace(b"X", b"\n")) == Reply("a\nb")
 
 
+def test_many_values_are_no_reply() -> None:
+    """A server that sends numbers without end costs no more than their bytes."""
+    assert meaning(b"1 " * 500_000) == "passing"
+
+
+def test_parts_with_empty_fields_are_no_calls() -> None:
+    """Libraries write each field that a part could have."""
+    part = {"text": "hi", "functionCall": None, "toolUse": None, "tool_use": None}
+    assert read_completion(body(choice({"content": [part]}))) == Reply("hi")
+
+
 @pytest.mark.parametrize("rest", [b'{"error": {"message": "lost"}}', WHOLE, b"garbage"])
 def test_what_follows_a_reply_may_spoil_it(rest: bytes) -> None:
     """An error after a reply counts, and of two replies none is chosen."""

@@ -99,6 +99,7 @@ def test_other_forms_of_retry_after(text: str, seconds: float) -> None:
         ("Try again in a moment", None),
         ("Try again in 2026", 2026.0),
         ("No retry helps.", None),
+        (f"Try again in {'9' * 400}h", None),
     ],
 )
 def test_a_wait_in_the_message(message: str, seconds: float | None) -> None:

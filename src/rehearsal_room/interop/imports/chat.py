@@ -108,7 +108,11 @@ def _text_of(content: Any) -> str:
 def _blocks(content: Any, *kinds: str) -> list[dict[str, Any]]:
     """The parts of these kinds; Bedrock's have their kind as the name of their only field."""
     parts = [part for part in content if isinstance(part, dict)] if type(content) is list else []
-    return [part for part in parts if part.get("type") in kinds or any(k in part for k in kinds)]
+    return [
+        part
+        for part in parts
+        if part.get("type") in kinds or any(isinstance(part.get(kind), dict) for kind in kinds)
+    ]
 
 
 def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:

@@ -12,7 +12,8 @@ _LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
 
 def read_arguments(value: Any) -> tuple[dict[str, Any] | None, str]:
     """The arguments of a call as a server or a model wrote them, and else why they cannot be used,
-    as the end of a sentence. They are an object, the text of one, or nothing (null, blank).
+    as the end of a sentence. They are an object, the text of one, or nothing (null, blank, and the
+    empty array, as which PHP writes an empty object).
 
     Example: '{"line": 2,}' -> (None, "the JSON is malformed: expecting property name …")
     """
@@ -20,7 +21,7 @@ def read_arguments(value: Any) -> tuple[dict[str, Any] | None, str]:
         value, fault = _decoded(value)
         if fault:
             return None, fault
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or value == [] or (isinstance(value, str) and not value.strip()):
         return {}, ""
     if not isinstance(value, dict):
         return None, f"they must be a JSON object, not {_KINDS.get(type(value), 'another value')}"

@@ -40,7 +40,7 @@ from rehearsal_room.harness.agents.agent_env import AgentEnv
 from rehearsal_room.harness.agents.gateway_episode import GIVE_ANSWER, EpisodeOver, GatewayEpisode
 from rehearsal_room.harness.agents.span_intake import LATE, SpanIntake, accepted
 from rehearsal_room.harness.agents.typed_schemas import typed_tools
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.errors import ContextLengthError, ModelRefusedError, PolicyError
 from rehearsal_room.harness.core.messages import Reply
 from rehearsal_room.harness.model_api import chat, messages, responses
 from rehearsal_room.harness.model_api.known_parts import KnownParts
@@ -302,6 +302,8 @@ async def _or_refusal(
         return Response(refuse(str(exc), 400, None), 400, media_type=JSON)
     except ContextLengthError as exc:
         return Response(refuse(str(exc), 400, _TOO_LONG), 400, media_type=JSON)
+    except ModelRefusedError as exc:
+        return Response(refuse(str(exc), 400, "content_filter"), 400, media_type=JSON)
     except PolicyError as exc:
         return Response(refuse(str(exc), 502, None), 502, _NO_RETRY, JSON)
     except EpisodeOver as exc:

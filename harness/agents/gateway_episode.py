@@ -16,7 +16,12 @@ from rehearsal_room.envpool.server.mcp_methods import CallAnswer, McpMethods
 from rehearsal_room.harness.agents.agent_env import AgentEnv, StepLimit, WorldFailed
 from rehearsal_room.harness.agents.branches import Branches
 from rehearsal_room.harness.agents.span_intake import EpisodeSpans
-from rehearsal_room.harness.core.errors import ContextLengthError, ModelOutageError, PolicyError
+from rehearsal_room.harness.core.errors import (
+    ContextLengthError,
+    ModelOutageError,
+    ModelRefusedError,
+    PolicyError,
+)
 from rehearsal_room.harness.core.events import Ending, ModelAsked, encode
 from rehearsal_room.harness.core.messages import Message, Reply, Window
 from rehearsal_room.harness.dialects.base import result_text
@@ -269,6 +274,8 @@ def _with_ids(reply: Reply, number: int) -> Reply:
 
 def _is_own_fault(failure: PolicyError) -> bool:
     """Whether the agent's request is to blame: it is too long, or the server refused its form."""
+    if isinstance(failure, ModelRefusedError):
+        return False
     return isinstance(failure, ContextLengthError) or failure.http_status in (400, 413, 422)
 
 

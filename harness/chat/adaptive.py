@@ -115,4 +115,8 @@ class AdaptiveWriter:
             thought_name=features.thought_name,
             without=features.without,
             short_ids=features.short_ids,
+            no_content="" if features.text_content else None,
+            has_system=not features.no_system,
+            single_calls=features.single_calls,
+            result_names=features.result_names,
         )

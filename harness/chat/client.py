@@ -168,7 +168,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             if self._waiting:
                 self._fill_room()
         self._outage.answered()
-        if response.status != 200:
+        if not 200 <= response.status < 300:  # some gateways answer with 201
             failure = read_error(response.status, response.headers, response.body)
             if failure.is_overload and self._observer is None and limit.refused(generation):
                 _log.info("requests_reduced", max_in_flight=limit.limit)
@@ -189,7 +189,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
                 fault = f"nothing arrived for {limits.stall_s:g} s in the middle of the reply"
                 raise TransportError("timeout", fault)
             return HttpResponse(200, {}, events.completion(cut=True))
-        if not events.is_stream or response.status != 200:
+        if not events.is_stream or response.status >= 300:
             return response
         if watch.num_bytes != len(response.body):  # a fault on purpose
             return response

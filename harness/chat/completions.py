@@ -12,8 +12,9 @@ left out.
 A generation that failed gives no reply (see harness.model_servers.finish_reasons).
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,11 +23,22 @@ from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.chat.wire import read_arguments
 from rehearsal_room.harness.core.messages import AgentCall, ContentKind, Reply, Usage
+from rehearsal_room.harness.model_servers.error_bodies import (
+    error_of,
+    headers_in,
+    reported,
+    shown_page,
+    status_of,
+)
 from rehearsal_room.harness.model_servers.event_stream import EventStream
-from rehearsal_room.harness.model_servers.finish_reasons import FinishKind, finish_kind
+from rehearsal_room.harness.model_servers.finish_reasons import (
+    FinishKind,
+    finish_kind,
+    known_kind,
+    worst,
+)
 from rehearsal_room.scenarios.core.short_text import one_line
 
-MAX_MESSAGE = 500  # characters of a server's message that are shown
 _MAX_TOKENS = 2**53  # of one request
 
 # Fields with the thought as plain text, the usual ones first: DeepSeek's (and vLLM's older) name,
@@ -67,13 +79,16 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
         if body.lstrip().startswith(_EVENTS) and (whole := _streamed_whole(body)) is not None:
             return read_completion(whole, attempts=attempts)
         if is_page(body):
-            return AttemptFailure("malformed", "the answer is a web page (HTML)")
-        return AttemptFailure("malformed", f"the answer is not a chat completion: {exc}")
-    if completion.error:
-        return failure_of_error(completion.error)
+            return AttemptFailure("malformed", f"the answer is {shown_page(body)}")
+        if (whole := _lenient(body)) is not None:
+            return read_completion(whole, attempts=attempts)
+        fault = f"the answer is not a chat completion ({_begin(body)!r}): {exc}"
+        return AttemptFailure("malformed", fault)
+    if completion.error and (error := error_in(body)) is not None:
+        return failure_of_error(error)
     choices = completion.choices
     if not isinstance(choices, list):
-        choices = ()
+        choices = _listed_choices(choices)
     parts, read = [], []
     try:
         for choice in choices:
@@ -88,23 +103,36 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | AttemptFailure
     if not parts:
         if (error := error_in(body)) is not None:
             return failure_of_error(error)
-        return AttemptFailure("malformed", "the answer contains no choice")
+        if (inner := _wrapped(body)) is not None:
+            return read_completion(inner, attempts=attempts)
+        return AttemptFailure("malformed", f"the answer contains no choice: {_begin(body)}")
     part = parts[0] if len(parts) == 1 else _joined(parts)
     if (failure := _fault_of(part)) is not None:
         return failure
     text, calls, kind, _, thought, fields = part
     finish = "length" if kind == "cut" else "tool_calls" if calls else "stop"
-    usage = completion.usage
+    usage = _usage_of(completion.usage) if isinstance(completion.usage, dict) else Usage()
+    if kind == "cut" and not (text or calls or usage.completion_tokens) and usage.prompt_tokens:
+        return AttemptFailure("malformed", _NO_ROOM, 0, "context_length_exceeded")
     return Reply(
         text,
         calls,
         finish,
-        _usage_of(usage) if isinstance(usage, dict) else Usage(),
+        usage,
         attempts=attempts,
         thought=thought,
         fields=fields or None,
         content=_unusual_content(read[0], calls) if len(parts) == 1 else "",
     )
+
+
+# LMDeploy and Ollama say so instead of refusing the prompt.
+_NO_ROOM = "the reply was cut off before its first token: the prompt fills the model's context"
+
+
+def _begin(body: bytes) -> str:
+    """The first words of a body, for a message."""
+    return one_line(body[:200].decode(errors="replace"), 100)
 
 
 def _unusual_content(choice: Any, calls: tuple[AgentCall, ...]) -> ContentKind:
@@ -129,23 +157,62 @@ def _streamed_whole(body: bytes) -> bytes | None:
 
 
 def error_in(body: bytes) -> Any:
-    """The error that a body without choices reports in another place than `error`; None: it
-    reports none.
+    """The error that a body reports (see error_of); None: it reports none."""
+    try:
+        return error_of(_decode_any(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
-    Example: b'{"object": "error", "message": "busy", "code": 503}' -> the same, decoded
-    """
+
+_NO_CONSTANTS = json.JSONDecoder(strict=False, parse_constant=lambda constant: None)
+_MOST_VALUES = 3  # one after the other
+_ENDS = ("data: [DONE]", "data:[DONE]", "[DONE]", "null")  # what may follow an answer
+
+
+def _lenient(body: bytes) -> bytes | None:
+    """A body as JSON that is nearly JSON: with NaN, line breaks in strings, something after its
+    end, in a list, or as a text; None: it is none of that, or the same. Of several objects an
+    error counts."""
+    text = body.decode(errors="replace").strip("\ufeff\0 \t\r\n")
+    found: list[Any] = []
+    try:
+        while text and not text.startswith(_ENDS):
+            if len(found) > _MOST_VALUES:
+                return None
+            value, end = _NO_CONSTANTS.raw_decode(text)
+            found += value if isinstance(value, list) else [value]
+            text = text[end:].strip("\0 \t\r\n")
+        objects = [one for one in found if isinstance(one, dict)]
+        errors = [one for one in objects if error_of(one) is not None]
+        if len(found) == 1 and isinstance(found[0], str) and found[0].lstrip()[:1] == "{":
+            whole = found[0].encode(errors="replace")
+        elif errors or (objects and len(objects) == len(found) == 1):
+            whole = json.dumps((errors or objects)[0]).encode()
+        else:
+            return None
+    except (ValueError, RecursionError):
+        return None
+    return whole if whole != body else None
+
+
+def _listed_choices(choices: Any) -> Any:
+    """Choices that are not a list: one alone, or each under its number."""
+    if not isinstance(choices, dict):
+        return ()
+    return [choices] if "message" in choices or "delta" in choices else list(choices.values())
+
+
+def _wrapped(body: bytes) -> bytes | None:
+    """The completion in an envelope (`data`, `result`); None: there is none."""
     try:
         found = _decode_any(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not isinstance(found, dict) or "choices" in found:
-        return None
-    errors = found.get("errors")
-    if errors:
-        return errors[0] if isinstance(errors, list) else errors
-    says = found.get("message") or found.get("detail")
-    is_error = found.get("object") == "error" or found.get("success") is False
-    return found if says and (is_error or "detail" in found) else None
+    for name in ("data", "result", "response"):
+        inner = found.get(name) if isinstance(found, dict) else None
+        if isinstance(inner, dict) and inner.get("choices"):
+            return msgspec.json.encode(inner)
+    return None
 
 
 def is_page(body: bytes) -> bool:
@@ -174,17 +241,45 @@ def _read_choice(choice: Any) -> _Part | AttemptFailure | None:
         return failure_of_error(error)
     message = choice.get("message")
     if not isinstance(message, dict):
+        text = message
         message = choice.get("delta")  # as in a stream
         if not isinstance(message, dict):
-            text = choice.get("text")  # as of completions that are not of a chat
+            if not isinstance(text, str):
+                text = choice.get("text")  # as of completions that are not of a chat
             if not isinstance(text, str):
                 return None
             message = {"content": text}
     if error := message.get("error"):
         return failure_of_error(error)
     word = choice.get("finish_reason")
+    kind = finish_kind(word)
+    if kind is None or "native_finish_reason" in choice:
+        word, kind = _told_elsewhere(choice, word, kind)
     text, thought, fields = read_message(message)
-    return text, calls_of(message), finish_kind(word), word, thought, fields
+    calls = calls_of(message)
+    if not calls and "tool_calls" in choice:
+        calls = calls_of(choice)
+    return text, calls, kind, word, thought, fields
+
+
+_OTHER_REASONS = (
+    *("native_finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason"),
+    "finish_details",
+)
+
+
+def _told_elsewhere(
+    choice: dict[str, Any], word: Any, kind: FinishKind | None
+) -> tuple[Any, FinishKind | None]:
+    """The finish reason and its meaning, also by other fields: that of the provider behind a
+    gateway (OpenRouter) may tell of a failure where the gateway does not. Words there that are
+    unknown say nothing."""
+    for name in _OTHER_REASONS:
+        told = choice.get(name)
+        told_kind = known_kind(told) if told else None
+        if told_kind is not None and worst((kind, told_kind)) != kind:
+            word, kind = told, told_kind
+    return word, kind
 
 
 def _joined(parts: list[_Part]) -> _Part:
@@ -198,11 +293,11 @@ def _joined(parts: list[_Part]) -> _Part:
             texts.append(part[0])
         calls += part[1]
         fields |= part[5]
-    ranks: tuple[FinishKind | None, ...] = ("failed", "refused", "cut", "calls", "stop", None)
-    worst = min(parts, key=lambda part: ranks.index(part[2]))
+    kind = worst([part[2] for part in parts])
+    word = next(part[3] for part in parts if part[2] == kind)
     # The thought begins the text only where it is in the first choice that has a text.
     thought = next((part[4] for part in parts if part[0]), "")
-    return "\n".join(texts), tuple(calls), worst[2], worst[3], thought, fields
+    return "\n".join(texts), tuple(calls), kind, word, thought, fields
 
 
 def _fault_of(part: _Part) -> AttemptFailure | None:
@@ -210,7 +305,7 @@ def _fault_of(part: _Part) -> AttemptFailure | None:
     text, calls, kind, word, _, _ = part
     if kind in ("failed", "refused"):
         return generation_fault(word)
-    if calls or kind in ("cut", "stop"):
+    if calls or kind == "cut" or (kind == "stop" and (text or known_kind(word) == "stop")):
         return None
     if kind == "calls":
         return AttemptFailure("malformed", f"the finish reason is {_shown(word)} without a call")
@@ -301,11 +396,9 @@ def calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
     sent = message.get("tool_calls")
     if not sent and type(message.get("content")) is list:  # Anthropic's form
         sent = [part for part in message["content"] if _is_call(part)]
+    if sent and (type(sent) is not list or type(sent[0]) is not dict):
+        sent = list(_listed_calls(sent))
     if sent:
-        if isinstance(sent, dict):
-            sent = [sent]
-        if type(sent) is not list:
-            _require(sent, (list,), "tool_calls")
         calls = tuple([_read_call(call) for call in sent])
         if len(calls) > 1 or (calls and calls[0].id == ""):
             return _identified(calls)
@@ -314,8 +407,33 @@ def calls_of(message: dict[str, Any]) -> tuple[AgentCall, ...]:
     return (_read_call({"function": older}),) if older else ()
 
 
+_CALL_PARTS = ("functionCall", "function_call", "toolUse", "tool_use")  # Gemini's and Bedrock's
+
+
 def _is_call(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call")
+    if not isinstance(part, dict):
+        return False
+    if part.get("type") in ("tool_use", "tool_call"):
+        return True
+    return any(isinstance(part.get(name), dict) for name in _CALL_PARTS)
+
+
+def _listed_calls(sent: Any) -> Iterator[Any]:
+    """Calls that are not a list of objects: one alone, each under its number, as JSON text, or in
+    a list in the list. Raises UnreadableError."""
+    if isinstance(sent, str):
+        try:
+            sent = _decode_any(sent)
+        except (msgspec.DecodeError, RecursionError):
+            raise UnreadableError("tool_calls is a str") from None
+    if isinstance(sent, dict):
+        sent = [sent] if "function" in sent or "name" in sent else list(sent.values())
+    _require(sent, (list,), "tool_calls")
+    for call in sent or ():
+        if isinstance(call, list):
+            yield from call
+        elif call is not None:
+            yield call
 
 
 def _identified(calls: tuple[AgentCall, ...]) -> tuple[AgentCall, ...]:
@@ -334,24 +452,45 @@ def _read_call(call: Any) -> AgentCall:
         raise UnreadableError(f"a tool call is a {type(call).__name__}")
     function = call.get("function")
     if type(function) is not dict:
-        _require(function, (dict,), "function")
-        arguments = call.get("arguments", call.get("input"))
-        function = {"name": call.get("name"), "arguments": arguments}  # beside the id
-        call = {name: call.get(name) for name in _CALL}
+        function, call = _unusual_function(call, function)
     name, sent_id = function.get("name"), call.get("id")
     if type(name) is not str:
         _require(name, (str,), "the name of a tool call")
     fields: dict[str, Any] | None = None
     if not call.keys() <= _CALL:
         fields = _others(call, _CALL) or None
-    if not function.keys() <= _FUNCTION and (inner := _others(function, _FUNCTION)):
-        fields = {**(fields or {}), "function": inner}
+    arguments = function.get("arguments")
+    if not function.keys() <= _FUNCTION:
+        named = next((one for one in _ARGUMENTS if arguments is None and one in function), "")
+        arguments = function[named] if named else arguments
+        if inner := _others(function, _FUNCTION | {named}):
+            fields = {**(fields or {}), "function": inner}
     return AgentCall(
         (name or "").strip(),
-        read_arguments(function.get("arguments")),
+        read_arguments(arguments),
         sent_id if isinstance(sent_id, str) else "" if sent_id is None else str(sent_id),
         fields,
     )
+
+
+_ARGUMENTS = ("parameters", "args", "input")  # other names
+
+
+def _unusual_function(call: dict[str, Any], function: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The function of a call, and the call without it: the function is JSON text, or its name and
+    arguments are beside the id, or in a part of a content. Raises UnreadableError."""
+    if isinstance(function, str) and function.lstrip()[:1] == "{":
+        try:
+            function = _decode_any(function)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            return function, call
+    _require(function, (dict,), "function")
+    inner = next((call[name] for name in _CALL_PARTS if isinstance(call.get(name), dict)), call)
+    arguments = next((inner[n] for n in ("arguments", *_ARGUMENTS) if n in inner), None)
+    id = inner.get("id") or inner.get("toolUseId") or call.get("id")
+    return {"name": inner.get("name"), "arguments": arguments}, {"id": id}
 
 
 def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
@@ -363,23 +502,63 @@ def _others(sent: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 
 def _usage_of(usage: dict[str, Any]) -> Usage:
-    """The counts under their usual names, or those of other servers: `cached_tokens` beside them
-    (Moonshot), `prompt_cache_hit_tokens` (DeepSeek), and Anthropic's."""
-    if usage.keys() <= _USUAL_COUNTS and (sampled := _num_tokens(usage.get("completion_tokens"))):
-        return Usage(_num_tokens(usage.get("prompt_tokens")), sampled)
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    details = usage.get("completion_tokens_details")
-    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
-    for name in ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"):
-        cached = usage.get(name) if cached is None else cached
+    """The counts under their usual names, or those of other servers. What a total has beside
+    prompt and completion are thoughts (Gemini, xAI), which are generated tokens too, unless it is
+    what the cache had."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    prompt = _num_tokens(usage.get("input_tokens") if prompt is None else prompt)
-    completion = _num_tokens(usage.get("output_tokens") if completion is None else completion)
-    if not completion:
-        completion = max(0, _num_tokens(usage.get("total_tokens")) - prompt) if prompt else 0
-    reasoning = usage.get("reasoning_tokens") if reasoning is None else reasoning
-    return Usage(prompt, completion, _num_tokens(cached), _num_tokens(reasoning))
+    if type(prompt) is not int or type(completion) is not int or not completion:
+        return _unusual_usage(usage)
+    prompt, completion = _num_tokens(prompt), _num_tokens(completion)
+    is_usual = usage.keys() <= _USUAL_COUNTS
+    cached, reasoning = (0, 0) if is_usual else _cached_and_reasoning(usage)
+    total = usage.get("total_tokens")
+    if type(total) is int and prompt and prompt + completion < total <= _MAX_TOKENS:
+        more = total - prompt - completion
+        completion += more if more != cached else 0
+    return Usage(prompt, completion, cached, reasoning)
+
+
+def _unusual_usage(usage: dict[str, Any]) -> Usage:
+    """The same for other names and types. Anthropic's input is without what its cache has."""
+    if isinstance(inner := usage.get("tokens"), dict):  # Cohere's
+        usage = inner
+    prompt, completion = _counted(usage, _PROMPT), _counted(usage, _COMPLETION)
+    cached, reasoning = _cached_and_reasoning(usage)
+    if "cache_read_input_tokens" in usage and usage.get("prompt_tokens") is None:
+        prompt += cached + _num_tokens(usage.get("cache_creation_input_tokens"))
+    if prompt:
+        completion = max(completion, _counted(usage, _TOTAL) - prompt)
+    return Usage(prompt, completion, cached, reasoning)
+
+
+def _cached_and_reasoning(usage: dict[str, Any]) -> tuple[int, int]:
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    return (
+        _counted(usage, _CACHED) if cached is None else _num_tokens(cached),
+        _num_tokens(usage.get("reasoning_tokens") if reasoning is None else reasoning),
+    )
+
+
+# Names of counts: OpenAI's, Anthropic's (and OpenAI's newer ones), Bedrock's, Vercel's, Ollama's,
+# Gemini's and watsonx's.
+_PROMPT = (
+    *("prompt_tokens", "input_tokens", "inputTokens", "promptTokens", "prompt_eval_count"),
+    *("promptTokenCount", "input_token_count"),
+)
+_COMPLETION = (
+    *("completion_tokens", "output_tokens", "outputTokens", "completionTokens", "eval_count"),
+    *("candidatesTokenCount", "generated_token_count"),
+)
+_TOTAL = ("total_tokens", "totalTokens", "totalTokenCount")
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+
+
+def _counted(usage: dict[str, Any], names: tuple[str, ...]) -> int:
+    """The count under the first of these names that the usage has."""
+    return next((_num_tokens(usage[name]) for name in names if usage.get(name) is not None), 0)
 
 
 def _num_tokens(value: Any) -> int:
@@ -413,47 +592,25 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> AttemptF
         Failure("status", "no such model", 404, "model_not_found")
     """
     try:
-        error = _decode_any(body)
+        found = _decode_any(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        error = body.decode(errors="replace")
-    if isinstance(error, list) and len(error) == 1:  # Google's form
-        error = error[0]
-    message, code, _ = _describe(_error_in(error))
+        found = shown_page(body) if is_page(body) else body.decode(errors="replace")
+    if isinstance(found, list) and len(found) == 1:  # Google's form
+        found = found[0]
+    error = error_of(found) or found
+    said = reported(error)
+    message = said.message
     if 300 <= status < 400 and (target := headers.get("location")):
         message = f"the server redirects to {one_line(target, 200)}"
-    return AttemptFailure("status", message, status, code, headers)
-
-
-def _error_in(error: Any) -> Any:
-    """The error of an error's body, which may be under `error`, or a text there beside a code."""
-    if not isinstance(error, dict) or not (inner := error.get("error")):
-        return error
-    if isinstance(inner, dict) or not (error.get("message") or error.get("code")):
-        return inner
-    return {"message": error.get("message") or inner, "code": error.get("code")}
+    if told := headers_in(error, found):
+        headers = {**told, **{name.lower(): value for name, value in headers.items()}}
+    return AttemptFailure("status", message, status, said.code, headers)
 
 
 def failure_of_error(error: Any) -> AttemptFailure:
     """The failure that an error reports in a response of status 200."""
-    message, code, status = _describe(error)
-    if 400 <= status <= 599:
-        return AttemptFailure("status", message, status, code)
-    return AttemptFailure("malformed", f"the answer contains an error: {message}", 0, code)
-
-
-def _describe(error: Any) -> tuple[str, str, int]:
-    """An error's message, its code and the status in it (0: none). Beside a number as its code the
-    type is the code.
-
-    Example: {"message": "m", "type": "t", "code": 503} -> ("m", "t", 503)
-    """
-    if not isinstance(error, dict):
-        return one_line(error if isinstance(error, str) else repr(error), MAX_MESSAGE), "", 0
-    message = error.get("message") or error.get("detail") or error
-    text = message if isinstance(message, str) else repr(message)
-    metadata = error.get("metadata")
-    if isinstance(metadata, dict) and isinstance(raw := metadata.get("raw"), str):
-        text = f"{text}: {raw}"  # what OpenRouter got from the model's provider
-    code, kind = str(error.get("code") or ""), str(error.get("type") or "")
-    status = int(code) if code.isdecimal() and len(code) == 3 else 0
-    return one_line(text, MAX_MESSAGE), (kind or code) if status else (code or kind), status
+    said = reported(error)
+    if status := status_of(said):
+        return AttemptFailure("status", said.message, status, said.code, headers_in(error, None))
+    fault = f"the answer contains an error: {said.message}"
+    return AttemptFailure("malformed", fault, 0, said.code)

@@ -13,6 +13,8 @@ import msgspec
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits, AnswerMeter
 
 MAX_HEAD = 64 * 1024  # bytes
+# Values of Content-Encoding that name none; some servers name the charset there.
+_NO_CODING = frozenset({"", "identity", "none", "utf-8", "utf8"})
 
 
 class BadResponse(Exception):
@@ -55,7 +57,7 @@ class ResponseReader:
         budget = budget or AnswerBudget(AnswerLimits())
         self._limits = budget.limits
         self._meter = AnswerMeter(budget)
-        self.watch: BodyWatch | None = None  # sees the bodies of status 200
+        self.watch: BodyWatch | None = None  # sees the bodies of status 2xx
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         # An array grows in place: a million chunks of one byte take a megabyte, and not a hundred.
@@ -120,8 +122,8 @@ class ResponseReader:
         version = parser.get_http_version()
         if not 100 <= status <= 599 or version not in ("1.1", "1.0"):
             self._refuse(f"HTTP/{version} with status {status} (expected HTTP/1.1, 100 to 599)")
-        if headers.get("content-encoding", "identity").lower() != "identity":
-            self._refuse(f"content-encoding {headers['content-encoding']!r} was not asked for")
+        if "content-encoding" in headers and (fault := coding_fault(headers["content-encoding"])):
+            self._refuse(fault)
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             self._refuse(f"transfer-encoding {coding!r} is not supported")
@@ -132,7 +134,7 @@ class ResponseReader:
         self._is_in_body = True
 
     def on_body(self, data: bytes) -> None:
-        if self.watch is not None and self._status == 200:
+        if self.watch is not None and 200 <= self._status < 300:
             self.watch.feed(data)
         if not self._body:
             self._body = data
@@ -159,6 +161,13 @@ class ResponseReader:
         """End the parsing: `feed` raises BadResponse with this message."""
         self._fault = fault
         raise BadResponse(fault)
+
+
+def coding_fault(coding: str) -> str | None:
+    """Why an answer with this Content-Encoding is refused; None: its bytes are as they are."""
+    if coding.strip().lower() in _NO_CODING:
+        return None
+    return f"content-encoding {coding!r} was not asked for"
 
 
 def _describe(exc: Exception, data: bytes) -> str:

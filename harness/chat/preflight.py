@@ -35,9 +35,22 @@ MAX_WAIT_S = 20.0  # for the list of models
 _LOOK_AT_URL = "correct the URL, which usually ends in /v1"
 _MAX_NAMES = 8  # shown of those that the server serves
 _UNKNOWN = re.compile(
-    r"model.{0,200}(not (be )?found|does not exist|unknown|not exist)", re.I | re.S
+    r"model.{0,200}(not (be )?found|does not exist|unknown|not exist)"
+    r"|^model: |not found the model|unable to access model|deployment[^.]{0,60}does not exist"
+    r"|model identifier is invalid|not a valid model|no such model|invalid model name",
+    re.I | re.S,
 )
-_UNKNOWN_CODES = frozenset({"model_not_found", "unknown_model", "NotFoundError"})
+_UNKNOWN_CODES = frozenset(
+    {"model_not_found", "unknown_model", "NotFoundError", "DeploymentNotFound"}
+    | {"model_not_available"}
+)
+# What servers say of a path that they do not have.
+_NO_PATH = re.compile(
+    r"^\W*(404|not found|file not found|resource not found|invalid url|cannot post|no route"
+    r"|unexpected endpoint|unknown (url|path|endpoint|request)|page not found|method not)|^\W*$"
+    r"|not found\W*$",
+    re.I,
+)
 
 
 @runtime_checkable
@@ -147,8 +160,11 @@ def cause_of_answer(body: bytes) -> str | None:
     """
     if is_page(body):
         return f"the server answers with a web page (HTML), and not with a reply; {_LOOK_AT_URL}"
-    if isinstance(read_completion(body), Reply):
+    outcome = read_completion(body)
+    if isinstance(outcome, Reply):
         return None
+    if outcome.status and not (is_withheld(outcome) or is_context_overflow(outcome)):
+        return cause_of(outcome)
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -191,8 +207,13 @@ def cause_of(failure: AttemptFailure, listed: Sequence[str] = ()) -> str | None:
         return f"the server does not have this model ({found}){served}"
     if failure.status == 407:
         return f"a proxy on the way wants a user and password ({found}); set them in its URL"
-    if failure.status in (404, 405, 501):
+    has_no_path = failure.status == 404 and _NO_PATH.search(failure.message)
+    if failure.status in (405, 501) or has_no_path:
         return f"there is no chat endpoint ({found}); the URL usually ends in /v1"
+    if failure.message.startswith("a web page ("):
+        return f"the server answers with {failure.message}, and not with a reply; {_LOOK_AT_URL}"
+    if failure.status == 404:
+        return f"the server refuses a request as the run sends it ({found})"
     if failure.status in (402, 403, 429):  # 429: an exhausted quota, which no retry helps
         return f"the server refuses the account ({found})"
     return None
@@ -204,7 +225,7 @@ async def _sent(transport: ModelTransport, body: bytes) -> bytes | AttemptFailur
         response = await transport.post(body)
     except TransportError as exc:
         return AttemptFailure(exc.kind, str(exc), was_sent=exc.was_sent)
-    if response.status == 200:
+    if 200 <= response.status < 300:
         return response.body
     return read_error(response.status, response.headers, response.body)
 

@@ -1,30 +1,43 @@
 """When a failed request is sent again, and after which wait: pure decisions, without waiting.
 
-Sent again: status 408, 409, 429 and 5xx, lost connections, timeouts, responses that cannot be read
-or that contain no choice, and generations that failed. Not sent again: 501, 505 and other 4xx, an
-exhausted quota, a full context or a filter under any status, and responses with
-`x-should-retry: false`. The server determines the wait (`retry-after-ms`, `Retry-After` in seconds
-or as an HTTP date, RFC 9110 §10.2.3); otherwise it is exponential backoff with full jitter.
+Sent again: status 408, 409, 424, 425, 429, 498, 499 and 5xx, lost connections, timeouts, responses
+that cannot be read or that contain no choice, and generations that failed, whatever their status.
+Not sent again: 501, 505 and other 4xx, an exhausted quota, a full context or a filter under any
+status, and responses with `x-should-retry: false`. The server determines the wait
+(`retry-after-ms`, `Retry-After` in seconds or as an HTTP date, RFC 9110 §10.2.3, its message, the
+moment at which its limit is reset); otherwise it is exponential backoff with full jitter.
 """
 
 import math
+import re
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Literal
 
 import msgspec
 
-from rehearsal_room.harness.model_servers.refusal_words import tells_filter, tells_overflow
+from rehearsal_room.harness.model_servers.refusal_words import (
+    tells_filter,
+    tells_overflow,
+    tells_passing,
+)
 
 # malformed: the answer cannot be read, or its generation failed; proxy: the proxy did not answer;
 # refused: the provider withheld the reply.
 AttemptFailureKind = Literal["status", "connection", "timeout", "malformed", "proxy", "refused"]
-_RETRIED = frozenset({408, 409, 429})
+# 424: the model failed (Bedrock, text-generation-inference); 498: no capacity (Groq); 499: the
+# request was ended on the way.
+_RETRIED = frozenset({408, 409, 424, 425, 429, 498, 499})
 _NOT_IMPLEMENTED = frozenset({501, 505})  # by a server that has no such method or protocol
-_OVERLOADED = frozenset({429, 503, 529})  # 529: Anthropic's word for 503
-_PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_OVERLOADED = frozenset({429, 498, 503, 529})  # 529: Anthropic's word for 503
+_PERMANENT = frozenset(
+    {
+        *("insufficient_quota", "billing_hard_limit_reached", "billing_not_active"),
+        *("exceeded_current_quota_error", "1113"),  # Moonshot's and Z.ai's
+    }
+)
 _NO_HEADERS: Mapping[str, str] = {}
 _SPREAD_FROM = 3  # attempts
 
@@ -89,7 +102,7 @@ def wait_before_retry(
     """
     if attempt >= backoff.max_attempts or not is_retried(failure):
         return None
-    requested = requested_wait(failure.headers, now)
+    requested = asked_wait(failure, now)
     if requested is None:
         return rng.uniform(0.0, backoff.ceiling(attempt))
     if requested > backoff.max_requested_wait_s:
@@ -126,7 +139,81 @@ def is_retried(failure: AttemptFailure) -> bool:
         return advice == "true"
     if failure.status in _NOT_IMPLEMENTED:
         return False
-    return failure.status in _RETRIED or failure.status >= 500
+    if failure.status in _RETRIED or failure.status >= 500:
+        return True
+    return tells_passing(failure.status, failure.code, failure.message)
+
+
+def asked_wait(failure: AttemptFailure, now: float) -> float | None:
+    """The wait that a server asks for in its headers, in its message, or by the moment at which a
+    limit that is used up is reset, where that is soon; None: it asks for none.
+
+    Example: "Rate limit reached. Please try again in 1m26.4s." -> 86.4
+    """
+    requested = requested_wait(failure.headers, now)
+    if requested is not None:
+        return requested
+    if told := _TOLD_WAIT.search(failure.message):
+        return _duration(told[1] + (told[2] or "s"))
+    resets = [
+        _until(failure.headers[name], now)
+        for name in failure.headers
+        if "ratelimit" in name and "reset" in name
+        if _number(failure.headers.get(name.replace("reset", "remaining"))) == 0
+    ]
+    soon = [wait for wait in resets if wait is not None and wait <= _SOON_S]
+    return max(soon, default=None)
+
+
+_SOON_S = 120.0
+_TOLD_WAIT = re.compile(
+    r"\b(?:try again|retry)(?: your request)? (?:in|after)\s+"
+    r"((?:\d{1,9}h)?(?:\d{1,9}m(?!s))?\d{1,9}(?:\.\d{1,12})?|(?:\d{1,9}h)?\d{1,9}m)(?!\d)"
+    r"\s?(ms|s|m|h)?",
+    re.IGNORECASE,
+)
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,12})?)(ms|s))?")
+
+
+def _duration(text: str) -> float | None:
+    """The seconds of a duration as Go writes it.
+
+    Example: "2m59.56s" -> 179.56; "857ms" -> 0.857
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes, rest, unit = found.groups()
+    seconds = float(rest or 0) / (1000 if unit == "ms" else 1)
+    return int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + seconds
+
+
+def _until(text: str, now: float) -> float | None:
+    """The seconds until a limit is reset: a number of seconds, of Unix seconds or milliseconds, a
+    duration or a date."""
+    number = _number(text)
+    if number is None:
+        return _duration(text) if _duration(text) is not None else _until_date(text, now)
+    if number > 1e11:
+        number /= 1000
+    return max(0.0, number - now) if number > 1e8 else number
+
+
+def _until_date(text: str, now: float) -> float | None:
+    """The seconds until a date, in HTTP's form or that of ISO 8601; at least 0."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+    if moment.tzinfo is None:  # `-0000`: UTC, by RFC 5322
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return max(0.0, moment.timestamp() - now)
+    except OverflowError:
+        return None
 
 
 def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
@@ -143,13 +230,8 @@ def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
     seconds = _number(text)
     if seconds is not None or text is None:
         return seconds
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:  # `-0000`: UTC, by RFC 5322
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, moment.timestamp() - now)
+    seconds = _duration(text)
+    return seconds if seconds is not None else _until_date(text, now)
 
 
 def _number(text: str | None) -> float | None:

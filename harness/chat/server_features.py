@@ -9,11 +9,16 @@ import msgspec
 
 from rehearsal_room.harness.chat.completions import THOUGHTS
 from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow, is_withheld
+from rehearsal_room.harness.chat.wire import HistoryForm
 from rehearsal_room.harness.model_servers.parameter_words import (
     is_about_ids,
     is_about_thoughts,
     refused_parameter,
+    refuses_system,
+    wants_result_names,
+    wants_single_calls,
     wants_stream,
+    wants_text_content,
 )
 
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
@@ -24,8 +29,9 @@ _FORMAT = re.compile(
 
 _WORDS = (
     *("without:NAME", "max_completion_tokens", "thoughts", "thoughts:FIELD"),
-    *("short_ids", "stream"),
+    *("short_ids", "stream", "text_content", "no_system", "single_calls", "result_names"),
 )
+_FLAGS = ("short_ids", "stream", "text_content", "no_system", "single_calls", "result_names")
 # With usage, which servers of this API leave out of streams unless they are asked for it.
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -44,6 +50,10 @@ class ServerFeatures(msgspec.Struct, frozen=True):
     thought_name: str = ""
     short_ids: bool = False  # it takes ids of calls of nine letters or digits only
     stream: bool = False  # it answers in a stream only
+    text_content: bool = False  # a message with calls has an empty text, and not null
+    single_calls: bool = False  # its model's template takes one call a message
+    result_names: bool = False  # it wants the tool's name beside a result
+    no_system: bool = False  # its model knows no system messages; the user's first has their text
 
     @classmethod
     def adapted(cls, words: Iterable[str], **fields: Any) -> Self:
@@ -58,7 +68,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
                 fields["max_tokens"] = False
             elif name == "thoughts" and bool(colon) == bool(value):
                 fields |= {"wants_thoughts": True, "thought_name": value}
-            elif word in ("short_ids", "stream"):
+            elif word in _FLAGS:
                 fields[word] = True
             else:
                 raise ValueError(f"{word!r} is none of {', '.join(_WORDS)}")
@@ -76,8 +86,7 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             *(f"without:{name}" for name in sorted(self.without)),
             *(("max_completion_tokens",) if not self.max_tokens else ()),
             *((thoughts,) if self.wants_thoughts else ()),
-            *(("short_ids",) if self.short_ids else ()),
-            *(("stream",) if self.stream else ()),
+            *(flag for flag in _FLAGS if getattr(self, flag)),
         )
 
     def after_refusal(self, failure: AttemptFailure) -> "ServerFeatures | None":
@@ -85,21 +94,44 @@ class ServerFeatures(msgspec.Struct, frozen=True):
 
         Example: 400 "response_format of type json_schema is not supported" -> json_object
         """
-        if failure.status not in _REFUSALS or is_context_overflow(failure):
+        if failure.status not in _REFUSALS or is_context_overflow(failure) or is_withheld(failure):
             return None
         refusal = f"{failure.code} {failure.message}"
         changes: dict[str, Any] = {}
+        less: Any = "json_object" if self.format == "json_schema" else "text"
+        sent = {"temperature": self.temperature, "seed": self.seed}
+        sent |= {self._limit: bool(self._limit), "response_format": self.format != "text"}
+        name = refused_parameter(refusal, [name for name, is_sent in sent.items() if is_sent])
         if not self.stream and wants_stream(refusal):
             changes["stream"] = True
-        elif self.max_tokens and "max_completion_tokens" in refusal:
+        elif self.max_tokens and (name == "max_tokens" or "max_completion_tokens" in refusal):
             changes["max_tokens"] = False
+        elif name in ("temperature", "seed"):
+            changes[name] = False
+        elif name == "response_format":
+            changes["format"] = less
+        elif name is not None and name == self._limit:
+            changes["without"] = self.without | {name}
         elif self.temperature and "temperature" in refusal:
             changes["temperature"] = False
+        elif not self.no_system and refuses_system(refusal):
+            changes["no_system"] = True
         elif self.format != "text" and _FORMAT.search(refusal):
-            changes["format"] = "json_object" if self.format == "json_schema" else "text"
+            changes["format"] = less
         elif self.seed and re.search(r"\bseed\b", refusal):
             changes["seed"] = False
         return msgspec.structs.replace(self, **changes) if changes else None
+
+    @property
+    def _limit(self) -> str:
+        """The name under which the limit of tokens is sent; empty: it is not."""
+        name = "max_tokens" if self.max_tokens else "max_completion_tokens"
+        return "" if name in self.without else name
+
+    @property
+    def form(self) -> HistoryForm:
+        """How a history without replies is shown to the server."""
+        return HistoryForm(has_system=not self.no_system)
 
     def without_refused(
         self, failure: AttemptFailure, sent: Collection[str], *, has_replies: bool
@@ -122,6 +154,14 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             changes["stream"] = True
         elif name is not None:
             changes["without"] = self.without | {name}
+        elif not self.no_system and refuses_system(refusal):
+            changes["no_system"] = True
+        elif has_replies and wants_text_content(refusal) and not self.text_content:
+            changes["text_content"] = True
+        elif has_replies and wants_single_calls(refusal) and not self.single_calls:
+            changes["single_calls"] = True
+        elif has_replies and wants_result_names(refusal) and not self.result_names:
+            changes["result_names"] = True
         elif has_replies and is_about_ids(refusal) and not self.short_ids:
             changes["short_ids"] = True
         elif has_replies and is_about_thoughts(refusal) and not self.wants_thoughts:
@@ -140,6 +180,14 @@ class ServerFeatures(msgspec.Struct, frozen=True):
             return "replies are streamed"
         if self.short_ids != before.short_ids:
             return "ids of calls are sent as nine letters and digits"
+        if self.text_content != before.text_content:
+            return "the content of calls is sent as an empty text"
+        if self.single_calls != before.single_calls:
+            return "calls are shown one a message"
+        if self.result_names != before.result_names:
+            return "results are sent with their tools' names"
+        if self.no_system != before.no_system:
+            return "system messages are sent as the user's"
         if self.wants_thoughts != before.wants_thoughts:
             return "thoughts are sent back"
         if left_out := sorted(self.without - before.without):

@@ -9,7 +9,7 @@ import aiohttp
 import anyio
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerMeter
-from rehearsal_room.harness.chat.http1 import BodyWatch
+from rehearsal_room.harness.chat.http1 import BodyWatch, coding_fault
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
     HttpResponse,
@@ -82,13 +82,13 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
 
     async def _read(self, response: aiohttp.ClientResponse, watch: BodyWatch | None) -> bytes:
         """The body. Raises TransportError for one that is too long or compressed."""
-        if (coding := response.headers.get("Content-Encoding", "identity")) != "identity":
-            raise TransportError("malformed", f"content-encoding {coding!r} was not asked for")
+        if (fault := coding_fault(response.headers.get("Content-Encoding", ""))) is not None:
+            raise TransportError("malformed", fault)
         meter, body = AnswerMeter(self._budget), bytearray()
         try:
             async for piece in response.content.iter_any():
                 body += piece
-                if watch is not None and response.status == 200:
+                if watch is not None and 200 <= response.status < 300:
                     watch.feed(piece)
                 if (fault := meter.fault_at(len(body))) is not None:
                     response.close()

@@ -16,7 +16,7 @@ import msgspec
 import openai
 
 from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerMeter
-from rehearsal_room.harness.chat.http1 import BodyWatch
+from rehearsal_room.harness.chat.http1 import BodyWatch, coding_fault
 from rehearsal_room.harness.chat.transport import (
     Endpoint,
     HttpResponse,
@@ -83,11 +83,11 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
 
     async def _limit(self, response: Any) -> None:
         """Limit a response, before its body is read. Raises _RefusedError."""
-        if (coding := response.headers.get("content-encoding", "identity")) != "identity":
-            raise _RefusedError(f"content-encoding {coding!r} was not asked for")
+        if (fault := coding_fault(response.headers.get("content-encoding", ""))) is not None:
+            raise _RefusedError(fault)
         kinds = type(response.stream).__mro__
         base = next(kind for kind in kinds if kind.__name__ == "AsyncByteStream")
-        watch = _watch.get() if response.status_code == 200 else None
+        watch = _watch.get() if 200 <= response.status_code < 300 else None
         meter = AnswerMeter(self._budget)
         response.stream = _limited_stream(base)(response.stream, meter, watch)
 

@@ -60,6 +60,10 @@ class HistoryForm(msgspec.Struct, frozen=True):
     thought_name: str = ""
     without: frozenset[str] = frozenset()  # fields that it refuses
     short_ids: bool = False  # ids of calls are nine letters and digits
+    no_content: str | None = None  # the content of a message that has only calls
+    has_system: bool = True  # False: the user's first message begins with the system's text
+    single_calls: bool = False  # whether each call has a message of its own, before its result
+    result_names: bool = False  # whether results have the name of their tool
 
 
 PLAIN = HistoryForm()
@@ -90,7 +94,13 @@ class RequestWriter:
         _, head, names = self._head(window.tools, window.asks_for_summary)
         if window.fields and (others := self._others(window.fields)):
             head = others[:-1] + b"," + head[1:]
-        messages = _encode(wire_messages(window.messages, form, names))
+        shown: Sequence[Message] = window.messages
+        if not form.has_system:
+            shown = without_system(shown)
+        if form.single_calls:
+            shown = with_single_calls(shown)
+        written = wire_messages(shown, form, names)
+        messages = _encode(_with_result_names(written) if form.result_names else written)
         return b"".join((head, messages, tail))
 
     def _others(self, fields: Mapping[str, Any]) -> bytes:
@@ -126,7 +136,8 @@ class RequestWriter:
 
 
 class ToolNames:
-    """The names of tools on the wire: chat APIs take letters, digits, `_` and `-`, at most 64.
+    """The names of tools on the wire: chat APIs take letters, digits, `_` and `-`, at most 64, and
+    Gemini's no digit or `-` in front.
 
     A name that does not fit is changed, and changed back in replies. So is the name that a model
     made up, in the history that shows its call; no such name becomes that of a tool.
@@ -164,7 +175,8 @@ class ToolNames:
 
     def _free(self, name: str) -> str:
         """A name that fits, and that no tool has."""
-        base = _NO_NAME_CHARACTER.sub("_", name)[:_MAX_NAME] or "unnamed"
+        base = _NO_NAME_CHARACTER.sub("_", name) or "unnamed"
+        base = (base if _fits(base[0]) else f"_{base}")[:_MAX_NAME]
         found, number = base, 1
         while found in self._taken:
             number += 1
@@ -174,7 +186,7 @@ class ToolNames:
 
 _MAX_NAME = 64
 _NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
-_fits = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME}}}").fullmatch
+_fits = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_-]{{0,{_MAX_NAME - 1}}}").fullmatch
 _is_short_id = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
 _THOUGHT_BEGINS, _THOUGHT_ENDS = "<think>", "</think>"
 
@@ -213,10 +225,74 @@ def wire_messages(
         ):
             written.append(_with_fields(message, calls, form))
         elif message.calls:
-            written.append(_TextWithCalls(message.role, message.content or None, calls))
+            written.append(_TextWithCalls(message.role, message.content or form.no_content, calls))
         else:
             written.append(_Text(message.role, message.content))
     return written
+
+
+def without_system(messages: Sequence[Message]) -> list[Message]:
+    """The messages, with the system's as the beginning of the user's next one.
+
+    Example: system "Rules.", user "Hi" -> user "Rules.\n\nHi"
+    """
+    found: list[Message] = []
+    texts: list[str] = []
+    for message in messages:
+        if message.role == "system" and message.wire is None:
+            texts.append(message.content)
+        elif texts:
+            text = "\n\n".join(texts)
+            texts = []
+            if message.role == "user" and message.wire is None:
+                found.append(replace(message, content=f"{text}\n\n{message.content}"))
+            else:
+                found += (Message("user", text), message)
+        else:
+            found.append(message)
+    return [*found, *(Message("user", text) for text in texts)]
+
+
+def with_single_calls(messages: Sequence[Message]) -> list[Message]:
+    """The messages, with a message for each call, its result behind it.
+
+    Example: calls a, b; results A, B -> call a; result A; call b; result B
+    """
+    found: list[Message] = []
+    taken = 0  # messages up to here are in it
+    for index, message in enumerate(messages):
+        if index < taken:
+            continue
+        if len(message.calls) < 2:
+            found.append(message)
+            continue
+        end = index + 1
+        while end < len(messages) and messages[end].call_id is not None:
+            end += 1
+        results = list(messages[index + 1 : end])
+        for number, call in enumerate(message.calls):
+            one = replace(message, calls=(call,))
+            found.append(replace(one, content="", thought="", fields=None) if number else one)
+            found += [result for result in results if result.call_id == call.id]
+            results = [result for result in results if result.call_id != call.id]
+        found += results
+        taken = end
+    return found
+
+
+def _with_result_names(
+    written: Sequence[_Wire | dict[str, Any]],
+) -> list[_Wire | dict[str, Any]]:
+    """The messages, with the name of the tool beside each result."""
+    names: dict[str, str] = {}
+    found: list[_Wire | dict[str, Any]] = []
+    for message in written:
+        sent = msgspec.to_builtins(message)
+        for call in sent.get("tool_calls") or ():
+            names[call["id"]] = call["function"]["name"]
+        named = isinstance(message, _Result) and message.tool_call_id in names
+        found.append({**sent, "name": names[sent["tool_call_id"]]} if named else message)
+    return found
 
 
 def _free_id(id: str, used: set[str], form: HistoryForm) -> str:
@@ -236,14 +312,14 @@ def _with_fields(message: Message, calls: list[Any], form: HistoryForm) -> dict[
     """The message of a reply, with those of its fields that the server gets back."""
     written: dict[str, Any] = {"role": message.role, "content": message.content}
     if calls:
-        written["content"] = message.content or None
+        written["content"] = message.content or form.no_content
         written["tool_calls"] = calls
     written |= _returned(message.fields or {}, form)
     if form.wants_thoughts:
         name = form.thought_name or message.thought
         begins, _, rest = message.content.partition(_THOUGHT_ENDS)
         if message.thought and begins.startswith(_THOUGHT_BEGINS):
-            written["content"] = rest or (None if calls else "")
+            written["content"] = rest or (form.no_content if calls else "")
             written[name] = begins[len(_THOUGHT_BEGINS) :]
         elif calls and form.thought_name and name not in written:
             written[name] = ""  # servers that demand a thought with each call take an empty one
@@ -283,11 +359,52 @@ def _wire_call(
 
 
 def sent_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
-    """A tool as requests have it; chat APIs refuse an object without `properties`."""
+    """A tool as requests have it. Chat APIs take an object with `properties`, and no choice
+    between schemas at the top: its alternatives become one object with all their properties, of
+    which those are required that all of them require. The world checks the call itself."""
     schema = tool.schema
-    if schema.get("type", "object") == "object" and "properties" not in schema:
-        tool = replace(tool, schema={**schema, "type": "object", "properties": {}})
-    return wire_tool(tool, name)
+    if not schema.keys().isdisjoint(_CHOICES):
+        schema = _folded(schema)
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        properties = schema.get("properties")
+        schema = {**schema, "type": "object", "properties": properties or {}}
+    if "required" in schema and not isinstance(schema["required"], list):
+        schema = {key: value for key, value in schema.items() if key != "required"}
+    return wire_tool(tool if schema is tool.schema else replace(tool, schema=schema), name)
+
+
+_CHOICES = ("anyOf", "oneOf", "allOf")
+
+
+def _folded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without a choice at its top.
+
+    Example: {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {}}} ->
+        {"properties": {"a": {}}}
+    """
+    folded = {key: value for key, value in schema.items() if key not in _CHOICES}
+    properties, required = dict(_typed(schema, "properties", {})), _typed(schema, "required", [])
+    required = list(required)
+    for choice in _CHOICES:
+        branches = [one for one in _typed(schema, choice, []) if isinstance(one, dict)]
+        branches = [one for one in branches if one.get("type") != "null"]
+        for branch in branches:
+            for key, value in _typed(branch, "properties", {}).items():
+                properties.setdefault(key, value)
+        needed = [{*map(str, _typed(branch, "required", []))} for branch in branches]
+        if needed:
+            common = set.union(*needed) if choice == "allOf" else set.intersection(*needed)
+            required += sorted(common - {*map(str, required)})
+    folded["properties"] = properties
+    if required:
+        folded["required"] = required
+    return folded
+
+
+def _typed(schema: Mapping[str, Any], name: str, otherwise: Any) -> Any:
+    """A part of a schema; `otherwise` where it is missing, or of another type."""
+    found = schema.get(name)
+    return found if isinstance(found, type(otherwise)) else otherwise
 
 
 def wire_tool(tool: ToolSpec, name: str = "") -> dict[str, Any]:

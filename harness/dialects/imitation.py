@@ -20,7 +20,10 @@ _MARKERS = re.compile(
 # How models write calls, each with the name of a function.
 _CALLS = re.compile(
     r"<tool_call>|</tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function=[\w.-]+>"
-    r"|<invoke name=|<｜tool▁calls?▁begin｜>"
+    r"|<(?:｜DSML｜)?invoke name=|<｜tool[▁_]calls?[▁_]begin｜>|<｜DSML｜"
+    r"|<(?:minimax|seed):tool_call>"
+    r"|<\|START_ACTION\|>|<\|action_start\|>|<\|tools_prefix\|>|<TOOLCALL>|<function_calls?>"
+    r"|\bto=functions\.[\w.-]+|```tool_code"
 )
 _NAMED = re.compile(r"""\{\s*["'](?:name|tool|function|tool_name)["']\s*:\s*["']([\w.:/-]+)["']""")
 _ARGUMENTS = re.compile(r"""["'](?:arguments|parameters|args|input)["']\s*:""")

@@ -3,8 +3,10 @@
 The result is the completion that the same server sends in one piece, so everything after it is the
 same. Servers differ here too, and are read leniently: lines end in CR, LF or both; an event may
 lack the empty line after it, and the stream its `[DONE]`; ids and names of calls may be repeated in
-each event, and calls lack their index or share it; content may come in parts. Comments
-(`: keep-alive`) are heartbeats and say nothing.
+each event, and calls lack their index, their id or both, or share them; content may come in parts,
+and the whole message once more at the end. Comments (`: keep-alive`), empty events and single words
+(`data: ping`) are heartbeats and say nothing. An error may have a field of its own (`error: {…}`,
+llama.cpp's), or be a line of JSON alone.
 """
 
 import json
@@ -13,10 +15,16 @@ from typing import Any
 
 import msgspec
 
+from rehearsal_room.harness.model_servers.error_bodies import error_of
+from rehearsal_room.harness.model_servers.finish_reasons import is_blank
+
+_BOM = b"\xef\xbb\xbf"
+_WORD = re.compile(rb"[a-zA-Z_ -]*")  # in place of data: a heartbeat
 _decode = msgspec.json.Decoder().decode
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!$)")  # a CR at the end may be half of a line's end
 _BYTES_PER_TOKEN = 8  # more than the tokens of any text have on average
 _MOST_LINES = 64  # of one event
+_MOST_PIECES = 1000  # of the arguments of a call that has no id
 _TOO_DEEP = "the stream's data is nested too deeply"
 _ONCE = frozenset({"id", "type", "role", "format", "index"})  # whole values, however often sent
 
@@ -87,7 +95,7 @@ class EventStream:
         """Take the next bytes."""
         if self._is_stream is False:
             return
-        if self._is_stream is None and (begin := data.removeprefix(b"\xef\xbb\xbf").lstrip()):
+        if self._is_stream is None and (begin := data.removeprefix(_BOM).lstrip()):
             self._is_stream = begin[:1] not in (b"{", b"[", b"<", b'"')
         self._buffer += data
         if b"\n" not in data and b"\r" not in data:
@@ -120,31 +128,53 @@ class EventStream:
             return
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if field == b"event":
+        if field != b"data":
+            self._take_other(line, field.removeprefix(_BOM), value)
+        else:
+            self._take_data(value)
+
+    def _take_other(self, line: bytes, field: bytes, value: bytes) -> None:
+        if field == b"data":  # after a byte order mark
+            self._take_data(value)
+        elif field == b"event":
             self._event = value.decode(errors="replace").strip()
-        elif field == b"data":
-            if value.strip() == b"[DONE]":
+        elif line[:1] == b"{" or field == b"error":
+            found = _decoded(line if line[:1] == b"{" else value)
+            if found and (field == b"error" or error_of(found) is not None):
+                self._error = error_of(found) or found
+
+    def _take_data(self, value: bytes) -> None:
+        if value[:1] != b"{":
+            if value.strip(b' "\t') == b"[DONE]":
                 self._ended = True
                 return
+            if not self._pending and _WORD.fullmatch(value):
+                return
+        chunk = None if self._pending else _decoded(value)
+        if chunk is None:
             self._pending.append(value)
+            if len(self._pending) == 1:
+                return
             chunk = _decoded(b"\n".join(self._pending[-_MOST_LINES:]))
-            if chunk is not None:
-                self._pending = []
-                try:
-                    self._take_chunk(chunk)
-                except RecursionError:
-                    self.fault = _TOO_DEEP
+            if chunk is None:
+                return
+        self._pending = []
+        try:
+            self._take_chunk(chunk)
+        except RecursionError:
+            self.fault = _TOO_DEEP
 
     def _take_chunk(self, chunk: dict[str, Any]) -> None:
-        error = chunk.get("error")
-        if error or self._event == "error":
-            self._error = error or chunk
+        choices = chunk.get("choices")
+        if self._event == "error":
+            self._error = chunk.get("error") or chunk
+        elif not choices or chunk.get("error"):
+            self._error = error_of(chunk) or self._error
         usage = chunk.get("usage")
         if usage is None and isinstance(groq := chunk.get("x_groq"), dict):
             usage = groq.get("usage")
         if usage is not None:
             self._usage = usage
-        choices = chunk.get("choices")
         before = self._size
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
@@ -157,11 +187,18 @@ class EventStream:
             index if isinstance(index, int) else 0,
             {"message": {"role": "assistant"}, "finish_reason": None},
         )
-        delta = choice.get("delta") or choice.get("message")
+        delta = choice.get("delta")
+        word = choice.get("finish_reason")
+        is_last = word is not None and not is_blank(word)
+        if not delta and isinstance(whole := choice.get("message"), dict):
+            delta = whole
+            if is_last and _is_repeated(found["message"], whole):
+                found["message"] = {}
         if isinstance(delta, dict):
             self._merge(found["message"], delta)
-        if choice.get("finish_reason") is not None:
-            found["finish_reason"] = choice["finish_reason"]
+        if is_last:
+            found["finish_reason"] = word
+            found["native_finish_reason"] = choice.get("native_finish_reason")
             self._ended = True
         if choice.get("error"):
             found["error"] = choice["error"]
@@ -183,7 +220,9 @@ class EventStream:
             elif isinstance(old, dict) and isinstance(new, dict):
                 self._merge(old, new)
             elif isinstance(old, str) and isinstance(new, str):
-                if name != "name":
+                if name == "arguments" and old == "{}":
+                    whole[name] = new  # an empty object as the first piece
+                elif name != "name":
                     whole[name] = _Pieces([old, new])
                 elif new != old:
                     whole[name] = old + new
@@ -199,6 +238,25 @@ class EventStream:
             else:
                 self._merge(old, new)
         return whole
+
+
+def _is_repeated(so_far: dict[str, Any], whole: dict[str, Any]) -> bool:
+    """Whether a message is what has been streamed, once more and as a whole (MiniMax)."""
+    text, streamed = whole.get("content"), so_far.get("content")
+    if streamed:
+        return isinstance(text, str) and text.startswith(str(streamed))
+    first = _first_call(so_far)
+    return first is not None and first == _first_call(whole)
+
+
+def _first_call(message: dict[str, Any]) -> tuple[Any, str] | None:
+    """The first call's name and arguments; None: there is none."""
+    calls = message.get("tool_calls")
+    first = calls[0] if type(calls) is list and calls else None
+    function = first.get("function") if isinstance(first, dict) else None
+    if not isinstance(function, dict):
+        return None
+    return function.get("name"), str(function.get("arguments"))
 
 
 class _Pieces:
@@ -251,6 +309,26 @@ def _continued(whole: list[Any], new: Any, *, is_call: bool) -> dict[str, Any] |
         free = [one for one in entries[-1:] if not one.get("id")] if index is not None else []
         return next(iter(named or free), None)
     last: dict[str, Any] = entries[-1]
+    if is_call and _is_whole(last) and _is_named(new):
+        return None
     if is_call or index is not None:
         return last
     return last if new.get("type") and new["type"] == last.get("type") else None
+
+
+def _is_named(call: dict[str, Any]) -> bool:
+    function = call.get("function")
+    return isinstance(function, dict) and bool(function.get("name"))
+
+
+def _is_whole(call: dict[str, Any]) -> bool:
+    """Whether a call has a name and all of its arguments, so that a name after it begins another
+    one, where there are no ids (Gemini's)."""
+    if not _is_named(call) or call.get("id"):
+        return False
+    arguments = call["function"].get("arguments")
+    if isinstance(arguments, _Pieces) and len(arguments.texts) > _MOST_PIECES:
+        return False  # to decode so many again with each further one takes long
+    if not arguments or isinstance(arguments, dict):
+        return bool(arguments)
+    return _decoded(str(arguments).encode(errors="replace")) is not None

@@ -12,7 +12,9 @@ _UNSUPPORTED = re.compile(
     r"|extra_forbidden|extra (inputs?|fields?)|additional ?properties|unknown|unrecogni[sz]ed"
     r"|unexpected|cannot find field|no such (field|parameter)|deprecated|incompatible|forbidden"
     r"|invalid[ _](parameter|argument|field|key|property)|mutually exclusive|(cannot|not) both"
-    r"|only (one of|the default|be|allowed|valid|supported)|may only"
+    r"|only (one of|the default|be|allowed|valid|supported)|only [\d.]+ is allowed|may only"
+    r"|(not|n't) (a |an )?valid (field|parameter|key|property|argument)|should not exist|extraneous"
+    r"|no endpoints? found that support"
     r"|must be (omitted|unset|removed)|use '?\w+'? instead|\binstead\b",
     re.IGNORECASE,
 )
@@ -29,8 +31,21 @@ _ORDER = (
     ),
     *("max_completion_tokens", "max_tokens", "top_p"),
 )
+# What follows lists what a server takes instead, or what was sent.
+_LISTED = re.compile(
+    r"expected one of|\b(known|valid|supported|allowed|accepted|available) "
+    r"(property|properties|field|param|key|argument|name|value)\w*( are|:|\b)|\bmust be one of",
+    re.IGNORECASE,
+)
+# A value that is out of range is the user's to correct.
+_VALUE = re.compile(
+    r"(above|below|exceeds?) (the )?(max|min)imum value|expected a value|out of range"
+    r"|(greater|less) than or equal",
+    re.IGNORECASE,
+)
 _IDS = re.compile(
-    r"\btool[ _-]?(call|use)s?\b[^.]{0,60}\bids?\b|tool_calls?(\[\d*\])?\.?(\d*\.)?id\b"
+    r"tool[ _-]?(use|call)[ _-]?id|\btool[ _-]?(call|use)s?\b[^.]{0,60}\bids?\b"
+    r"|tool_calls?(\[\d*\])?\.?(\d*\.)?id\b"
     r"|tool_call_id|\bcall_id\b|\bids?\b[^.]{0,80}\b(unique|duplicate|pattern|length|characters)\b"
     r"|(duplicate|non-unique|repeated)[^.]{0,40}\bids?\b",
     re.IGNORECASE,
@@ -39,7 +54,31 @@ _STREAM = re.compile(
     r"only (support|accept|allow|work|available)[^.]{0,40}\bstream|stream(ing)? (mode )?only"
     r"|(non[- ]?stream(ing|ed)?|stream(ing)?[ =:`'\"]+false)[^.]{0,60}(not|n't|un) ?"
     r"(be )?(support|allow|permit|accept)|stream[`'\"]? (must|should|has to) be (set to )?true"
-    r"|streaming is (required|mandatory)|(requires?|must use|enable)( the)? [`'\"]?stream",
+    r"|streaming is (required|mandatory)|(requires?|must use|enable)( the)? [`'\"]?stream"
+    r"|must (have|set) [`'\"]?stream|for non-?stream(ing|ed)? (calls|requests)",
+    re.IGNORECASE,
+)
+_TEXT_CONTENT = re.compile(
+    r"messages\b.{0,40}\bcontent\b.{0,80}(valid string|expected a string|must be a string"
+    r"|string' not in 'null'|not null|got null)|content\b.{0,20}(cannot|must not|can't) be null",
+    re.IGNORECASE | re.DOTALL,
+)
+_SINGLE_CALLS = re.compile(
+    r"single tool[ _-]?calls? at once|(multiple|parallel) (tool|function)[ _-]?calls?"
+    r"[^.]{0,30}(not|n't|un) ?(be )?(supported|allowed)"
+    r"|only (one|a single) (tool|function)[ _-]?call",
+    re.IGNORECASE,
+)
+_RESULT_NAMES = re.compile(
+    r"function_?response\.name|\btool messages?[^.]{0,40}(must|needs?|requires?)[^.]{0,20}\bname\b"
+    r"|\bname\b[^.]{0,30}(required|missing|empty)[^.]{0,40}\b(role|message)s?[^.]{0,10}\btool",
+    re.IGNORECASE,
+)
+_SYSTEM = re.compile(
+    r"system ?(role|message|prompt|instruction)s? (is |are )?(not|n't|un) ?(be )?(supported|allowed"
+    r"|enabled)|does not support [`'\"]system"
+    r"|(no|not|n't) support( for)? (the )?[`'\"]?system[`'\"]? (role|message)"
+    r"|developer instruction is not enabled",
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(r"reasoning|thinking|thought|signature", re.IGNORECASE)
@@ -52,8 +91,12 @@ def refused_parameter(refusal: str, sent: Collection[str]) -> str | None:
     Example: "Unsupported parameter: 'seed'", ["temperature", "seed"] -> "seed"
     Example: "seed must be positive", ["seed"] -> None
     """
-    if not _UNSUPPORTED.search(refusal):
+    found = _UNSUPPORTED.search(refusal)
+    if not found or _VALUE.search(refusal):
         return None
+    listed = _LISTED.search(refusal)
+    if listed and any(_names(refusal[: listed.start()], name) for name in sent):
+        refusal = refusal[: listed.start()]
     named = [name for name in sent if _names(refusal, name)]
     if not named:
         return None
@@ -61,7 +104,8 @@ def refused_parameter(refusal: str, sent: Collection[str]) -> str | None:
 
 
 def _names(refusal: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", refusal) is not None
+    camel = re.sub("_(.)", lambda found: found[1].upper(), name)  # xAI's spelling
+    return re.search(rf"(?<!\w)({re.escape(name)}|{re.escape(camel)})(?!\w)", refusal) is not None
 
 
 def wants_stream(refusal: str) -> bool:
@@ -78,6 +122,39 @@ def is_about_ids(refusal: str) -> bool:
     Example: "Tool call id was c0-0 but must be a-z, A-Z, 0-9, with a length of 9." -> True
     """
     return _IDS.search(refusal) is not None
+
+
+def wants_text_content(refusal: str) -> bool:
+    """Whether a server demands a text as the content of a message that has only calls.
+
+    Example: "Invalid type for 'messages[2].content': expected a string, but got null instead." ->
+        True
+    """
+    return _TEXT_CONTENT.search(refusal) is not None
+
+
+def wants_single_calls(refusal: str) -> bool:
+    """Whether a server, or its model's chat template, takes one call a message.
+
+    Example: "This model only supports single tool-calls at once!" -> True
+    """
+    return _SINGLE_CALLS.search(refusal) is not None
+
+
+def wants_result_names(refusal: str) -> bool:
+    """Whether a server demands the name of the tool beside a result.
+
+    Example: "contents[2].parts[0].function_response.name: Name cannot be empty." -> True
+    """
+    return _RESULT_NAMES.search(refusal) is not None
+
+
+def refuses_system(refusal: str) -> bool:
+    """Whether a server, or its model's chat template, knows no system messages.
+
+    Example: "System role not supported" -> True
+    """
+    return _SYSTEM.search(refusal) is not None
 
 
 def is_about_thoughts(refusal: str) -> bool:

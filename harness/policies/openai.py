@@ -45,6 +45,7 @@ from rehearsal_room.harness.chat.retry import (
     AttemptFailure,
     Backoff,
     is_context_overflow,
+    is_retried,
     is_withheld,
 )
 from rehearsal_room.harness.chat.server_features import STREAMED, ServerFeatures
@@ -355,7 +356,8 @@ def policy_error(
     elif is_context_overflow(failure):
         kind = ContextLengthError
     error = kind(error_sentence(failure, attempts, model=model, url=url, secret=secret))
-    error.http_status = failure.status
+    if not is_retried(failure):  # else it was not the request that was wrong
+        error.http_status = failure.status
     return error
 
 

@@ -25,7 +25,7 @@ from rehearsal_room.envpool.server.answers import JSON, handlers_with, json
 from rehearsal_room.envpool.server.guard import AccessCheck, Guard
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.envpool.server.settings import WorldServerSettings
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.errors import ContextLengthError, ModelRefusedError, PolicyError
 from rehearsal_room.harness.model_api.chat import completion, events, read_request, refusal
 from rehearsal_room.harness.model_api.request import UnsupportedRequest
 from rehearsal_room.harness.serving.service import PolicyService
@@ -80,6 +80,8 @@ class PolicyApp:
             return _json(refusal(str(exc)), 400)
         except ContextLengthError as exc:
             return _json(refusal(str(exc), code="context_length_exceeded"), 400)
+        except ModelRefusedError as exc:
+            return _json(refusal(str(exc), code="content_filter"), 400)
         except PolicyError as exc:
             _log.warning("not_answered", why=str(exc))
             return _json(refusal(str(exc), kind="server_error"), 503)

@@ -78,8 +78,9 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="What is known of the server: 'without:NAME' (a parameter or field that it "
             "refuses), 'max_completion_tokens' (its name for max_tokens), 'thoughts' or "
-            "'thoughts:FIELD' (it wants thoughts back), 'short_ids', 'stream'. A run finds these "
-            "out, and adds them to its run.toml.",
+            "'thoughts:FIELD' (it wants thoughts back), 'short_ids', 'stream', 'text_content', "
+            "'no_system', 'single_calls', 'result_names'. A run finds these out, and adds them to "
+            "its run.toml.",
             extra={"metavar": "WORD", "may_change": True},
         ),
     ] = ()

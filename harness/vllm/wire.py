@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rehearsal_room.harness.chat.completions import failure_of_error, generation_fault
+from rehearsal_room.harness.chat.completions import error_in, failure_of_error, generation_fault
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.model_servers.finish_reasons import finish_kind
@@ -91,8 +91,8 @@ def read_tokens(
         completion = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return AttemptFailure("malformed", f"the answer is not a completion: {exc}")
-    if completion.error:
-        return failure_of_error(completion.error)
+    if (completion.error or not completion.choices) and (error := error_in(body)) is not None:
+        return failure_of_error(error)
     if not completion.choices:
         return AttemptFailure("malformed", "the answer contains no choice")
     choice = completion.choices[0]

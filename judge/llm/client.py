@@ -198,7 +198,8 @@ class _PlainQuestion:
         """See Question."""
         features = replace(features, format="text", max_tokens=False)
         fields = features.apply(request_fields(self._settings, self._base_url))
-        return ModelRequest(RequestWriter(fields).body(self._window), self._at_most)
+        body = RequestWriter(fields).body(self._window, form=features.form)
+        return ModelRequest(body, self._at_most)
 
     def read(self, reply: Reply) -> str | AttemptFailure:
         """See Question."""
@@ -244,7 +245,8 @@ class JudgeQuestion:
             settings = replace(settings, temperature=temperature)
         fields = features.apply(request_fields(settings, self._base_url), _ANSWER)
         seed = (self._seed + self._num_unread * 7919) % _NUM_SEEDS if features.seed else None
-        return ModelRequest(RequestWriter(fields).body(self._window, seed=seed), self._max_tokens)
+        body = RequestWriter(fields).body(self._window, seed=seed, form=features.form)
+        return ModelRequest(body, self._max_tokens)
 
     def read(self, reply: Reply) -> ParsedAnswer | AttemptFailure:
         """See Question. An answer that was cut off is not parsed: a verdict in it may be one that

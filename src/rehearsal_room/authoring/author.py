@@ -220,7 +220,7 @@ class _AuthorQuestion:
         """See Question."""
         fields = features.apply(request_fields(self._settings, self._endpoint.base_url))
         seed = self._seed % _NUM_SEEDS if features.seed else None
-        body = RequestWriter(fields).body(self._window, seed=seed)
+        body = RequestWriter(fields).body(self._window, seed=seed, form=features.form)
         return ModelRequest(body, self._settings.max_tokens or 0)
 
     def read(self, reply: Reply) -> Reply | AttemptFailure:

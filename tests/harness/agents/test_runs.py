@@ -276,6 +276,16 @@ def poisoned(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     return down(body) if "poison" in str(body["messages"]) else said("hello")
 
 
+def sensitive(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Has a filter for one word."""
+    return filters(body) if "poison" in str(body["messages"]) else said("hello")
+
+
+def filters(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Has a filter that takes nothing."""
+    return 400, {"error": {"message": "Content Exists Risk", "code": "content_filter"}}
+
+
 def down(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Is out of order."""
     return 500, {"error": {"message": "out of memory"}}
@@ -291,6 +301,9 @@ def down(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         ("poisons", poisoned, "answered", True),
         ("poisons_and_fails", poisoned, "agent_failed", True),
         ("poisons_and_fails", down, "policy_error", False),
+        ("poisons", sensitive, "answered", True),
+        ("poisons_and_fails", sensitive, "agent_failed", True),
+        ("asks_after_help", filters, "model_refused", False),
     ],
 )
 def test_who_is_to_blame(

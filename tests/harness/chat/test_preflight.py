@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
-from rehearsal_room.harness.chat.preflight import cause_of, names_in
+from rehearsal_room.harness.chat.completions import read_error
+from rehearsal_room.harness.chat.preflight import (
+    FoundServer,
+    cause_of,
+    cause_of_answer,
+    cause_of_rehearsal,
+    names_in,
+)
 from rehearsal_room.harness.chat.retry import AttemptFailure
 from rehearsal_room.harness.core.errors import ModelServerError, SettingsError
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from tests.support.model_server import Body, Completes, ModelServer, Status
+
+UNKNOWN_MODEL = "the server does not have this model"
 
 
 @pytest.fixture
@@ -184,6 +193,60 @@ async def test_what_is_no_model_server(behaviour: Any, text: str, server: ModelS
     server.models = None
     server.default = behaviour
     assert (await cause(server)).startswith(text)
+
+
+def failed(status: int, message: str, code: str | None = None) -> AttemptFailure:
+    error = {"error": {"message": message, "code": code}}
+    return read_error(status, {}, json.dumps(error).encode())
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (failed(404, "No endpoints found that support tool use."), "the server refuses a request"),
+        (failed(404, "No allowed providers are available"), "the server refuses a request"),
+        (failed(404, "The API deployment for this resource does not exist."), UNKNOWN_MODEL),
+        (failed(404, "model: claude-x"), UNKNOWN_MODEL),
+        (failed(404, "Not found the model kimi-x or Permission denied"), UNKNOWN_MODEL),
+        (failed(404, "Unable to access model x.", "model_not_available"), UNKNOWN_MODEL),
+        (failed(400, "The provided model identifier is invalid."), UNKNOWN_MODEL),
+        (failed(400, "x is not a valid model ID"), UNKNOWN_MODEL),
+        (failed(404, "Not Found"), "there is no chat endpoint"),
+        (failed(404, "File Not Found"), "there is no chat endpoint"),
+        (failed(404, "Invalid URL (POST /v1/x/chat/completions)"), "there is no chat endpoint"),
+        (read_error(404, {}, b"404 page not found"), "there is no chat endpoint"),
+        (read_error(404, {}, b""), "there is no chat endpoint"),
+        (read_error(403, {}, b"<html><title>Just a moment"), "the server answers with a web page"),
+        (failed(400, "Failed to call a function.", "tool_use_failed"), None),
+    ],
+    ids=lambda one: str(getattr(one, "message", one)),
+)
+def test_refusals_are_named_for_what_they_are(failure: AttemptFailure, text: str | None) -> None:
+    """A missing model, a missing path and a request that is refused are three causes; a generation
+    that failed is none."""
+    cause = cause_of_rehearsal(failure, FoundServer())
+    assert cause is None if text is None else (cause or "").startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"error": "Unexpected endpoint or method. (POST /chat/completions)"}, "there is no chat"),
+        (
+            {"error": {"type": "authentication_error", "message": "no"}},
+            "the server refuses the API",
+        ),
+        (
+            {"base_resp": {"status_code": 1004, "status_msg": "no"}},
+            "the server refuses the API key",
+        ),
+        ({"error": {"message": "Rate limit", "code": 429}}, None),
+    ],
+)
+def test_errors_with_status_200_are_causes(answer: Any, text: str | None) -> None:
+    """What a run cannot begin with is found, although its status is 200."""
+    cause = cause_of_answer(json.dumps(answer).encode())
+    assert cause is None if text is None else (cause or "").startswith(text)
 
 
 @pytest.mark.parametrize("client", ["lean", "package"])

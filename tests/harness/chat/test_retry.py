@@ -1,5 +1,6 @@
 """When a failed request is sent again, and after which wait."""
 
+import json
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from random import Random
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rehearsal_room.harness.chat.completions import read_error
 from rehearsal_room.harness.chat.retry import (
     AttemptFailure,
     Backoff,
+    asked_wait,
     requested_wait,
     wait_before_retry,
 )
@@ -28,7 +31,7 @@ def wait(failure: AttemptFailure, attempt: int = 1, seed: int = 0) -> float | No
     return wait_before_retry(failure, attempt, backoff=BACKOFF, rng=Random(seed), now=NOW)
 
 
-@pytest.mark.parametrize("number", [408, 409, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("number", [408, 409, 424, 425, 429, 498, 499, 500, 502, 503, 504, 529])
 def test_temporary_faults_are_retried(number: int) -> None:
     """A request with the status of a temporary fault is sent again."""
     assert wait(status(number)) is not None
@@ -71,6 +74,91 @@ def test_retry_after_is_followed_exactly() -> None:
     assert wait(status(429, retry_after_ms="250", retry_after="3")) == 0.25
     assert wait(status(429, retry_after=date)) == 7.0
     assert wait(status(429, retry_after="0")) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2s", 2.0), ("1m2s", 62.0), ("250ms", 0.25), ("2023-11-14T22:13:27Z", 7.0)],
+)
+def test_other_forms_of_retry_after(text: str, seconds: float) -> None:
+    """Some servers write a duration, or a date of ISO 8601."""
+    assert requested_wait({"retry-after": text}, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds"),
+    [
+        ("Limit 30000, Used 29000, Requested 2000. Please try again in 20s. Visit", 20.0),
+        ("Please try again in 857ms.", 0.857),
+        ("Please try again in 1m26.4s.", 86.4),
+        ("Please try again in 6m0s.", 360.0),
+        ("Quota exceeded, limit: 5\nPlease retry in 34.074824224s.", 34.074824224),
+        ("have exceeded token rate limit. Please retry after 6 seconds.", 6.0),
+        ("Try again in 2 minutes.", 120.0),
+        ("Retry in 1 h", 3600.0),
+        ("Try again in a moment", None),
+        ("Try again in 2026", 2026.0),
+        ("No retry helps.", None),
+        (f"Try again in {'9' * 400}h", None),
+    ],
+)
+def test_a_wait_in_the_message(message: str, seconds: float | None) -> None:
+    """Where no header says how long to wait, the message may."""
+    assert asked_wait(AttemptFailure("status", message, 429), NOW) == seconds
+    named = AttemptFailure("status", message, 429, "", {"retry-after": "1"})
+    assert asked_wait(named, NOW) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "7.66s"}, 7.66),
+        ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "7.66s"}, None),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2023-11-14T22:13:25Z",
+            },
+            5.0,
+        ),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{NOW + 9:.0f}"}, 9.0),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{NOW + 9:.0f}000"}, 9.0),
+        ({"ratelimit-remaining": "0", "ratelimit-reset": "7"}, 7.0),
+        ({"ratelimit-remaining": "0", "ratelimit-reset": "soon"}, None),
+        ({"ratelimit-remaining": "0", "ratelimit-reset": "86400"}, None),
+    ],
+)
+def test_a_limit_that_is_used_up(headers: dict[str, str], seconds: float | None) -> None:
+    """The moment at which it is reset counts, as long as it is soon."""
+    assert asked_wait(AttemptFailure("status", "no", 429, "", headers), NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ({"error": "loading", "estimated_time": 20.0}, 20.0),
+        ({"message": "limited", "retry_after": 3.2}, 3.2),
+        ({"error": {"message": "no", "details": [{"@type": "x"}, {"retryDelay": "34s"}]}}, 34.0),
+        (
+            {
+                "error": {
+                    "message": "Rate limit exceeded",
+                    "metadata": {
+                        "headers": {
+                            "X-RateLimit-Remaining": "0",
+                            "X-RateLimit-Reset": f"{NOW + 9:.0f}000",
+                        }
+                    },
+                }
+            },
+            9.0,
+        ),
+    ],
+)
+def test_a_wait_in_the_body(body: object, seconds: float) -> None:
+    """Hugging Face, Google and OpenRouter say in the body what others say in headers."""
+    failure = read_error(429, {}, json.dumps(body).encode())
+    assert asked_wait(failure, NOW) == seconds
 
 
 def test_those_refused_together_do_not_come_back_together() -> None:

@@ -18,6 +18,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from rehearsal_room.harness.chat.completions import read_completion
+from rehearsal_room.harness.chat.retry import AttemptFailure, is_context_overflow
 from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
 from rehearsal_room.harness.model_servers.event_stream import EventStream
@@ -163,6 +164,47 @@ LENIENT: dict[str, tuple[Chunks, Reply]] = {
     "a whole message": (
         [{"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}], Reply("ok")
     ),
+    "the whole message once more": (
+        [
+            chunk(content="Hell"),
+            chunk(content="o"),
+            {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]},
+        ],
+        Reply("Hello"),
+    ),
+    "whole calls once more": (
+        [
+            chunk(tool_calls=[call('{"at"', index=0, **AT)]),
+            chunk(tool_calls=[call(': "sky"}', index=0)]),
+            {"choices": [{"message": {"tool_calls": [call('{"at": "sky"}', **AT)]},
+                          "finish_reason": "tool_calls"}]},
+        ],
+        Reply("", (LOOK,), "tool_calls"),
+    ),
+    "an empty finish reason in each event": (
+        [chunk("", content="Hell"), chunk("null", content="o"), chunk("stop")],
+        Reply("Hello"),
+    ),
+    "whole calls without ids": (
+        [
+            chunk(tool_calls=[call('{"at": "sky"}', id="", name="look"), call('{"at": "sea"}',
+                  id="", name="look")]),
+            chunk("stop", tool_calls=[call("{}", index=0, id="", name="look")]),
+        ],
+        Reply("", (AgentCall("look", {"at": "sky"}, ""), AgentCall("look", {"at": "sea"}, ""),
+              AgentCall("look", {}, "")), "tool_calls"),
+    ),
+    "an empty object before the arguments": (
+        [
+            chunk(tool_calls=[call("{}", index=0, id="a", name="look")]),
+            chunk("stop", tool_calls=[call('{"at": "sky"}', index=0)]),
+        ],
+        Reply("", (LOOK,), "tool_calls"),
+    ),
+    "a finish reason that is an object": (
+        [chunk(content="Hell"), {"choices": [{"delta": {}, "finish_reason": {"type": "length"}}]}],
+        Reply("Hell", (), "length"),
+    ),
     "usage of Groq": (
         [*PLAIN[:-1], {**chunk("stop"), "x_groq": {"usage": USAGE}}],
         Reply("Hello", usage=Usage(11, 7)),
@@ -170,9 +212,11 @@ LENIENT: dict[str, tuple[Chunks, Reply]] = {
 }  # fmt: skip
 
 
-def events(chunks: Chunks, *, end: str = "\n\n", between: str = "", done: bool = True) -> bytes:
+def events(
+    chunks: Chunks, *, end: str = "\n\n", between: str = "", done: bool = True, mark: str = ""
+) -> bytes:
     text = "".join(f"{between}data: {json.dumps(one)}{end}" for one in chunks)
-    return (text + (f"data: [DONE]{end}" if done else "")).encode()
+    return (mark + text + (f"data: [DONE]{end}" if done else "")).encode()
 
 
 FORMS = {
@@ -182,6 +226,8 @@ FORMS = {
     "no empty lines": {"end": "\n"},
     "no end": {"done": False},
     "heartbeats": {"between": ": keep-alive\n\nevent: message\nid: 7\n"},
+    "empty events": {"between": "data: \n\ndata: ping\n\n"},
+    "byte order mark": {"mark": "\ufeff"},
 }
 
 
@@ -196,6 +242,33 @@ def test_events_make_the_reply_of_one_piece(name: str, form: str, size: int) -> 
         stream.feed(data[start : start + size])
     assert read_completion(stream.completion()) == expected
     assert (stream.is_stream, stream.has_ended, stream.fault) == (True, True, "")
+
+
+ERRORS_IN_STREAMS = {
+    "its own field": b'error: {"code": 500, "message": "Context size has been exceeded."}\n\n',
+    "a line of JSON": b'{"error": {"message": "prompt is too long", "code": 400}}\n\n',
+    "vLLM's": b'data: {"object": "error", "message": "prompt is too long", "code": 400}\n\n',
+    "MiniMax's": b'data: {"base_resp": {"status_code": 1, "status_msg": "prompt is too long"}}\n',
+    "an event": b'event: error\ndata: {"message": "prompt is too long", "code": 400}\n\n',
+}
+
+
+@pytest.mark.parametrize("error", ERRORS_IN_STREAMS.values(), ids=ERRORS_IN_STREAMS)
+def test_an_error_in_a_stream_is_read(error: bytes) -> None:
+    """Wherever it stands, it ends the reply, and says why."""
+    stream = EventStream()
+    stream.feed(events([chunk(content="Half")], done=False) + error)
+    failure = read_completion(stream.completion())
+    assert stream.has_failed and not stream.fault
+    assert isinstance(failure, AttemptFailure) and is_context_overflow(failure)
+
+
+@pytest.mark.parametrize("word", ["", "null", None])
+def test_a_stream_that_is_cut_has_not_ended(word: str | None) -> None:
+    """A finish reason that says nothing ends no stream: half a reply is never taken for one."""
+    stream = EventStream()
+    stream.feed(events([chunk(word, content="Half")], done=False))
+    assert not stream.has_ended
 
 
 @pytest.mark.parametrize("name", STRICT)

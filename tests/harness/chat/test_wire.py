@@ -156,7 +156,7 @@ _HI, _CALLS = Reply("hi"), Reply("", (AgentCall("f", {"a": 1}, "x"),), "tool_cal
                 {"content": "hi"},
                 usage={"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 5},
             ),
-            Reply("hi", usage=Usage(9, 7, 5)),
+            Reply("hi", usage=Usage(14, 7, 5)),
         ),
         (
             _sent({"content": "hi"}, usage={"prompt_tokens": 9.0, "total_tokens": 16}),
@@ -188,7 +188,10 @@ def test_odd_replies_are_read(body: bytes, expected: Reply) -> None:
         ({"errors": [{"message": "busy"}]}, ("malformed", 0, "the answer contains an error: busy")),
         ({"detail": "busy"}, ("malformed", 0, "the answer contains an error: busy")),
         ({"success": False, "message": "a"}, ("malformed", 0, "the answer contains an error: a")),
-        ({"message": "no error"}, ("malformed", 0, "the answer contains no choice")),
+        (
+            {"message": "no error"},
+            ("malformed", 0, 'the answer contains no choice: {"message": "no error"}'),
+        ),
     ],
 )
 def test_errors_in_other_places(body: Any, failure: tuple[str, int, str]) -> None:

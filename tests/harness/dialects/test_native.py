@@ -20,7 +20,7 @@ def test_only_a_name_with_an_object_is_a_call(name: str, arguments: object) -> N
     decision = NATIVE.read(Reply("", (AgentCall(name, arguments, "x"),)), turn=2)
     if name and isinstance(arguments, dict):
         assert decision == Act((AgentCall(name, arguments, "c2-0"),))
-    elif name and arguments is None:
+    elif name and (arguments is None or arguments == []):
         assert decision == Act((AgentCall(name, {}, "c2-0"),))
     elif name and isinstance(arguments, str) and isinstance(decision, Act):
         assert isinstance(decision.calls[0].arguments, dict)

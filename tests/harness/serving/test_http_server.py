@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rehearsal_room.envpool.server.settings import WorldServerSettings
-from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.errors import ContextLengthError, ModelRefusedError, PolicyError
 from rehearsal_room.harness.core.messages import Message, Window
 from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
@@ -244,6 +244,25 @@ async def test_a_window_that_is_too_long(chat: ChatTokenizer) -> None:
     ):
         with pytest.raises(ContextLengthError, match="maximum context length is 10"):
             await policy.reply_to(Window((Message("user", "Hello there, you model."),)), None)
+
+
+async def test_what_a_provider_withholds(chat: ChatTokenizer) -> None:
+    """A reply that a provider withholds is refused as a filter refuses, and not asked for again."""
+    backend, asked = ScriptedTokens(chat, []), 0
+
+    def withholds() -> None:
+        nonlocal asked
+        asked += 1
+        raise ModelRefusedError("the provider withheld the reply")
+
+    backend.before = withholds
+    async with (
+        served(service_of(backend, chat, card_of(chat))) as url,
+        OpenAIPolicy(OpenAISettings("m", base_url=url, max_attempts=3)) as policy,
+    ):
+        with pytest.raises(ModelRefusedError):
+            await policy.reply_to(Window((Message("user", "Hi"),)), None)
+    assert asked == 1
 
 
 async def test_a_model_that_fails_is_a_503(chat: ChatTokenizer) -> None:

@@ -22,19 +22,13 @@ import msgspec
 from msgspec.structs import replace
 
 from rehearsal_room.envpool.core.types import ToolErrorKind, ToolResult, ToolSpec
-from rehearsal_room.harness.chat.wire import read_arguments
+from rehearsal_room.harness.chat.completions import THOUGHTS, UnreadableError, calls_of
 from rehearsal_room.harness.core.errors import ConversationError
 from rehearsal_room.harness.core.events import ForkedFrom
 from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, UserTurn
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.interop.imports.atif import ending_of, tool_specs
 from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
-
-
-class _Function(msgspec.Struct):
-    name: str
-    arguments: Any = None
-
 
 # Fields beside text, thought and calls that servers want back; Anthropic's blocks have LiteLLM's
 # name for them.
@@ -60,39 +54,45 @@ class _Opaque(msgspec.Struct):
         return found or None
 
 
-class _Call(_Opaque, kw_only=True):
-    function: _Function
-    id: str | None = None
-
-
 class _Message(_Opaque, kw_only=True):
     role: str
     content: Any = None  # a text, or a list of parts
-    tool_calls: list[_Call] | None = None
-    tool_call_id: str | None = None
+    tool_calls: Any = None
+    tool_call_id: str | int | None = None
     weight: float | None = None
-    function_call: _Function | None = None
+    function_call: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
+    thinking: Any = None
+    reasoning_text: Any = None
+    thought: Any = None
+    refusal: Any = None
     is_error: bool = False
+
+    @property
+    def calls(self) -> tuple[AgentCall, ...]:
+        """The calls, once they are read (see _with_calls)."""
+        return self.tool_calls if isinstance(self.tool_calls, tuple) else ()
 
     @property
     def text(self) -> str:
         """The text, after the thought if it has one."""
-        name = self.thought
+        name = self.thought_name
         start = f"<think>{getattr(self, name)}</think>" if name else ""
-        return start + _text_of(self.content)
+        refusal = self.refusal if isinstance(self.refusal, str) else ""
+        return start + (_text_of(self.content) or refusal)
 
     @property
-    def thought(self) -> str:
+    def thought_name(self) -> str:
         """The name of the field with the thought; empty: there is none."""
-        names = ("reasoning_content", "reasoning")
-        found = [name for name in names if (one := getattr(self, name)) and isinstance(one, str)]
+        found = [name for name in THOUGHTS if (one := getattr(self, name)) and isinstance(one, str)]
         return found[0] if found else ""
 
 
 def _text_of(content: Any) -> str:
     """The text of a message or of its parts; of another part its kind, as in `[image_url]`."""
+    if isinstance(content, dict):
+        content = [content]
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     texts = []
@@ -106,8 +106,13 @@ def _text_of(content: Any) -> str:
 
 
 def _blocks(content: Any, *kinds: str) -> list[dict[str, Any]]:
-    parts = content if isinstance(content, list) else []
-    return [part for part in parts if isinstance(part, dict) and part.get("type") in kinds]
+    """The parts of these kinds; Bedrock's have their kind as the name of their only field."""
+    parts = [part for part in content if isinstance(part, dict)] if type(content) is list else []
+    return [
+        part
+        for part in parts
+        if part.get("type") in kinds or any(isinstance(part.get(kind), dict) for kind in kinds)
+    ]
 
 
 def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
@@ -117,10 +122,12 @@ def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
             yield replace(message, role="tool")
         elif message.role == "assistant":
             yield _with_calls(message)
-        elif results := _blocks(message.content, "tool_result"):
-            for block in results:
-                text, name = _text_of(block.get("content")), str(block.get("tool_use_id") or "")
-                failed = block.get("is_error") is True
+        elif results := _blocks(message.content, "tool_result", "toolResult"):
+            for result in results:
+                block = result.get("toolResult") or result
+                id = block.get("tool_use_id") or block.get("toolUseId")
+                text, name = _text_of(block.get("content")), str(id or "")
+                failed = block.get("is_error") is True or block.get("status") == "error"
                 yield _Message(role="tool", content=text, tool_call_id=name, is_error=failed)
             rest = [part for part in message.content if part not in results]
             if rest:
@@ -130,26 +137,24 @@ def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
 
 
 def _with_calls(message: _Message) -> _Message:
-    used = _blocks(message.content, "tool_use")
+    used = _blocks(message.content, "tool_use", "toolUse")
     thoughts = _blocks(message.content, "thinking", "redacted_thinking")
-    if message.function_call is not None and not message.tool_calls:
-        message = replace(message, tool_calls=[_Call(function=message.function_call)])
+    sent = {"tool_calls": message.tool_calls, "function_call": message.function_call}
+    calls = (*calls_of(sent), *calls_of({"content": used}))
+    message = replace(message, tool_calls=tuple([_with_known_fields(call) for call in calls]))
     if thoughts and not message.reasoning_content:
-        texts = [str(one.get("thinking") or "[redacted]") for one in thoughts]
+        texts = [_text_of(one.get("thinking")) or "[redacted]" for one in thoughts]
         message = replace(message, reasoning_content="\n".join(texts), thinking_blocks=thoughts)
-    if used:
-        calls = [
-            _Call(
-                function=_Function(str(one.get("name") or ""), one.get("input")),
-                id=str(one.get("id") or ""),
-            )
-            for one in used
-        ]
-        message = replace(message, tool_calls=[*(message.tool_calls or ()), *calls])
     if used or thoughts:
         rest = [part for part in message.content if part not in used and part not in thoughts]
         message = replace(message, content=rest)
     return message
+
+
+def _with_known_fields(call: AgentCall) -> AgentCall:
+    """The call without fields of the file that no server wants back."""
+    known = {name: value for name, value in (call.fields or {}).items() if name in _OPAQUE}
+    return AgentCall(call.name, call.arguments, call.id, known or None)
 
 
 class _Line(msgspec.Struct):
@@ -163,7 +168,7 @@ class _Line(msgspec.Struct):
 def read_chats(path: Path) -> Iterator[ImportedConversation]:
     """The conversations of a file, one a line. Raises ConversationError."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines()
     except OSError as exc:
         raise ConversationError(f"{path}: cannot be read: {exc.strerror}") from exc
     for number, line in enumerate(lines, start=1):
@@ -174,7 +179,10 @@ def read_chats(path: Path) -> Iterator[ImportedConversation]:
 def _conversation(source: str, data: bytes) -> ImportedConversation:
     line: _Line = decode(source, data, _Line)
     _check_roles(source, line.messages)
-    messages = list(_in_chat_form(line.messages))
+    try:
+        messages = list(_in_chat_form(line.messages))
+    except UnreadableError as exc:
+        raise ConversationError(f"{source}: messages: {exc}") from exc
     head = next((n for n, one in enumerate(messages) if one.role == "assistant"), None)
     if head is None:
         raise ConversationError(f"{source}: messages: no message is the assistant's")
@@ -223,16 +231,16 @@ def _turns(messages: list[_Message]) -> Iterator[ImportedTurn]:
         if message.role != "assistant":
             continue
         later = _until_assistant(messages[index + 1 :])
-        if not message.tool_calls and not later and index + 1 < len(messages):
+        if not message.calls and not later and index + 1 < len(messages):
             earlier.append(message.text)
             continue
-        calls = _calls(message)
+        calls = message.calls
         text = "\n\n".join(part for part in (*earlier, message.text) if part)
         reply = Reply(
             text,
             calls,
             "tool_calls" if calls else "stop",
-            thought=message.thought if text.startswith("<think>") else "",
+            thought=message.thought_name if text.startswith("<think>") else "",
             fields=message.fields,
         )
         decision = dialect.read(reply, turn=turn)
@@ -257,24 +265,16 @@ def _until_assistant(messages: list[_Message]) -> list[_Message]:
     return found
 
 
-def _calls(message: _Message) -> tuple[AgentCall, ...]:
-    return tuple(
-        AgentCall(
-            call.function.name,
-            read_arguments(call.function.arguments),
-            call.id or "",
-            call.fields,
-        )
-        for call in message.tool_calls or ()
-    )
-
-
 def _results(message: _Message, later: list[_Message]) -> Iterator[ToolResult | None]:
     """The result of each call: that which names the call; where none does, the next."""
-    answers = [one for one in later if one.role == "tool"]
-    named = {one.tool_call_id: one for one in answers if one.tool_call_id}
-    unnamed = iter([one for one in answers if not one.tool_call_id])
-    for call in message.tool_calls or ():
-        found = named.get(call.id or "") or next(unnamed, None)
+    named: dict[str, list[_Message]] = {}
+    for one in later:
+        if one.role == "tool":
+            named.setdefault("" if one.tool_call_id is None else str(one.tool_call_id), []).append(
+                one
+            )
+    for call in message.calls:
+        queue = named.get(call.id) or named.get("") or []
+        found = queue.pop(0) if queue else None
         error: ToolErrorKind | None = "refused" if found is not None and found.is_error else None
         yield None if found is None else ToolResult(found.text, error)

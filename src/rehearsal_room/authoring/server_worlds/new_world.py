@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 import msgspec
 
+from rehearsal_room.authoring.server_worlds.log_probe import is_large, other_with_logs
 from rehearsal_room.authoring.server_worlds.package_text import (
     NO_TASK,
     NewTask,
@@ -68,6 +69,7 @@ class NewServerWorld(msgspec.Struct, frozen=True):
     found: Found
     tasks: tuple[NewTask, ...]  # none: no call was found that changes rows
     postgres: str = ""  # the PostgreSQL server with its state; empty: there is none
+    journal: str = ""  # what was found of its databases' mode; empty: it was not asked for
 
 
 MakeTasks = Callable[[Scenario], Awaitable[Sequence[NewTask]]]
@@ -151,14 +153,23 @@ async def write_server_world(
         if seed is not None:
             shutil.copytree(seed, kept, symlinks=True)
         found = await watched(command, environment, given, kept, clock, probe=probe, calls=calls)
-        write_head(draft, ServerTexts(name, command, tuple(environment), given, clock), found)
+        texts = ServerTexts(name, command, tuple(environment), given, clock)
+        write_head(draft, texts, found)
         write_tasks(draft, [NO_TASK])
         tasks = await (make_tasks or _first_task)(read(draft)) if probe else []
         if tasks:
             write_tasks(draft, tasks)
             read(draft)
+        journal = ""
+        if probe and is_large(draft, found.databases):
+            plain = read(draft)
+            write_head(draft, texts, found, logs=True)
+            why_not = await other_with_logs(plain, read(draft))
+            if why_not:
+                write_head(draft, texts, found)
+            journal = why_not or "a write-ahead log, with which it gave the same texts and rows"
         shutil.move(draft, folder)
-    return NewServerWorld(folder, found, tuple(tasks))
+    return NewServerWorld(folder, found, tuple(tasks), journal=journal)
 
 
 def free_folder(name: str, parent: Path) -> Path:

@@ -45,9 +45,11 @@ class NewTask(msgspec.Struct, frozen=True):
 NO_TASK = NewTask("first", "Say hello.", answer="Hello.")  # until its author writes one
 
 
-def write_head(folder: Path, server: ServerTexts, found: Found) -> None:
-    """Write the package without tasks; its seed is there already."""
-    (folder / "scenario.toml").write_text(_scenario_toml(folder, server, found), encoding="utf-8")
+def write_head(folder: Path, server: ServerTexts, found: Found, *, logs: bool = False) -> None:
+    """Write the package without tasks; its seed is there already. `logs`: its databases keep
+    write-ahead logs."""
+    text = _scenario_toml(folder, server, found, logs)
+    (folder / "scenario.toml").write_text(text, encoding="utf-8")
     (folder / "policy.md").write_text("", encoding="utf-8")
 
 
@@ -80,7 +82,7 @@ def _task_toml(task: NewTask) -> str:
     )
 
 
-def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
+def _scenario_toml(folder: Path, server: ServerTexts, found: Found, logs: bool) -> str:
     name, command = server.name, server.command
     variables = ", ".join(f"{key} = {toml_text(value)}" for key, value in server.variables.items())
     lines = [
@@ -109,6 +111,7 @@ def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
             if server.postgres
             else _state_lines(found)
         ),
+        *(['journal = "wal"  # the rows of a call are found faster'] if logs else []),
     ]
     if (folder / "seed").is_dir():
         lines += ["", "[start]", 'copy = "seed"  # what {scratch} begins with']

@@ -4,9 +4,9 @@
 
 Python's sqlite3 writes into a database of 10 MB, which is copied from a seed as an episode does
 it; then one reading finds the changed rows. In WAL mode the log has the changed pages; in the other
-modes the file is compared with its last image, page by page. A server that connects for each call is
-measured both ways. The folder has 1,000 files of 2 KB,
-and one of them is written before each reading. `CPU` figures are of the thread that reads.
+modes the file is compared with its last image, page by page. A server that connects for each call
+is measured both ways. The folder has 1,000 files of 2 KB, and one of them is written before each
+reading. `CPU` figures are of the thread that reads.
 """
 
 import random

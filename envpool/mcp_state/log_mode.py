@@ -1,10 +1,11 @@
-"""Databases that keep a write-ahead log: the log has the pages that a call changed, so the file need
-not be compared as a whole.
+"""Databases that keep a write-ahead log: it has the pages that a call changed, so the file need not
+be compared as a whole.
 
-The mode is a mark in the file, so the copy of a seed is put into it before its server starts. SQLite
-moves the log into the file when the last connection closes, which a server that connects for each
-call does each time. `HeldLog` has the lock that every connection in this mode has, so that no close
-is the last one. The lock keeps others from leaving the mode, and from nothing else.
+The mode is a mark in the file, so the copy of a seed is put into it before its server starts.
+SQLite moves the log into the file when the last connection closes, which a server that connects for
+each call does each time. `HeldLog` has the lock that every connection in this mode has, so that no
+close is the last one. The lock keeps others from leaving the mode or locking the file for
+themselves, and from nothing else. A copy that a server makes of its file alone lacks the log.
 
 Source: sqlite.org/fileformat2.html, section 1.3.3, and sqlite.org/wal.html.
 """

@@ -44,8 +44,8 @@ class Places:
                 self.scratch.mkdir()
             self.temporary.mkdir()
             if self._record.state.journal == "wal":
-                for path in self.databases:
-                    keep_log(path)
+                for database in self.databases:
+                    keep_log(database)
             for path in (*self.databases, self.folder):
                 if path is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)

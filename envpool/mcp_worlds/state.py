@@ -60,8 +60,8 @@ class ServerState:
         self._databases: list[SqliteReader] = []
         self._folder: FolderReader | None = None
         for number, path in enumerate(places.databases):
-            since = None if start is None else start.databases[number]
-            reader = SqliteReader(path, since=since, holds_log=holds_logs)
+            known = None if start is None else start.databases[number]
+            reader = SqliteReader(path, since=known, holds_log=holds_logs)
             self._databases.append(self._stack.enter_context(closing(reader)))
         if (folder := places.folder) is not None:
             since = None if start is None else start.folder
@@ -211,7 +211,7 @@ def _overwrite(path: Path, image: Image) -> None:
         source.deserialize("main", plain_database(image))
         with target.backup("main", source, "main") as backup:
             backup.step()
-        target.set_busy_timeout(0)  # somebody who still reads keeps the log, which is no fault
+        target.set_busy_timeout(0)  # whoever still reads may keep the log
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

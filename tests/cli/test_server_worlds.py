@@ -5,6 +5,8 @@ the registries.
 """
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,31 @@ def test_a_server_becomes_a_gated_world(rehearse: Rehearse, tmp_path: Path) -> N
     run = tmp_path / "run"
     assert json_of(rehearse, "run", folder, "-p", "oracle", "-n", "3", "-o", run)["pass_rate"] == 1
     assert json_of(rehearse, "replay", run)["divergences"] == []
+
+
+@pytest.mark.slow  # it starts ten servers
+@pytest.mark.parametrize(("how", "said"), [("reopens", "which it gave"), ("rolls", "sets the")])
+def test_the_log_of_a_large_database_is_tried(
+    rehearse: Rehearse, tmp_path: Path, how: str, said: str
+) -> None:
+    """`new world --mcp` tries whether a server does the same with a write-ahead log, and writes
+    that down; one that sets another mode is left alone, and its world is as it was."""
+    (tmp_path / "set_up").mkdir()
+    with closing(sqlite3.connect(tmp_path / "set_up" / "desk.db")) as db:
+        db.execute("CREATE TABLE files (data BLOB)")
+        db.execute("INSERT INTO files VALUES (zeroblob(5000000))")
+        db.commit()
+    status, out, _ = rehearse(
+        *("new", "world", "front_desk", "--mcp", f"{DESK} {{scratch}}/desk.db {how}"),
+        *("--seed", tmp_path / "set_up", "-o", tmp_path),
+    )
+    assert status == 0 and "journal of its large database: " in out and said in out
+    folder = tmp_path / "front_desk"
+    text = (folder / "scenario.toml").read_text()
+    assert ('journal = "wal"' in text) == (how == "reopens")
+    report = json_of(rehearse, "run", folder, "-p", "oracle", "-o", tmp_path / "run")
+    assert report["pass_rate"] == 1
+    assert json_of(rehearse, "replay", tmp_path / "run")["divergences"] == []
 
 
 def play(rehearse: Rehearse, folder: Path, run: Path, calls: list[object], answer: str) -> str:

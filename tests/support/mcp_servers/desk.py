@@ -5,9 +5,10 @@
 HOW: `remembers` (it counts closed tickets in memory), `tries` (it counts tries to close one),
 `locks` (a try to close one leaves a file, which the list shows and the next listing removes),
 `caches` (it lists what it listed before, until it writes), `restless` (each start adds a row),
-`wal`, `late` (it takes stock a fifth of a second after its answer), `bare` (it starts without a
-database), `reopens` (it closes its database after each call), `files DIR` (each ticket is a file as
-well), `noisy` (it greets on standard output), `forgetful` (it has no state on disk).
+`wal` and `rolls` (it sets the mode of its journal), `late` (it takes stock a fifth of a second
+after its answer), `bare` (it starts without a database), `reopens` (it closes its database after
+each call), `files DIR` (each ticket is a file as well), `noisy` (it greets on standard output),
+`forgetful` (it has no state on disk).
 """
 
 import json
@@ -62,6 +63,8 @@ class Desk:
             self.db = sqlite3.connect(self.path)
             if "wal" in self.how:
                 self.db.execute("PRAGMA journal_mode=WAL")
+            if "rolls" in self.how:
+                self.db.execute("PRAGMA journal_mode=DELETE")
             self.db.executescript(SCHEMA)
             if not self.db.execute("SELECT 1 FROM stock").fetchone():
                 rows = [("pen", 40), ("ink", 7)]

@@ -91,7 +91,7 @@ def _database(runs: int, seed: Path, mode: str, reach: float | None) -> list[Fig
 
 
 def _connecting(runs: int, seed: Path, *, keeps_log: bool) -> list[Figure]:
-    """A server that connects anew for each call: SQLite moves a log into the file at each close,
+    """A server that connects for each call: SQLite moves a log into the file at each close,
     unless the world has `journal = "wal"`, which holds it."""
     path = seed.with_name("connecting.db")
     shutil.copyfile(seed, path)

@@ -1,25 +1,29 @@
 """Streamable HTTP, as tolerant as the specification asks, and with a reason for what fails.
 
 A message about a refused request has its status and what to do about it; the client waits where a
-server says so (429). A reply that is nearly JSON is mended as on standard streams, and a connection
-that breaks ends the wait for its reply.
+server says so (429, 503). A reply that is nearly JSON is mended as on standard streams, and a
+connection that breaks ends the wait for its reply.
 """
 
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Unpack, cast
 
 import anyio
 import httpx2
+import mcp_types
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.client.transports.base import SessionKwargs, TransportOptions
 from mcp import ClientSession
 from mcp.shared._httpx_utils import McpHttpClientFactory
+from mcp.shared.message import SessionMessage
 
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
-from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
+from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_messages
 from rehearsal_room.scenarios.core.short_text import shortened
 
 _MAX_WAIT_S = 60.0  # of a server that says when to come again
@@ -149,12 +153,17 @@ class _PatientClient(httpx2.AsyncClient):
 
 def _wait_of(response: httpx2.Response) -> float | None:
     """The seconds after which a refused request may be sent again; None: it is not to be."""
-    if response.status_code != 429:
+    given = response.headers.get("retry-after", "" if response.status_code == 503 else "1")
+    if response.status_code not in (429, 503) or not given:
         return None
     try:
-        return min(float(response.headers.get("retry-after", "1")), _MAX_WAIT_S)
-    except ValueError:
-        return 1.0
+        seconds = float(given)
+    except ValueError:  # a date (RFC 9110, section 10.2.3)
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except ValueError:
+            return 1.0
+    return min(max(seconds, 0.0), _MAX_WAIT_S)
 
 
 def _kind_of(response: httpx2.Response) -> str:
@@ -176,6 +185,11 @@ def _mended(response: httpx2.Response, could_not_read: Callable[[bytes], None]) 
         request=response.request,
         extensions=response.extensions,
     )
+
+
+def _is_reply(message: SessionMessage | Exception) -> bool:
+    kinds = (mcp_types.JSONRPCResponse, mcp_types.JSONRPCError)
+    return isinstance(message, SessionMessage) and isinstance(message.message, kinds)
 
 
 class _Mended(httpx2.AsyncByteStream):
@@ -217,7 +231,9 @@ class _Mended(httpx2.AsyncByteStream):
         return name + colon + self._message(data)
 
     def _message(self, body: bytes) -> bytes:
-        message = read_message(body)
+        messages = read_messages(body)
+        replies = [one for one in messages if _is_reply(one)] or messages
+        message = replies[0] if replies else None
         if isinstance(message, Exception):
             self._could_not_read(body.strip())
         if message is None or isinstance(message, Exception):

@@ -211,7 +211,7 @@ def _overwrite(path: Path, image: Image) -> None:
         source.deserialize("main", plain_database(image))
         with target.backup("main", source, "main") as backup:
             backup.step()
-        target.set_busy_timeout(0)  # whoever still reads may keep the log
+        target.set_busy_timeout(0)  # another reader may keep the log
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

@@ -64,6 +64,26 @@ def test_the_log_of_a_large_database_is_tried(
     assert json_of(rehearse, "replay", tmp_path / "run")["divergences"] == []
 
 
+def test_folders_and_links_are_state(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A server that makes nothing but empty folders and links has its state on disk."""
+    command = f"{DESK} x forgetful folders {{scratch}}/desk"
+    status, out, err = rehearse("new", "world", "front_desk", "--mcp", command, "-o", tmp_path)
+    assert (status, err) == (0, "") and "its first task: " in out
+    folder = tmp_path / "front_desk"
+    assert 'folder = "{scratch}/desk"' in (folder / "scenario.toml").read_text()
+    run = tmp_path / "run"
+    assert json_of(rehearse, "run", folder, "-p", "oracle", "-o", run)["pass_rate"] == 1
+    assert json_of(rehearse, "replay", run)["divergences"] == []
+
+
+def test_a_call_that_breaks_the_world_is_named(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Where no call gives a first task, the reason that the world broke is told."""
+    command = f"{DESK} x forgetful bytes {{scratch}}/desk"
+    status, out, _ = rehearse("new", "world", "front_desk", "--mcp", command, "-o", tmp_path)
+    assert status == 0 and "no call changed a row" in out
+    assert "the world broke in a call of add_ticket: " in out and "a name that is not UTF-8" in out
+
+
 def play(rehearse: Rehearse, folder: Path, run: Path, calls: list[object], answer: str) -> str:
     """The label of a scripted episode of the task `open`."""
     script = run.parent / f"{run.name}.jsonl"

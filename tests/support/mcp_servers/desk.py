@@ -7,11 +7,13 @@ HOW: `remembers` (it counts closed tickets in memory), `tries` (it counts tries 
 `caches` (it lists what it listed before, until it writes), `restless` (each start adds a row),
 `wal` and `rolls` (it sets the mode of its journal), `late` (it takes stock a fifth of a second
 after its answer), `bare` (it starts without a database), `reopens` (it closes its database after
-each call), `files DIR` (each ticket is a file as well), `noisy` (it greets on standard output),
+each call), `files DIR` (each ticket is a file as well), `folders DIR` (it is an empty folder and a
+link), `bytes DIR` (its file has a name that is not UTF-8), `noisy` (it greets on standard output),
 `forgetful` (it has no state on disk).
 """
 
 import json
+import os
 import random
 import socket
 import sqlite3
@@ -78,6 +80,18 @@ class Desk:
             self.db.commit()
         return self.db
 
+    def make(self, key: str) -> None:
+        """What stands for a ticket on disk."""
+        if "folders" in self.how:
+            made = Path(self.how[self.how.index("folders") + 1], key)
+            made.mkdir(parents=True)
+            made.with_name(f"{key}.link").symlink_to(key)
+        if "bytes" in self.how:
+            folder = self.how[self.how.index("bytes") + 1]
+            Path(folder).mkdir(exist_ok=True)
+            with open(os.fsencode(folder) + b"/" + key.encode() + b"\xff", "w") as file:
+                file.write(key)
+
     def take(self, sku: str, qty: int) -> None:
         """Take stock, in another thread."""
         with sqlite3.connect(self.path) as db:
@@ -101,6 +115,7 @@ class Desk:
                 if self.folder is not None:
                     self.folder.mkdir(parents=True, exist_ok=True)
                     (self.folder / f"{key}.md").write_text(f"# {given['title']}\n")
+                self.make(key)
                 found = {"ticket_id": key}
             case "close_ticket":
                 self.tries += 1

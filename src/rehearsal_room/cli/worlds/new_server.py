@@ -134,6 +134,8 @@ def _show_server_world(made: NewServerWorld) -> None:
         click.echo(f"journal of its large database: {made.journal}")
     first = made.tasks[0].instruction if made.tasks else ""
     task = f"its first task: {first}" if first else "no call changed a row: write a task"
+    if made.fault:
+        click.echo(f"the world broke in a call of {made.fault}")
     click.echo(
         f"made {made.folder}; {task}\n"
         f"next:\n"

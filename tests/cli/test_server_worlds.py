@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal_room.authoring.server_worlds.package_text import ServerTexts, write_head
+from rehearsal_room.authoring.server_worlds.watching import Found
 from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
 from tests.support.cli import Rehearse, json_of
 from tests.support.desk_worlds import DESK, VERIFY, write_desk
@@ -82,6 +84,16 @@ def test_a_call_that_breaks_the_world_is_named(rehearse: Rehearse, tmp_path: Pat
     status, out, _ = rehearse("new", "world", "front_desk", "--mcp", command, "-o", tmp_path)
     assert status == 0 and "no call changed a row" in out
     assert "the world broke in a call of add_ticket: " in out and "a name that is not UTF-8" in out
+
+
+def test_all_databases_are_declared(tmp_path: Path) -> None:
+    """Tables of each have its file's name in front; of two with one name the second is named in a
+    comment."""
+    texts = ServerTexts("shop", "shop", (), {}, "2026-03-02T09:00:00Z")
+    write_head(tmp_path, texts, Found((), ("a/crm.db", "b/crm.db", "stock.db"), ("log.txt",)))
+    text = (tmp_path / "scenario.toml").read_text()
+    assert 'sqlite = ["{scratch}/a/crm.db", "{scratch}/stock.db"]' in text
+    assert "# It writes b/crm.db, log.txt, too." in text
 
 
 def play(rehearse: Rehearse, folder: Path, run: Path, calls: list[object], answer: str) -> str:

@@ -122,9 +122,11 @@ def _scenario_toml(folder: Path, server: ServerTexts, found: Found, logs: bool) 
 
 def _state_lines(found: Found) -> list[str]:
     if found.databases:
-        first, *more = found.databases
-        others = [*more, *found.files]
-        lines = [f"sqlite = {toml_text(f'{SCRATCH}/{first}')}"]
+        named = {Path(path).stem: path for path in reversed(found.databases)}
+        own = [path for path in found.databases if path in named.values()]
+        others = [*(path for path in found.databases if path not in own), *found.files]
+        paths = [f"{SCRATCH}/{path}" for path in own]
+        lines = [f"sqlite = {toml_text(paths if len(paths) > 1 else paths[0])}"]
         if others:
             shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
             lines.append(

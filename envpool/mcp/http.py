@@ -7,7 +7,8 @@ connection that breaks ends the wait for its reply.
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -55,6 +56,7 @@ class TolerantHttp(StreamableHttpTransport):
             httpx_client_factory=cast("McpHttpClientFactory", self._http_client),
         )
         self._session = partial(TolerantSession, questions=questions, warnings=warnings)
+        self._secrets = (token, *headers.values())
         self._token = f"the token in ${token_variable}" if token else "no token"
         self._ways = (
             f"${token_variable}, or a header with --mcp-header NAME=VARIABLE"  # to give one
@@ -96,6 +98,10 @@ class TolerantHttp(StreamableHttpTransport):
             self._refused = f"it answered with status {status}"
             if remedy := self._remedy(response):
                 self._refused += f": {remedy}"
+            if said := _said(response, self._secrets):
+                self._refused += f"; it said: {said}"
+        elif status == 204:
+            self._refused = "it answered with status 204, which has no reply"
         elif status == 200 and kind not in (_JSON, _EVENTS):
             self._refused = (
                 f"it answered with {kind or 'no content'}, which is not MCP: is the path right? "
@@ -147,6 +153,8 @@ class _PatientClient(httpx2.AsyncClient):
             await response.aclose()
             await anyio.sleep(wait_s)
         if request.method == "POST":
+            if response.status_code >= 400:
+                await response.aread()
             self._remember(response)
         return _mended(response, self._could_not_read)
 
@@ -167,7 +175,21 @@ def _wait_of(response: httpx2.Response) -> float | None:
 
 
 def _kind_of(response: httpx2.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+    """What a response says that it is. One that says nothing and has a body is taken for JSON."""
+    headers = response.headers
+    given = str(headers.get("content-type", "")).partition(";")[0].strip().lower()
+    return given or ("" if headers.get("content-length") == "0" else _JSON)
+
+
+def _said(response: httpx2.Response, secrets: Sequence[str]) -> str:
+    """The beginning of what a refusal says in words, without the secrets that it may repeat; pages
+    are left out."""
+    if response.headers.get("content-type", "").partition(";")[0] not in (_JSON, "text/plain"):
+        return ""
+    text = " ".join(response.text.split())
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "…")
+    return shortened(text, _MAX_QUOTE)
 
 
 def _mended(response: httpx2.Response, could_not_read: Callable[[bytes], None]) -> httpx2.Response:
@@ -177,6 +199,8 @@ def _mended(response: httpx2.Response, could_not_read: Callable[[bytes], None]) 
         return response
     kept = {"content-encoding", "content-length", "transfer-encoding"}
     headers = [(name, value) for name, value in response.headers.items() if name not in kept]
+    if "content-type" not in response.headers:
+        headers.append(("content-type", kind))
     stream = _Mended(response, could_not_read, has_events=kind == _EVENTS)
     return httpx2.Response(
         response.status_code,
@@ -207,16 +231,18 @@ class _Mended(httpx2.AsyncByteStream):
         self._has_events = has_events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        pending = bytearray()
+        pending, is_first = bytearray(), True
         async for chunk in self._response.aiter_bytes():
             pending += chunk
+            if is_first and len(pending) >= len(BOM_UTF8):
+                pending, is_first = pending.removeprefix(BOM_UTF8), False
             if self._has_events and b"\n" in chunk:
                 *lines, rest = pending.split(b"\n")
                 pending = bytearray(rest)
                 yield b"".join(self._event_line(bytes(line)) + b"\n" for line in lines)
         if pending:
             yield (
-                self._event_line(bytes(pending))
+                self._event_line(bytes(pending)) + b"\n\n"  # the last event may lack its end
                 if self._has_events
                 else self._message(bytes(pending))
             )

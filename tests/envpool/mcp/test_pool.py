@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -453,10 +454,15 @@ class Refuses(BaseHTTPRequestHandler):
         self.send_response(int(status))
         wait, _, date = login.partition("/")
         self.send_header("retry-after", unquote(date) if wait == "at" else "0")
+        key = self.headers["x-api-key"].encode()  # what the user sees does not have it
+        said = b"not from here with " + key if status == "403" else b""
+        if said:
+            self.send_header("content-type", "text/plain")
         if login and not date:
             self.send_header("www-authenticate", f'Bearer resource_metadata="http://x/{login}"')
-        self.send_header("content-length", "0")
+        self.send_header("content-length", str(len(said)))
         self.end_headers()
+        self.wfile.write(said)
 
     def log_message(self, *_: object) -> None: ...
 
@@ -465,7 +471,8 @@ class Refuses(BaseHTTPRequestHandler):
     ("status", "why"),
     [
         (401, r"status 401: it got no token; give one in \$REHEARSE_TOKEN, or .* --mcp-header"),
-        (403, "status 403: it got no token, which may not use it"),
+        (403, "status 403: it got no token, which may not use it; it said: not from here with …"),
+        (204, "it answered with status 204, which has no reply"),
         (429, "status 429: too many requests"),
         (503, "answered with status 503"),
         ("429/at/Mon, 30 Nov 2020 09:00:00 GMT", "status 429: too many requests"),
@@ -512,6 +519,8 @@ class Replies(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.shutdown(SHUT_RDWR)
                 return
+            case "tools/call" if what == "plain":
+                reply += b'"result": {"content": [{"type": "text", "text": "done"}]}}'
             case "tools/call" if what == "batch":
                 talk = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}'
                 reply += b'"result": {"content": [{"type": "text", "text": "done"}]}}'
@@ -523,9 +532,12 @@ class Replies(BaseHTTPRequestHandler):
                 reply += b'"error": {"code": -32601, "message": "Method not found"}}'
         if kind == "events":
             reply = b": hello\n\nevent: message\ndata: " + reply + b"\n\n"
+        if kind == "unended":
+            reply = BOM_UTF8 + b"data: " + reply
         self.send_response(200 if "id" in request else 202)
-        types = {"json": "application/json", "events": "text/event-stream"}
-        self.send_header("content-type", types[kind])
+        types = {"json": "application/json", "untyped": ""}
+        if given := types.get(kind, "text/event-stream"):
+            self.send_header("content-type", given)
         self.send_header("content-length", str(len(reply)))
         self.end_headers()
         self.wfile.write(reply)
@@ -551,6 +563,20 @@ async def test_a_reply_over_http_is_mended_or_ends_the_wait(scenario: Scenario, 
             async with pool_of(f"{url}/nothing").lease(scenario) as env:
                 with pytest.raises(WorldError, match="the connection broke"):
                     await env.call("echo", {}, "c0-0")
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("kind", ["json", "events", "untyped", "unended"])
+async def test_a_reply_is_read_in_each_form(scenario: Scenario, kind: str) -> None:
+    """As JSON, as an event, without a content type, and as an event after a byte order mark that
+    the end of the stream ends."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Replies) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/{kind}/plain"
+        try:
+            async with pool_of(url).lease(scenario) as env:
+                assert await env.call("echo", {}, "c0-0") == ToolResult("done")
         finally:
             server.shutdown()
 

@@ -105,8 +105,6 @@ class ServerProcess(ClientTransport):
         if self._unreadable:
             return self._unreadable
         status = None if self._process is None else self._process.returncode
-        if status is None and self._has_closed:
-            return "it closed its standard output"
         if status is None or self._was_ended:
             return ""
         how = f"ended with status {status}"

@@ -400,7 +400,6 @@ async def test_a_message_that_cannot_be_read_ends_the_wait(scenario: Scenario) -
     for mode, why in (
         ("cut", "it sent a message that cannot be read.*: .*jsonrpc"),
         ("nobody", "it sent an error that.*: .*jsonrpc"),
-        ("closes", "it closed its standard output"),
     ):
         async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
             with pytest.raises(WorldError, match=why):

@@ -4,7 +4,6 @@ It stands in for servers that people reported: an SDK would refuse to write what
 """
 
 import json
-import os
 import sys
 from typing import Any
 
@@ -72,10 +71,6 @@ def result(number: int) -> dict[str, Any] | bytes:
             "id": number,
             "result": {"content": "done", "structuredContent": [1]},
         }
-    if MODE == "closes":
-        os.close(1)
-        sys.stdin.buffer.read()
-        os._exit(0)
     if MODE == "cut":
         return b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [' % number
     return {"jsonrpc": "2.0", "id": number, "result": {"content": content}}

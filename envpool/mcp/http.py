@@ -142,19 +142,19 @@ class _PatientClient(httpx2.AsyncClient):
         for attempt in range(_TRIES):
             try:
                 response = await super().send(request, **options)  # type: ignore[arg-type]  # as above
+                wait_s = None if attempt == _TRIES - 1 else _wait_of(response)
+                if wait_s is None and request.method == "POST" and response.status_code >= 400:
+                    await response.aread()
             except httpx2.TransportError as exc:
                 if request.method != "POST":
                     raise
                 self._remember(exc)  # the SDK would log it, and wait on for the reply
                 return httpx2.Response(_BROKEN, request=request)
-            wait_s = _wait_of(response)
-            if wait_s is None or attempt == _TRIES - 1:
+            if wait_s is None:
                 break
             await response.aclose()
             await anyio.sleep(wait_s)
         if request.method == "POST":
-            if response.status_code >= 400:
-                await response.aread()
             self._remember(response)
         return _mended(response, self._could_not_read)
 
@@ -171,7 +171,7 @@ def _wait_of(response: httpx2.Response) -> float | None:
             seconds = parsedate_to_datetime(given).timestamp() - time.time()
         except ValueError:
             return 1.0
-    return min(max(seconds, 0.0), _MAX_WAIT_S)
+    return min(seconds, _MAX_WAIT_S) if seconds > 0 else 0.0
 
 
 def _kind_of(response: httpx2.Response) -> str:

@@ -79,7 +79,7 @@ def test_folders_and_links_are_state(rehearse: Rehearse, tmp_path: Path) -> None
 
 
 def test_a_call_that_breaks_the_world_is_named(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Where no call gives a first task, the reason that the world broke is told."""
+    """Where no call gives a first task, the command prints why the world broke."""
     command = f"{DESK} x forgetful bytes {{scratch}}/desk"
     status, out, _ = rehearse("new", "world", "front_desk", "--mcp", command, "-o", tmp_path)
     assert status == 0 and "no call changed a row" in out

@@ -454,7 +454,7 @@ class Refuses(BaseHTTPRequestHandler):
         wait, _, date = login.partition("/")
         self.send_header("retry-after", unquote(date) if wait == "at" else "0")
         key = self.headers["x-api-key"].encode()  # what the user sees does not have it
-        said = b"not from here with " + key if status == "403" else b""
+        said = b"not from here with " + key if status in ("403", "429") else b""
         if said:
             self.send_header("content-type", "text/plain")
         if login and not date:
@@ -472,7 +472,7 @@ class Refuses(BaseHTTPRequestHandler):
         (401, r"status 401: it got no token; give one in \$REHEARSE_TOKEN, or .* --mcp-header"),
         (403, "status 403: it got no token, which may not use it; it said: not from here with …"),
         (204, "it answered with status 204, which has no reply"),
-        (429, "status 429: too many requests"),
+        (429, "status 429: too many requests, also after .*; it said: not from here with …"),
         (503, "answered with status 503"),
         ("429/at/Mon, 30 Nov 2020 09:00:00 GMT", "status 429: too many requests"),
         (404, "status 404: is the path right"),

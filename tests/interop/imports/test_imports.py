@@ -402,7 +402,7 @@ def test_calls_of_one_id_have_their_own_results(
     imported: Callable[..., tuple[Json, Episodes]],
 ) -> None:
     """In order. A `function_call` beside `tool_calls` is a call of its own, unless it is the same
-    one; a refusal is a text; a result without a call was told to the agent."""
+    one; a refusal is a text; a result without a call is what the user said."""
     calls = [
         {"id": "a", "function": {"name": name, "arguments": "{}"}} for name in ("ping", "pong")
     ]

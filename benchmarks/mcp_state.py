@@ -4,8 +4,9 @@
 
 Python's sqlite3 writes into a database of 10 MB, which is copied from a seed as an episode does
 it; then one reading finds the changed rows. In WAL mode the log has the changed pages; in the other
-modes the file is compared with its last image, page by page. The folder has 1,000 files of 2 KB,
-and one of them is written before each reading. `CPU` figures are of the thread that reads.
+modes the file is compared with its last image, page by page. A server that connects for each call
+is measured both ways. The folder has 1,000 files of 2 KB, and one of them is written before each
+reading. `CPU` figures are of the thread that reads.
 """
 
 import random
@@ -20,6 +21,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, runs_option
 from rehearsal_room.envpool.mcp_state.folder_reader import FolderReader
+from rehearsal_room.envpool.mcp_state.log_mode import keep_log
 from rehearsal_room.envpool.mcp_state.sqlite_reader import SqliteReader
 from rehearsal_room.envpool.mcp_state.types import StateReader
 
@@ -65,7 +67,7 @@ def _times(
 
 def _database(runs: int, seed: Path, mode: str, reach: float | None) -> list[Figure]:
     name = f"10 MB, {'WAL' if mode == 'WAL' else 'rollback journal'}"
-    found = []
+    found: list[Figure] = []
     with _connected(seed, mode) as (path, connection), closing(SqliteReader(path)) as reader:
         for count in (1, 100):
 
@@ -86,6 +88,31 @@ def _database(runs: int, seed: Path, mode: str, reach: float | None) -> list[Fig
         wall, _ = _times(runs, reader, lambda run: None, 0)
         found.append(figure(f"{name}: nothing changed", "ms", wall))
     return found
+
+
+def _connecting(runs: int, seed: Path, *, keeps_log: bool) -> list[Figure]:
+    """A server that connects for each call: SQLite moves a log into the file at each close,
+    unless the world has `journal = "wal"`, which holds it."""
+    path = seed.with_name("connecting.db")
+    shutil.copyfile(seed, path)
+    if keeps_log:
+        keep_log(path)
+
+    def write(run: int) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            row = random.Random(run).randrange(1, _ROWS)
+            connection.execute("UPDATE notes SET text = ? WHERE id = ?", (f"{run} " * 12, row))
+
+    with closing(SqliteReader(path, holds_log=keeps_log)) as reader:
+        time.sleep(_SETTLED)
+        reader.read()
+        wall, cpu = _times(runs, reader, write, 1)
+    mode = 'journal = "wal"' if keeps_log else "rollback journal"
+    what = f"10 MB, {mode}, connecting for each call: 1 changed row"
+    return [
+        figure(what, "ms", wall, reach=1 if keeps_log else None),
+        figure(f"{what}, CPU", "ms", cpu),
+    ]
 
 
 def _openings(runs: int, seed: Path) -> list[Figure]:
@@ -134,6 +161,8 @@ def figures(runs: int) -> list[Figure]:
         return [
             *_database(runs, seed, "WAL", 1),
             *_database(runs, seed, "DELETE", None),
+            *_connecting(runs, seed, keeps_log=False),
+            *_connecting(runs, seed, keeps_log=True),
             *_openings(runs, seed),
             *_folder(runs, Path(folder, "files")),
         ]

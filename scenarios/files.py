@@ -123,7 +123,8 @@ def compiled(text: str | bytes, path: str) -> CodeType:
     with _compiled_lock:
         code = _latest_code.get((text, path))
     if code is None:
-        code = compile(text, path, "exec", dont_inherit=True)
+        bare = text.removeprefix("\ufeff") if isinstance(text, str) else text  # as files are read
+        code = compile(bare, path, "exec", dont_inherit=True)
         keep_compiled(text, path, code)
     return code
 

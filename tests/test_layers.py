@@ -220,6 +220,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.determinism.state_slots",
         "envpool.hosting.fastapi_compat",
+        "envpool.mcp.tolerant",
     },
     "pyseccomp": {"envpool.workers.confine"},
     "pytest": {

@@ -1,25 +1,30 @@
 """Streamable HTTP, as tolerant as the specification asks, and with a reason for what fails.
 
 A message about a refused request has its status and what to do about it; the client waits where a
-server says so (429). A reply that is nearly JSON is mended as on standard streams, and a connection
-that breaks ends the wait for its reply.
+server says so (429, 503). A reply that is nearly JSON is mended as on standard streams, and a
+connection that breaks ends the wait for its reply.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable
+import time
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Unpack, cast
 
 import anyio
 import httpx2
+import mcp_types
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.client.transports.base import SessionKwargs, TransportOptions
 from mcp import ClientSession
 from mcp.shared._httpx_utils import McpHttpClientFactory
+from mcp.shared.message import SessionMessage
 
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
-from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
+from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_messages
 from rehearsal_room.scenarios.core.short_text import shortened
 
 _MAX_WAIT_S = 60.0  # of a server that says when to come again
@@ -51,6 +56,7 @@ class TolerantHttp(StreamableHttpTransport):
             httpx_client_factory=cast("McpHttpClientFactory", self._http_client),
         )
         self._session = partial(TolerantSession, questions=questions, warnings=warnings)
+        self._secrets = (token, *headers.values())
         self._token = f"the token in ${token_variable}" if token else "no token"
         self._ways = (
             f"${token_variable}, or a header with --mcp-header NAME=VARIABLE"  # to give one
@@ -92,6 +98,10 @@ class TolerantHttp(StreamableHttpTransport):
             self._refused = f"it answered with status {status}"
             if remedy := self._remedy(response):
                 self._refused += f": {remedy}"
+            if said := _said(response, self._secrets):
+                self._refused += f"; it said: {said}"
+        elif status == 204:
+            self._refused = "it answered with status 204, which has no reply"
         elif status == 200 and kind not in (_JSON, _EVENTS):
             self._refused = (
                 f"it answered with {kind or 'no content'}, which is not MCP: is the path right? "
@@ -132,13 +142,15 @@ class _PatientClient(httpx2.AsyncClient):
         for attempt in range(_TRIES):
             try:
                 response = await super().send(request, **options)  # type: ignore[arg-type]  # as above
+                wait_s = None if attempt == _TRIES - 1 else _wait_of(response)
+                if wait_s is None and request.method == "POST" and response.status_code >= 400:
+                    await response.aread()
             except httpx2.TransportError as exc:
                 if request.method != "POST":
                     raise
                 self._remember(exc)  # the SDK would log it, and wait on for the reply
                 return httpx2.Response(_BROKEN, request=request)
-            wait_s = _wait_of(response)
-            if wait_s is None or attempt == _TRIES - 1:
+            if wait_s is None:
                 break
             await response.aclose()
             await anyio.sleep(wait_s)
@@ -149,16 +161,35 @@ class _PatientClient(httpx2.AsyncClient):
 
 def _wait_of(response: httpx2.Response) -> float | None:
     """The seconds after which a refused request may be sent again; None: it is not to be."""
-    if response.status_code != 429:
+    given = response.headers.get("retry-after", "" if response.status_code == 503 else "1")
+    if response.status_code not in (429, 503) or not given:
         return None
     try:
-        return min(float(response.headers.get("retry-after", "1")), _MAX_WAIT_S)
-    except ValueError:
-        return 1.0
+        seconds = float(given)
+    except ValueError:  # a date (RFC 9110, section 10.2.3)
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except ValueError:
+            return 1.0
+    return min(seconds, _MAX_WAIT_S) if seconds > 0 else 0.0
 
 
 def _kind_of(response: httpx2.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+    """What a response says that it is. One that says nothing and has a body is taken for JSON."""
+    headers = response.headers
+    given = str(headers.get("content-type", "")).partition(";")[0].strip().lower()
+    return given or ("" if headers.get("content-length") == "0" else _JSON)
+
+
+def _said(response: httpx2.Response, secrets: Sequence[str]) -> str:
+    """The beginning of what a refusal says in words, without the secrets that it may repeat; pages
+    are left out."""
+    if response.headers.get("content-type", "").partition(";")[0] not in (_JSON, "text/plain"):
+        return ""
+    text = " ".join(response.text.split())
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "…")
+    return shortened(text, _MAX_QUOTE)
 
 
 def _mended(response: httpx2.Response, could_not_read: Callable[[bytes], None]) -> httpx2.Response:
@@ -168,6 +199,8 @@ def _mended(response: httpx2.Response, could_not_read: Callable[[bytes], None]) 
         return response
     kept = {"content-encoding", "content-length", "transfer-encoding"}
     headers = [(name, value) for name, value in response.headers.items() if name not in kept]
+    if "content-type" not in response.headers:
+        headers.append(("content-type", kind))
     stream = _Mended(response, could_not_read, has_events=kind == _EVENTS)
     return httpx2.Response(
         response.status_code,
@@ -176,6 +209,11 @@ def _mended(response: httpx2.Response, could_not_read: Callable[[bytes], None]) 
         request=response.request,
         extensions=response.extensions,
     )
+
+
+def _is_reply(message: SessionMessage | Exception) -> bool:
+    kinds = (mcp_types.JSONRPCResponse, mcp_types.JSONRPCError)
+    return isinstance(message, SessionMessage) and isinstance(message.message, kinds)
 
 
 class _Mended(httpx2.AsyncByteStream):
@@ -193,16 +231,18 @@ class _Mended(httpx2.AsyncByteStream):
         self._has_events = has_events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        pending = bytearray()
+        pending, is_first = bytearray(), True
         async for chunk in self._response.aiter_bytes():
             pending += chunk
+            if is_first and len(pending) >= len(BOM_UTF8):
+                pending, is_first = pending.removeprefix(BOM_UTF8), False
             if self._has_events and b"\n" in chunk:
                 *lines, rest = pending.split(b"\n")
                 pending = bytearray(rest)
                 yield b"".join(self._event_line(bytes(line)) + b"\n" for line in lines)
         if pending:
             yield (
-                self._event_line(bytes(pending))
+                self._event_line(bytes(pending)) + b"\n\n"  # the last event may lack its end
                 if self._has_events
                 else self._message(bytes(pending))
             )
@@ -217,7 +257,9 @@ class _Mended(httpx2.AsyncByteStream):
         return name + colon + self._message(data)
 
     def _message(self, body: bytes) -> bytes:
-        message = read_message(body)
+        messages = read_messages(body)
+        replies = [one for one in messages if _is_reply(one)] or messages
+        message = replies[0] if replies else None
         if isinstance(message, Exception):
             self._could_not_read(body.strip())
         if message is None or isinstance(message, Exception):

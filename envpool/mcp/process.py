@@ -26,7 +26,7 @@ from mcp.shared.message import SessionMessage
 
 from rehearsal_room.envpool.core.own_folder import own_folder
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
-from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_message
+from rehearsal_room.envpool.mcp.tolerant import TolerantSession, read_messages
 from rehearsal_room.scenarios.core.short_text import shortened
 
 SCRATCH = "{scratch}"  # in a command: the path of an empty folder, a new one for each process
@@ -158,14 +158,14 @@ class ServerProcess(ClientTransport):
                     *lines, rest = pending.split(b"\n") if b"\n" in chunk else (pending,)
                     pending = bytearray(rest)
                     for line in filter(bytes.strip, map(bytes, lines)):
-                        message = read_message(line)
-                        if message is None:
+                        messages = read_messages(line)
+                        if not messages:
                             self._errors.extend(line + b"\n")
-                        elif fault := _fault(message):
+                        elif fault := next(filter(None, map(_fault, messages)), ""):
                             start = shortened(line.decode(errors="replace"), _MAX_QUOTE)
                             self._unreadable = f"it sent {fault}: {start}"
                             return
-                        else:
+                        for message in messages:
                             await to_us.send(message)
                 self._has_closed = True
 

@@ -3,8 +3,11 @@
 - A result that does not meet the tool's output schema reaches the agent, with one warning for the
   user: clients *should* check structured results, and the call was carried out.
 - A content block of a kind that MCP does not define, or without its parts, becomes a text with its
-  JSON.
-- A tool whose schema is not that of an object gets one, with one warning.
+  JSON, and so does a result that is a text or a list.
+- A tool whose schema is not that of an object gets one, with one warning; one without a name is
+  left out. What else is wrong in its description is dropped, and what a server says of itself at
+  the start is completed.
+- The id of a reply may be a whole float, and a line a batch.
 - Bytes that are not UTF-8, and half of a surrogate pair, which JSON can write and Unicode text
   cannot hold, become U+FFFD. Control characters in strings are kept.
 """
@@ -19,6 +22,7 @@ import msgspec
 from mcp import ClientSession
 from mcp.client.session import ClientRequestContext
 from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from rehearsal_room.envpool.mcp.questions import Questions, Warnings
 from rehearsal_room.scenarios.core.short_text import shortened
@@ -31,10 +35,12 @@ _KNOWN_BLOCKS: dict[Any, tuple[tuple[str, type], ...]] = {  # their parts
     "resource": (("resource", dict),),
     "resource_link": (("uri", str), ("name", str)),
 }
+_TALK = ("notifications/message", "notifications/progress")
 _MAX_WAIT_S = 60.0  # of a server that says when to come again
 _TRIES = 5
 _OAUTH = re.compile(r'resource_metadata="?([^",\s]+)')  # RFC 9728: where its login is described
 _HALF = re.compile("[\ud800-\udfff]")
+_OBJECT = re.compile(rb"\{\s*(?:\"|$)")  # what a line that is meant as JSON begins with
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,13 +102,17 @@ class _ReadableStream:
         return getattr(self._stream, name)
 
     async def receive(self) -> Any:
-        return self._readable(await self._stream.receive())
+        while _is_talk(message := await self._stream.receive()):
+            pass
+        return self._readable(message)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return self._readable(await self._stream.__anext__())
+        while _is_talk(message := await self._stream.__anext__()):
+            pass
+        return self._readable(message)
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -116,22 +126,57 @@ class _ReadableStream:
         inner = getattr(message, "message", None)
         if isinstance(inner, mcp_types.JSONRPCResponse) and isinstance(inner.result, dict):
             _mend_result(inner.result)
-            for tool in inner.result.get("tools") or ():
-                if isinstance(tool, dict) and (fault := _mend_tool(tool)):
-                    name = str(tool.get("name"))
-                    self._warnings.warn("mcp_schema_mended", name, tool=name, why=fault)
+            if isinstance(tools := inner.result.get("tools"), list):
+                inner.result["tools"] = [tool for tool in tools if self._is_usable(tool)]
         return message
+
+    def _is_usable(self, tool: Any) -> bool:
+        """Whether a tool can be called, once its schemas and its description are mended."""
+        name = str(tool.get("name", "")) if isinstance(tool, dict) else ""
+        if not name:
+            shown = shortened(_encode(tool).decode(), 200)
+            self._warnings.warn("mcp_tool_left_out", shown, tool=shown, why="it has no name")
+            return False
+        if fault := _mend_tool(tool):
+            self._warnings.warn("mcp_schema_mended", name, tool=name, why=fault)
+        try:
+            mcp_types.Tool.model_validate(tool, by_name=False)
+        except ValidationError as exc:  # in what nobody needs: icons, hints, a title
+            for error in exc.errors():
+                tool.pop(str(error["loc"][0]), None)
+        return True
+
+
+def _is_talk(message: Any) -> bool:
+    """Whether a message is a line of a server's log, or its progress: nobody reads them here, and
+    the SDK prints a traceback for one in another form."""
+    inner = getattr(message, "message", None)
+    return isinstance(inner, mcp_types.JSONRPCNotification) and inner.method in _TALK
 
 
 def _mend_result(result: dict[str, Any]) -> None:
     """Give the result of a call the form that MCP defines."""
     blocks = result.get("content")
-    if isinstance(blocks, str):
+    if blocks is None and not result.keys().isdisjoint(("content", "structuredContent")):
+        result["content"] = []
+    elif isinstance(blocks, str):
         result["content"] = [_as_text(blocks)]
     elif isinstance(blocks, list) and not all(map(_is_known, blocks)):
         result["content"] = [one if _is_known(one) else _as_text(one) for one in blocks]
     if not isinstance(structured := result.get("structuredContent", {}), dict | None):
         result["structuredContent"] = {"result": structured}
+    if "protocolVersion" in result:
+        _mend_greeting(result)
+
+
+def _mend_greeting(result: dict[str, Any]) -> None:
+    """Give what a server says of itself at the start the form that MCP defines."""
+    own, can = result.get("serverInfo"), result.get("capabilities")
+    fields = own if isinstance(own, dict) else {}
+    texts = {name: str(fields.get(name) or "") for name in ("name", "version")}
+    result["serverInfo"] = {**fields, **texts}
+    listed = can if isinstance(can, dict) else {"tools": {}}
+    result["capabilities"] = {name: {} if one is True else one for name, one in listed.items()}
 
 
 def _mend_tool(tool: dict[str, Any]) -> str:
@@ -158,6 +203,19 @@ def _as_text(block: Any) -> dict[str, str]:
     return {"type": "text", "text": block if isinstance(block, str) else _encode(block).decode()}
 
 
+def read_messages(line: bytes) -> list[SessionMessage | Exception]:
+    """The messages of a line of output, of which a batch (2025-03-26) has several; none: the line
+    is not meant as a message."""
+    if line.lstrip().startswith(b"["):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if found and all(isinstance(one, dict) and "jsonrpc" in one for one in found):
+                messages = [read_message(json.dumps(one).encode()) for one in found]
+                return [one for one in messages if one is not None]
+    message = read_message(line)
+    return [] if message is None else [message]
+
+
 def read_message(line: bytes) -> SessionMessage | Exception | None:
     """The message of a line of output, or its fault; None: the line is not meant as a message, such
     as a greeting or a line of a log."""
@@ -177,14 +235,16 @@ def read_message(line: bytes) -> SessionMessage | Exception | None:
         value = json.loads(_HALF.sub("\ufffd", text))  # whole pairs are one character by now
         _mend_reply(value)
         return SessionMessage(validate.validate_python(value, by_name=False))
-    return fault
+    return fault if _OBJECT.match(line) else None
 
 
 def _mend_reply(reply: dict[str, Any]) -> None:
     """Give a reply the form that JSON-RPC defines."""
     reply.setdefault("jsonrpc", "2.0")
-    if "result" in reply and reply["result"] is None and "error" not in reply:
-        reply["result"] = {}
+    if isinstance(number := reply.get("id"), float) and number.is_integer():
+        reply["id"] = int(number)
+    if "error" not in reply and not isinstance(result := reply.get("result", {}), dict):
+        reply["result"] = {} if result is None else {"content": [_as_text(result)]}
     if (error := reply.get("error")) is not None:
         fields = error if isinstance(error, dict) else {"message": error}
         code = fields.get("code")

@@ -28,6 +28,7 @@ from rehearsal_room.envpool.mcp_state.journals import (
     originals,
     wal_page_size,
 )
+from rehearsal_room.envpool.mcp_state.log_mode import HeldLog
 
 MAX_BYTES = 512 * 2**20
 _MAGIC = b"SQLite format 3\0"
@@ -65,10 +66,15 @@ class Captured(msgspec.Struct, frozen=True):
 class DatabaseFile:
     """Reads the committed pages of a database that a server writes."""
 
-    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, path: Path, max_bytes: int = MAX_BYTES, *, held_log: HeldLog | None = None
+    ) -> None:
+        """`held_log` keeps the database's log, if it has one; None: it may be moved into the file.
+        The caller releases it."""
         self.path = path
         self._folder = os.path.realpath(path.parent)
         self._max_bytes = max_bytes
+        self._held_log = held_log
         self._seen: Seen | None = None
         self._is_removed = False
 
@@ -86,6 +92,8 @@ class DatabaseFile:
                             raise WorldError(f"the server's database {self.path} is gone")
                         return None
                     self._is_removed = False
+                    if self._held_log is not None:
+                        self._held_log.hold(fd)
                     found = self._try(fd, old)
                 if found is not None:
                     return None if found.changed == set() else found
@@ -118,6 +126,10 @@ class DatabaseFile:
             if look is None:
                 return None
             seen = self._seen
+            if seen and not seen.look.wal and wal_page_size(look.wal) == old.page_size:
+                # The log has begun since.
+                blank = msgspec.structs.replace(seen.look, wal=look.wal)
+                seen = Seen(blank, seen.is_certain, WAL_HEADER, look.wal[24:32])
             if seen and seen.is_certain and seen.look == look:
                 if wal is None or not look.wal:
                     return Captured(old, set())

@@ -25,6 +25,7 @@ from rehearsal_room.envpool.mcp_state.btrees import (
 )
 from rehearsal_room.envpool.mcp_state.database_file import MAX_BYTES, DatabaseFile
 from rehearsal_room.envpool.mcp_state.image import Image
+from rehearsal_room.envpool.mcp_state.log_mode import HeldLog, has_log
 from rehearsal_room.envpool.mcp_state.rows import ImageConnection, Table, image_vfs, row_writes
 from rehearsal_room.envpool.mcp_state.types import Reading, RowValues, RowWrite, TableShape
 from rehearsal_room.envpool.store.guarded_vfs import MAX_VALUE, SECONDS
@@ -46,17 +47,24 @@ EMPTY = Snapshot(Image(), {}, {})
 class SqliteReader:
     """Reads the database of a server. It implements envpool.mcp_state.types.StateReader.
 
-    It takes no lock and writes nothing. `since` is a snapshot of an equal database at its start,
+    It writes nothing, and takes no lock but that of `holds_log` (envpool.mcp_state.log_mode).
+    `since` is a snapshot of an equal database at its start,
     such as another episode's: opening then reads nothing, and the first reading has what differs
     from it. Without it, opening reads the database. A file that does not exist yet is an empty
     database. Raises WorldError. Not to be used by two threads at a time.
     """
 
     def __init__(
-        self, path: Path, *, since: Snapshot | None = None, max_bytes: int = MAX_BYTES
+        self,
+        path: Path,
+        *,
+        since: Snapshot | None = None,
+        max_bytes: int = MAX_BYTES,
+        holds_log: bool = False,
     ) -> None:
         self.path = path
-        self._file = DatabaseFile(path, max_bytes)
+        self._log = HeldLog()
+        self._file = DatabaseFile(path, max_bytes, held_log=self._log if holds_log else None)
         self._vfs = image_vfs()
         self._before = ImageConnection(self._vfs, path)
         self._after = ImageConnection(self._vfs, path)
@@ -72,6 +80,12 @@ class SqliteReader:
     def shapes(self) -> tuple[TableShape, ...]:
         """The tables, as of the last reading."""
         return tuple(table.shape for table in self.snapshot.tables.values())
+
+    @property
+    def has_log(self) -> bool:
+        """Whether it is in the mode of a write-ahead log, as of the last reading."""
+        image = self.snapshot.image
+        return bool(image.num_pages) and has_log(image.page(1))
 
     def all_rows(self) -> Iterator[tuple[str, int | None, RowValues]]:
         """Table, rowid and values of every row, as of the last reading."""
@@ -186,6 +200,7 @@ class SqliteReader:
         self._before.close()
         self._after.close()
         self._vfs.unregister()
+        self._log.release()
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.mcp_state.log_mode import keep_log
 from rehearsal_room.envpool.mcp_worlds.databases import ProcessDatabase
 from rehearsal_room.scenarios.core.server_record import (
     DATABASE,
@@ -42,6 +43,9 @@ class Places:
             else:
                 self.scratch.mkdir()
             self.temporary.mkdir()
+            if self._record.state.journal == "wal":
+                for database in self.databases:
+                    keep_log(database)
             for path in (*self.databases, self.folder):
                 if path is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import anyio
 import anyio.to_thread
+import structlog
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
 
@@ -38,6 +39,7 @@ from rehearsal_room.envpool.store.states import States
 from rehearsal_room.scenarios.distribution import missing_package
 from rehearsal_room.scenarios.format import Scenario, Task
 
+_log = structlog.get_logger(__name__)
 _STARTS = 2  # servers of a world that start concurrently
 _EAGER = 4  # servers of a world that are started as soon as a lease needs one
 _START_S = 1.0  # that an ordinary server takes to start
@@ -64,6 +66,7 @@ class _World:
         self._changed = anyio.Condition()
         self._num_waiting = self._num_starting = 0
         self._lease_s: float | None = None  # a moving average; None: no lease has ended
+        self._has_warned = False
 
     async def clean(self) -> Server:
         """A server in the state at the start. Raises PoolError."""
@@ -113,6 +116,8 @@ class _World:
         """Keep a world's server for the next lease, or start another one where it cannot be
         kept."""
         since = self._taken.pop(env.server, None) if env.server is not None else None
+        if env.server is not None:
+            self._warn_of_mode(env.server)
         server = await env.close()
         if since is not None:
             seconds = anyio.current_time() - since
@@ -125,6 +130,19 @@ class _World:
             elif self.renewal.why_not and not (self._free or self._num_starting):
                 self._num_starting += 1
                 self._pool.begin(self._start_one)
+
+    def _warn_of_mode(self, server: Server) -> None:
+        """Say once that a database has left the mode that the world sets."""
+        record = self.states.scenario.server
+        assert record is not None
+        if record.state.journal and not self._has_warned and (names := server.state.without_log):
+            self._has_warned = True
+            _log.warning(
+                "journal_mode_of_the_servers_own",
+                scenario=self.states.scenario.name,
+                databases=names,
+                hint="the server sets another mode than state.journal; each call compares the file",
+            )
 
     def _free_one(self) -> Server | PoolError | None:
         while self._free:
@@ -247,6 +265,10 @@ class ServerWorldPool(AsyncContextManagerMixin):
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the servers run under bubblewrap."""
         return self._isolate
+
+    def why_not_again(self, scenario: Scenario) -> str:
+        """Why no process serves a second episode; empty: they do, as far as is known."""
+        return self._worlds[scenario.digest].renewal.why_not
 
     def lease(
         self, scenario: Scenario, task: Task | None = None

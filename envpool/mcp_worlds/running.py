@@ -79,7 +79,10 @@ class RunningServer:
                     await self._open(places, folder, stack)
                     ignored = self._record.state.ignore
                     files = self._record.state.ignore_files
-                    self.state = ServerState(places, ignored, self._start, files)
+                    self.state = ServerState(
+                        *(places, ignored, self._start, files),
+                        holds_logs=self._record.state.journal == "wal",
+                    )
                     stack.enter_context(closing(self.state))
                     task_status.started()
                     await self._ending.wait()

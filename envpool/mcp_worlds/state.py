@@ -41,8 +41,8 @@ class ServerState:
     """What a server keeps in its databases and its folder, without the tables that do not count.
 
     `start`: the state of another server at its start, from which the first reading has what
-    differs. `ignore_files`: patterns of paths in the folder that do not count either. Raises
-    WorldError where it cannot be read.
+    differs. `ignore_files`: patterns of paths in the folder that do not count either.
+    `holds_logs`: see envpool.mcp_state.log_mode. Raises WorldError where it cannot be read.
     """
 
     def __init__(
@@ -51,6 +51,8 @@ class ServerState:
         ignore: Iterable[str],
         start: Start | None,
         ignore_files: Sequence[str] = (),
+        *,
+        holds_logs: bool = False,
     ) -> None:
         self._places = places
         self._ignored = frozenset(ignore)
@@ -58,7 +60,8 @@ class ServerState:
         self._databases: list[SqliteReader] = []
         self._folder: FolderReader | None = None
         for number, path in enumerate(places.databases):
-            reader = SqliteReader(path, since=None if start is None else start.databases[number])
+            known = None if start is None else start.databases[number]
+            reader = SqliteReader(path, since=known, holds_log=holds_logs)
             self._databases.append(self._stack.enter_context(closing(reader)))
         if (folder := places.folder) is not None:
             since = None if start is None else start.folder
@@ -129,6 +132,12 @@ class ServerState:
         shown = self._places.shown
         return tuple(shown(value) if isinstance(value, str) else value for value in values)
 
+    @property
+    def without_log(self) -> list[str]:
+        """The databases that are not in the mode of a write-ahead log, by name."""
+        readers = self._databases
+        return [one.path.name for one in readers if one.snapshot.tables and not one.has_log]
+
     def start(self) -> Start:
         """The state now, as the start of other servers. Raises WorldError."""
         return Start(
@@ -193,7 +202,7 @@ def _rewrite(folder: Path, now: Entries, start: Entries) -> None:
 
 def _overwrite(path: Path, image: Image) -> None:
     """Write an image over a database that others have open, as one transaction of SQLite's backup,
-    which makes them read everything again. Raises apsw.Error."""
+    which makes them read everything again. A log that this fills is emptied. Raises apsw.Error."""
     with (
         closing(apsw.Connection(":memory:")) as source,
         closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as target,
@@ -202,6 +211,8 @@ def _overwrite(path: Path, image: Image) -> None:
         source.deserialize("main", plain_database(image))
         with target.backup("main", source, "main") as backup:
             backup.step()
+        target.set_busy_timeout(0)  # another reader may keep the log
+        target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def plain_database(image: Image) -> bytes:

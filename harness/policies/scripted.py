@@ -43,7 +43,7 @@ def read_script(path: Path) -> list[tuple[int, ScriptLine]]:
     Raises SettingsError naming the file, the line and the field.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{path}: the script cannot be read as UTF-8 text: {exc}") from exc
     lines = []

@@ -22,7 +22,7 @@ def expanded(values: Sequence[str]) -> tuple[str, ...]:
             names.append(value)
             continue
         try:
-            with path.open(encoding="utf-8") as file:
+            with path.open(encoding="utf-8-sig") as file:
                 lines = file.read(_MOST).splitlines()
         except (OSError, UnicodeDecodeError) as exc:
             raise SettingsError(f"exclude: {path} cannot be read: {exc}") from exc

@@ -8,6 +8,7 @@
     sqlite = "{scratch}/ops.db"                  # or several; and/or folder = "{scratch}/files"
     ignore = ["call_log"]                        # tables that do not count as state
     ignore_files = ["*.lock"]                    # files that do not, by their path in the folder
+    journal = "wal"                              # its mode: a call's rows are found faster
     postgres = "postgresql://{PGUSER}@db.local"  # a PostgreSQL server: see below
     [start]
     copy = "seed"                                # what {scratch} begins with, beside this file
@@ -57,6 +58,8 @@ class ServerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_files: tuple[str, ...] = ()  # patterns of paths in the folder that do not count
     settle_ms: int = 0  # to wait after each answer: for a server that answers before it writes
     postgres: str = ""  # the address of a PostgreSQL server, on which databases are made
+    # "wal": its databases keep a write-ahead log, in which a call's rows are found faster.
+    journal: Literal["", "wal"] = ""
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -97,6 +100,8 @@ class ServerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "in memory, write checks as tool calls and use `rehearse run --mcp` "
                 "(docs/external-worlds.md)"
             )
+        if self.state.journal and not databases:
+            return "state.journal: there is no state.sqlite"
         if self.state.ignore_files and not self.state.folder:
             return "state.ignore_files: there is no state.folder"
         if not 0 <= self.state.settle_ms <= _MAX_SETTLE_MS:

@@ -116,3 +116,14 @@ def test_an_agent_that_cannot_be_made(name: str, rehearse: Rehearse, tmp_path: P
     status, _, err = rehearse("new", "agent", name, "-o", tmp_path)
     assert (status, err.count("error: new agent: ")) == (2, 1)
     assert list((tmp_path / "refund_bot").iterdir()) == []
+
+
+def test_a_package_that_windows_wrote_is_the_same(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A byte order mark and Windows line ends in all its files, code included, change nothing."""
+    assert rehearse("new", "world", "notary", "-o", tmp_path)[0] == 0
+    for path in (tmp_path / "notary").rglob("*.*"):
+        if path.suffix in (".toml", ".py", ".sql", ".md"):
+            path.write_bytes(path.read_text().replace("\n", "\r\n").encode("utf-8-sig"))
+    run = tmp_path / "run"
+    report = json_of(rehearse, "run", tmp_path / "notary", "-p", "oracle", "-o", run)
+    assert report["pass_rate"] == 1

@@ -5,10 +5,14 @@ the registries.
 """
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from rehearsal_room.authoring.server_worlds.package_text import ServerTexts, write_head
+from rehearsal_room.authoring.server_worlds.watching import Found
 from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
 from tests.support.cli import Rehearse, json_of
 from tests.support.desk_worlds import DESK, VERIFY, write_desk
@@ -35,6 +39,61 @@ def test_a_server_becomes_a_gated_world(rehearse: Rehearse, tmp_path: Path) -> N
     run = tmp_path / "run"
     assert json_of(rehearse, "run", folder, "-p", "oracle", "-n", "3", "-o", run)["pass_rate"] == 1
     assert json_of(rehearse, "replay", run)["divergences"] == []
+
+
+@pytest.mark.slow  # it starts ten servers
+@pytest.mark.parametrize(("how", "said"), [("reopens", "which it gave"), ("rolls", "sets the")])
+def test_the_log_of_a_large_database_is_tried(
+    rehearse: Rehearse, tmp_path: Path, how: str, said: str
+) -> None:
+    """`new world --mcp` tries whether a server does the same with a write-ahead log, and writes
+    that down; one that sets another mode is left alone, and its world is as it was."""
+    (tmp_path / "set_up").mkdir()
+    with closing(sqlite3.connect(tmp_path / "set_up" / "desk.db")) as db:
+        db.execute("CREATE TABLE files (data BLOB)")
+        db.execute("INSERT INTO files VALUES (zeroblob(5000000))")
+        db.commit()
+    status, out, _ = rehearse(
+        *("new", "world", "front_desk", "--mcp", f"{DESK} {{scratch}}/desk.db {how}"),
+        *("--seed", tmp_path / "set_up", "-o", tmp_path),
+    )
+    assert status == 0 and "journal of its large database: " in out and said in out
+    folder = tmp_path / "front_desk"
+    text = (folder / "scenario.toml").read_text()
+    assert ('journal = "wal"' in text) == (how == "reopens")
+    report = json_of(rehearse, "run", folder, "-p", "oracle", "-o", tmp_path / "run")
+    assert report["pass_rate"] == 1
+    assert json_of(rehearse, "replay", tmp_path / "run")["divergences"] == []
+
+
+def test_folders_and_links_are_state(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A server that makes nothing but empty folders and links has its state on disk."""
+    command = f"{DESK} x forgetful folders {{scratch}}/desk"
+    status, out, err = rehearse("new", "world", "front_desk", "--mcp", command, "-o", tmp_path)
+    assert (status, err) == (0, "") and "its first task: " in out
+    folder = tmp_path / "front_desk"
+    assert 'folder = "{scratch}/desk"' in (folder / "scenario.toml").read_text()
+    run = tmp_path / "run"
+    assert json_of(rehearse, "run", folder, "-p", "oracle", "-o", run)["pass_rate"] == 1
+    assert json_of(rehearse, "replay", run)["divergences"] == []
+
+
+def test_a_call_that_breaks_the_world_is_named(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Where no call gives a first task, the command prints why the world broke."""
+    command = f"{DESK} x forgetful bytes {{scratch}}/desk"
+    status, out, _ = rehearse("new", "world", "front_desk", "--mcp", command, "-o", tmp_path)
+    assert status == 0 and "no call changed a row" in out
+    assert "the world broke in a call of add_ticket: " in out and "a name that is not UTF-8" in out
+
+
+def test_all_databases_are_declared(tmp_path: Path) -> None:
+    """Tables of each have its file's name in front; of two with one name the second is named in a
+    comment."""
+    texts = ServerTexts("shop", "shop", (), {}, "2026-03-02T09:00:00Z")
+    write_head(tmp_path, texts, Found((), ("a/crm.db", "b/crm.db", "stock.db"), ("log.txt",)))
+    text = (tmp_path / "scenario.toml").read_text()
+    assert 'sqlite = ["{scratch}/a/crm.db", "{scratch}/stock.db"]' in text
+    assert "# It writes b/crm.db, log.txt, too." in text
 
 
 def play(rehearse: Rehearse, folder: Path, run: Path, calls: list[object], answer: str) -> str:

@@ -102,13 +102,47 @@ async def test_each_operation_is_a_tool(text: str, names: list[str], tmp_path: P
     assert hints == {name: "POST" not in name and "add" not in name for name in names}
 
 
+# YAML's aliases: 9 ** 8 values in 300 bytes.
+BOMB = "a: &a [x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+REFERS = {
+    "paths": {
+        "/a": {
+            "get": {
+                "parameters": [{"$ref": "#/components/parameters/size"}],
+                "responses": {"200": {"$ref": "#/components/responses/none"}},
+            }
+        }
+    },
+    "components": {"parameters": {"size": {"$ref": "#/components/parameters/page"}}},
+}
+
+
+def test_a_document_is_yaml_1_2(tmp_path: Path) -> None:
+    """The words `on` and `no`, and dates, are texts, as OpenAPI means them."""
+    path = tmp_path / "openapi.yaml"
+    path.write_text(
+        "openapi: 3.1.0\ninfo: {title: on, version: 2026-01-01}\npaths:\n  /a:\n    get:\n"
+        "      description: no\n      deprecated: true\n      responses: {200: {description: ok}}\n"
+    )
+    document = load(path)
+    assert document["info"] == {"title": "on", "version": "2026-01-01"}
+    operation = document["paths"]["/a"]["get"]
+    assert operation["description"] == "no" and operation["deprecated"] is True
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "neither JSON nor YAML"),
         ("swagger: '2.0'", "expected an OpenAPI document of version 3"),
         ("[1, 2]", "expected an OpenAPI document of version 3"),
-        ("a: &a [*a]", "it is not JSON in another form"),
+        ("a: &a [*a]", "it has more than 2,000,000 values"),
+        (BOMB, "it has more than 2,000,000 values"),
+        (json.dumps({**MANY, "paths": {}}), "it has no paths, and so no operations"),
+        (json.dumps({**MANY, **REFERS}), "'#/components/parameters/page', which is not in"),
         (json.dumps(MANY), "the document names no whole URL of a server (''): --base-url URL"),
         (
             json.dumps({**MANY, "servers": [{"url": "/v1"}]}),

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
 
 from rehearsal_room.authoring.recordings.lines import read_recording
+from rehearsal_room.authoring.recordings.recorder import Recorder
 from tests.support.cli import Rehearse
 from tests.support.desk_worlds import DESK
 from tests.support.paths import MCP_SERVERS
@@ -196,6 +198,22 @@ def test_the_end_of_one_side_ends_the_other(tmp_path: Path) -> None:
         assert not is_running(server)
         process.stdin.close()
         process.stdout.close()
+
+
+def test_odd_messages_are_recorded(tmp_path: Path) -> None:
+    """Half of a surrogate pair becomes U+FFFD, and a whole float is the id that it is; the session
+    goes on. A byte order mark, which an editor added, is read."""
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(path, ("desk",))
+    call = b'{"id": 2.0, "method": "tools/call", "params": {"name": "tag", "arguments": %s}}'
+    recorder.from_client(call % b'{"word": "red \\ud83d"}')
+    recorder.from_server(b'{"id": 2, "result": {"content": [{"type": "text", "text": "ok"}]}}')
+    recorder.close(0)
+    path.write_bytes(BOM_UTF8 + path.read_bytes())
+    recording = read_recording(path)
+    ((made,),) = recording.sessions
+    assert (made.name, made.arguments, made.text) == ("tag", {"word": "red \ufffd"}, "ok")
+    assert recording.num_unread == 0
 
 
 @pytest.mark.parametrize(

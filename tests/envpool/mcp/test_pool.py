@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,7 @@ from pathlib import Path
 from socket import SHUT_RDWR
 from threading import Thread
 from typing import Any
+from urllib.parse import quote, unquote
 
 import anyio
 import msgspec
@@ -369,22 +371,38 @@ ODD = f"{sys.executable} {MCP_SERVERS / 'odd.py'}"
         ("glued", "done"),
         ("bare", "done"),
         ("shapes", "done"),
+        ("whole_float", "done"),
+        ("batch", "done"),
+        ("repr", "done"),
+        ("text_alone", "done"),
+        ("list_alone", '["done",1]'),
+        ("structured_alone", '{"n":1}'),
+        ("no_content", ""),
+        ("talk", "done"),
+        ("curt", "done"),
+        ("extras", "done"),
     ],
 )
-async def test_an_odd_result_reaches_the_agent(scenario: Scenario, mode: str, text: str) -> None:
+async def test_an_odd_result_reaches_the_agent(
+    scenario: Scenario, capfd: pytest.CaptureFixture[str], mode: str, text: str
+) -> None:
     """A result that does not meet its schema, blocks without their parts, texts that are not JSON's
-    or Unicode's, lines of a log between messages, and a tool that is listed twice without a
-    schema."""
+    or Unicode's, lines of a log between messages, a tool that is listed twice without a schema,
+    entries without a name among the tools, and a server that says little of itself."""
     async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
         assert await env.call("echo", {}, "c0-0") == ToolResult(text)
+        assert "Traceback" not in capfd.readouterr().err
         assert [(tool.name, tool.schema["type"]) for tool in env.tools] == [("echo", "object")]
 
 
 async def test_a_message_that_cannot_be_read_ends_the_wait(scenario: Scenario) -> None:
     """Nobody would answer its request: the world breaks at once, with the message's beginning."""
-    for mode, why in (("cut", "a message that cannot be read"), ("nobody", "an error that")):
+    for mode, why in (
+        ("cut", "it sent a message that cannot be read.*: .*jsonrpc"),
+        ("nobody", "it sent an error that.*: .*jsonrpc"),
+    ):
         async with pool_of(f"{ODD} {mode}").lease(scenario) as env:
-            with pytest.raises(WorldError, match=rf"it sent {why}.*: .*jsonrpc"):
+            with pytest.raises(WorldError, match=why):
                 await env.call("echo", {}, "c0-0")
 
 
@@ -407,7 +425,7 @@ async def test_a_server_that_refuses_to_start_is_quoted(scenario: Scenario) -> N
     for mode, why in (
         ("refuses", "licence expired on 1 May"),
         ("key", "it ended with status 1; its last output was: ACME_KEY is not set"),
-        ("old", "it sent what is not MCP: capabilities: Field required"),
+        ("old", "Unsupported protocol version from the server: 2019-01-01"),
     ):
         with pytest.raises(PoolError, match=f"does not work: {why}"):
             await pool_of(f"{ODD} {mode}").host(scenario)
@@ -433,11 +451,17 @@ class Refuses(BaseHTTPRequestHandler):
         self.server.keys.append(self.headers.get("x-api-key"))  # type: ignore[attr-defined]
         status, _, login = self.path.strip("/").partition("/")
         self.send_response(int(status))
-        self.send_header("retry-after", "0")
-        if login:
+        wait, _, date = login.partition("/")
+        self.send_header("retry-after", unquote(date) if wait == "at" else "0")
+        key = self.headers["x-api-key"].encode()  # what the user sees does not have it
+        said = b"not from here with " + key if status in ("403", "429") else b""
+        if said:
+            self.send_header("content-type", "text/plain")
+        if login and not date:
             self.send_header("www-authenticate", f'Bearer resource_metadata="http://x/{login}"')
-        self.send_header("content-length", "0")
+        self.send_header("content-length", str(len(said)))
         self.end_headers()
+        self.wfile.write(said)
 
     def log_message(self, *_: object) -> None: ...
 
@@ -446,8 +470,11 @@ class Refuses(BaseHTTPRequestHandler):
     ("status", "why"),
     [
         (401, r"status 401: it got no token; give one in \$REHEARSE_TOKEN, or .* --mcp-header"),
-        (403, "status 403: it got no token, which may not use it"),
-        (429, "status 429: too many requests"),
+        (403, "status 403: it got no token, which may not use it; it said: not from here with …"),
+        (204, "it answered with status 204, which has no reply"),
+        (429, "status 429: too many requests, also after .*; it said: not from here with …"),
+        (503, "answered with status 503"),
+        ("429/at/Mon, 30 Nov 2020 09:00:00 GMT", "status 429: too many requests"),
         (404, "status 404: is the path right"),
         (502, "status 502: what is in front of it does not reach it"),
         (200, "answered with no content, which is not MCP: is the path right"),
@@ -461,7 +488,7 @@ async def test_a_refused_request_is_told_with_its_status(
     with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
         server.keys = []  # type: ignore[attr-defined]
         Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/{status}"
+        url = f"http://127.0.0.1:{server.server_address[1]}/{quote(str(status))}"
         try:
             with pytest.raises(PoolError, match=why):
                 await pool_of(url, headers=(("X-Api-Key", "k1"),)).host(scenario)
@@ -469,7 +496,7 @@ async def test_a_refused_request_is_told_with_its_status(
             server.shutdown()
     keys = server.keys  # type: ignore[attr-defined]
     assert set(keys) == {"k1"}
-    assert len(keys) >= (5 if status == 429 else 1)
+    assert len(keys) >= (5 if "status 429" in why or status == 503 else 1)
 
 
 class Replies(BaseHTTPRequestHandler):
@@ -491,6 +518,12 @@ class Replies(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.shutdown(SHUT_RDWR)
                 return
+            case "tools/call" if what == "plain":
+                reply += b'"result": {"content": [{"type": "text", "text": "done"}]}}'
+            case "tools/call" if what == "batch":
+                talk = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}'
+                reply += b'"result": {"content": [{"type": "text", "text": "done"}]}}'
+                reply = b"[" + talk + b", " + reply + b"]"
             case "tools/call":
                 end = b'"}]}}' if what == "half" else b""
                 reply += b'"result": {"content": [{"type": "text", "text": "done \\ud83d' + end
@@ -498,9 +531,12 @@ class Replies(BaseHTTPRequestHandler):
                 reply += b'"error": {"code": -32601, "message": "Method not found"}}'
         if kind == "events":
             reply = b": hello\n\nevent: message\ndata: " + reply + b"\n\n"
+        if kind == "unended":
+            reply = BOM_UTF8 + b"data: " + reply
         self.send_response(200 if "id" in request else 202)
-        types = {"json": "application/json", "events": "text/event-stream"}
-        self.send_header("content-type", types[kind])
+        types = {"json": "application/json", "untyped": ""}
+        if given := types.get(kind, "text/event-stream"):
+            self.send_header("content-type", given)
         self.send_header("content-length", str(len(reply)))
         self.end_headers()
         self.wfile.write(reply)
@@ -518,12 +554,28 @@ async def test_a_reply_over_http_is_mended_or_ends_the_wait(scenario: Scenario, 
         try:
             async with pool_of(f"{url}/half").lease(scenario) as env:
                 assert await env.call("echo", {}, "c0-0") == ToolResult("done \ufffd")
+            async with pool_of(f"{url}/batch").lease(scenario) as env:
+                assert await env.call("echo", {}, "c0-0") == ToolResult("done")
             async with pool_of(f"{url}/cut").lease(scenario) as env:
                 with pytest.raises(WorldError, match="it sent a message that cannot be read: "):
                     await env.call("echo", {}, "c0-0")
             async with pool_of(f"{url}/nothing").lease(scenario) as env:
                 with pytest.raises(WorldError, match="the connection broke"):
                     await env.call("echo", {}, "c0-0")
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("kind", ["json", "events", "untyped", "unended"])
+async def test_a_reply_is_read_in_each_form(scenario: Scenario, kind: str) -> None:
+    """As JSON, as an event, without a content type, and as an event after a byte order mark that
+    the end of the stream ends."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Replies) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/{kind}/plain"
+        try:
+            async with pool_of(url).lease(scenario) as env:
+                assert await env.call("echo", {}, "c0-0") == ToolResult("done")
         finally:
             server.shutdown()
 

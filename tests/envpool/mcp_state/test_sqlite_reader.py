@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.mcp_state.log_mode import keep_log
 from rehearsal_room.envpool.mcp_state.sqlite_reader import Snapshot, SqliteReader
 from rehearsal_room.envpool.mcp_state.types import Reading, TableShape
 from tests.envpool.mcp_state.database_server import DatabaseServer, Dump
@@ -226,21 +227,28 @@ def _start(server: DatabaseServer, path: Path, settings: tuple[int, str, str, st
 
 @pytest.mark.timeout(600)  # in the long profile
 @settings(max_examples=examples(12), deadline=None)
-@example((512, "FULL", "DELETE", "OFF"), [(0, (sql, ())) for sql in _HARD])
+@example((512, "FULL", "DELETE", "OFF"), [(0, (sql, ())) for sql in _HARD], False)
 @example(
-    (4096, "NONE", "WAL", "OFF"), [(number % 2, (sql, ())) for number, sql in enumerate(_HARD)]
+    (4096, "NONE", "WAL", "OFF"),
+    [(number % 2, (sql, ())) for number, sql in enumerate(_HARD)],
+    False,
 )
-@given(_settings, _steps)
+@example(
+    (4096, "NONE", "WAL", "OFF"),
+    [(0, (sql, ())) for statement in _HARD for sql in (statement, "close")],
+    True,
+)
+@given(_settings, _steps, st.booleans())
 def test_the_changes_add_up_to_what_sqlite_shows(
-    server: DatabaseServer, shape: tuple[int, str, str, str], steps: list[Any]
+    server: DatabaseServer, shape: tuple[int, str, str, str], steps: list[Any], holds: bool
 ) -> None:
-    """Whatever statements two connections of a server run, in whichever journal mode and page size:
-    the rows that the reader reports add up to what SQLite shows as committed, with equal types;
-    each `before` is the row as it was."""
+    """Whatever statements two connections of a server run, in whichever journal mode and page size,
+    and whether the log is held or not: the rows that the reader reports add up to what SQLite shows
+    as committed, with equal types; each `before` is the row as it was."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "ops.db")
         _start(server, path, shape)
-        with closing(SqliteReader(path)) as reader:
+        with closing(SqliteReader(path, holds_log=holds)) as reader:
             follower = Follower(reader)
             shown = server.ask("dump")
             assert _sorted(follower.dump()) == _sorted(shown)
@@ -460,6 +468,65 @@ def test_another_database_in_its_place_is_compared_as_a_whole(tmp_path: Path) ->
             ("come", 1, None, (1,)),
             ("gone", 1, (1,), None),
         ]
+
+
+def _write(path: Path, text: str) -> None:
+    """What a server does that connects for each call."""
+    with closing(sqlite3.connect(path, timeout=0)) as connection:
+        connection.execute("UPDATE n SET text = ? WHERE id = 7", [text])
+        connection.commit()
+
+
+def test_a_held_log_stays_beside_its_file(tmp_path: Path) -> None:
+    """A database that is put into the mode of a write-ahead log, and whose log is held, is not
+    written by a server that connects for each call: each reading finds the row in the log. Once it
+    is released, the log goes into the file; a database in another mode is locked for nobody."""
+    path = tmp_path / "ops.db"
+    _database(path, 2000)
+    keep_log(path)
+    with closing(SqliteReader(path, holds_log=True)) as reader:
+        assert reader.has_log
+        content = path.read_bytes()
+        for number in range(5):
+            _write(path, str(number))
+            assert [write.after for write in reader.read().writes] == [(7, str(number))]
+        assert path.read_bytes() == content
+        with (
+            closing(sqlite3.connect(path, timeout=0)) as connection,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            connection.execute("PRAGMA journal_mode=DELETE")
+    with closing(sqlite3.connect(path, timeout=0)) as connection:
+        assert connection.execute("PRAGMA journal_mode=DELETE").fetchall() == [("delete",)]
+    assert not path.with_name("ops.db-wal").exists()
+    with closing(SqliteReader(path, holds_log=True)) as reader:
+        _write(path, "free")
+        assert [write.after for write in reader.read().writes] == [(7, "free")]
+        assert not reader.has_log
+        keep_log(path)
+        copy = path.read_bytes()
+        reader.read()
+        path.write_bytes(copy[:18] + b"\1\1" + copy[20:])  # restored from a copy, say
+        reader.read()
+        _write(path, "restored")
+        assert [write.after for write in reader.read().writes] == [(7, "restored")]
+
+
+def test_only_a_plain_database_is_put_into_the_mode(tmp_path: Path) -> None:
+    """A link, another file, an empty one, and one with a journal to be rolled back stay as they
+    are; a missing one is none."""
+    path, link, text = tmp_path / "ops.db", tmp_path / "link.db", tmp_path / "notes.db"
+    _database(path, 2)
+    link.symlink_to(path)
+    text.write_text("SQLite is nice, and this is a text")
+    (tmp_path / "empty.db").touch()
+    (tmp_path / "ops.db-journal").touch()
+    files = sorted(tmp_path.iterdir())
+    content = [one.read_bytes() for one in files]
+    for one in (*files, tmp_path / "missing.db"):
+        keep_log(one)
+    assert [one.read_bytes() for one in files] == content
+    assert sorted(tmp_path.iterdir()) == files
 
 
 def test_an_episode_starts_from_anothers_snapshot(tmp_path: Path) -> None:

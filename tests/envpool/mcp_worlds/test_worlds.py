@@ -4,6 +4,7 @@ The server is ours (tests.support.mcp_servers.desk), with Python's own sqlite3, 
 same promises are kept by servers of the registries in `just mcp-servers`.
 """
 
+import contextlib
 import json
 import random
 import sqlite3
@@ -21,6 +22,7 @@ from rehearsal_room.envpool import router
 from rehearsal_room.envpool.core.errors import PoolError, WorldError
 from rehearsal_room.envpool.core.types import Env, Recalls
 from rehearsal_room.envpool.mcp.asks import ELICITATION, AsksBack
+from rehearsal_room.envpool.mcp_worlds.env import ServerEnv
 from rehearsal_room.envpool.mcp_worlds.pool import ServerWorldPool
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.envpool.workers.pool import WorkerSettings
@@ -29,6 +31,7 @@ from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, read
 from rehearsal_room.scenarios.scaffold.verifier_text import HEAD, verifier_text
 from tests.support.desk_worlds import DESK, VERIFY, desk, write_desk
+from tests.support.mcp_servers.desk import SCHEMA
 from tests.support.paths import MCP_SERVERS
 
 FILES = "files {scratch}/notes"
@@ -131,6 +134,49 @@ async def test_straight_fork_reset_and_new_process_are_the_same(tmp_path: Path, 
             async with pool.lease(scenario, None) as other:
                 assert await play(other, calls) == straight
             env.reset()
+
+
+@pytest.mark.parametrize("how", ["", "reopens", "rolls"])
+async def test_rows_do_not_depend_on_the_journal(
+    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `journal = "wal"` the database of an episode keeps its log, also while the server is not
+    connected; texts and digests are those without it, and so they are after a reset, in a fork and
+    in the next episode, which the same process serves. A server that sets another mode is named
+    once."""
+    (tmp_path / "seed").mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "seed" / "desk.db")) as db:
+        db.executescript(SCHEMA)
+        db.execute("INSERT INTO stock VALUES ('pen', 40), ('ink', 7)")
+        db.execute("INSERT INTO tickets VALUES ('T-1', 'Lamp', 'ada', 'open', '2026-01-02', 1)")
+        db.commit()
+    calls, found = random_calls(3, 8), []
+    for journal in ("", 'journal = "wal"'):
+        folder = tmp_path / (journal[-4:-1] or "none")
+        folder.mkdir()
+        path = write_desk(folder, how, state=f'sqlite = "{{scratch}}/desk.db"\n{journal}')
+        (path / "seed").symlink_to(tmp_path / "seed")
+        with (path / "scenario.toml").open("a") as file:
+            file.write('[start]\ncopy = "seed"\n')
+        scenario = read(path)
+        async with ServerWorldPool() as pool:
+            await pool.host(scenario)
+            async with pool.lease(scenario, None) as env:
+                straight = await play(env, calls)
+                found.append(straight)
+                assert isinstance(env, ServerEnv) and env.server is not None
+                has_log = bool(journal) and how != "rolls"
+                assert env.server.state.without_log == ([] if has_log else ["desk.db"])
+                env.reset()
+                assert await play(env, calls[:4]) == straight[:4]
+                assert await play(env.fork(), calls[4:]) == straight[4:]
+            for _ in range(2):
+                async with pool.lease(scenario, None) as env:
+                    assert await play(env, calls) == straight
+            assert pool.why_not_again(scenario) == ""
+    assert found[0] == found[1]
+    warned = capsys.readouterr().out.count("journal_mode_of_the_servers_own")
+    assert warned == (how == "rolls")
 
 
 @pytest.mark.slow
@@ -518,6 +564,11 @@ async def test_without_bubblewrap_an_isolated_run_is_refused(
         ('sqlite = "{scratch}/desk.db"', 'sqlite = "/etc/desk.db"', "is not below {scratch}"),
         ('sqlite = "{scratch}/desk.db"', 'sqlite = "{scratch}/../x"', "is not below {scratch}"),
         ('sqlite = "{scratch}/desk.db"', "", "names neither sqlite nor folder"),
+        (
+            'sqlite = "{scratch}/desk.db"',
+            'folder = "{scratch}"\njournal = "wal"',
+            "no state.sqlite",
+        ),
         ('"{scratch}/desk.db"', '["{scratch}/a.db", "{scratch}/x/a.db"]', "have one name"),
     ],
 )

@@ -365,8 +365,23 @@ def test_what_servers_want_back_is_kept(
             },
             {"role": "function", "name": "ping", "content": "pong"},
         ],
+        [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm."},
+                    {"type": "text", "text": "I ping."},
+                    {"type": "mcp_tool_use", "id": "t1", "name": "ping", "input": {"n": 1}},
+                    {
+                        "type": "mcp_tool_result",
+                        "tool_use_id": "t1",
+                        "content": [{"type": "text", "text": "pong"}],
+                    },
+                ],
+            },
+        ],
     ],
-    ids=["anthropic", "legacy"],
+    ids=["anthropic", "legacy", "made_by_the_api"],
 )
 def test_calls_in_other_forms_are_read(
     imported: Callable[..., tuple[Json, Episodes]], said: list[Json]
@@ -383,9 +398,62 @@ def test_calls_in_other_forms_are_read(
     assert last["text"] == episode["answer"] == "Pong."
 
 
+def test_calls_of_one_id_have_their_own_results(
+    imported: Callable[..., tuple[Json, Episodes]],
+) -> None:
+    """In order. A `function_call` beside `tool_calls` is a call of its own, unless it is the same
+    one; a refusal is a text; a result without a call is what the user said."""
+    calls = [
+        {"id": "a", "function": {"name": name, "arguments": "{}"}} for name in ("ping", "pong")
+    ]
+    same = {"name": "ping", "arguments": "{}"}
+    said = [
+        {"role": "user", "content": "Ping."},
+        {"role": "assistant", "tool_calls": calls, "function_call": same},
+        {"role": "tool", "tool_call_id": "a", "content": "one"},
+        {"role": "tool", "tool_call_id": "a", "content": "two"},
+        {"role": "assistant", "tool_calls": calls[:1], "function_call": {"name": "wave"}},
+        {"role": "tool", "tool_call_id": "a", "content": "three"},
+        {"role": "function", "name": "wave", "content": "four"},
+        {"role": "assistant", "content": "$ ls"},
+        {"role": "tool", "content": "a.txt"},
+        {"role": "assistant", "refusal": "I cannot."},
+    ]
+    _, episodes = imported("chat", [{"messages": said}])
+    (episode,) = episodes.values()
+    first, second, third, last = episode["steps"]
+    assert [one["text"] for one in first["results"]] == ["one", "two"]
+    assert [one["name"] for one in second["calls"]] == ["ping", "wave"]
+    assert [one["text"] for one in second["results"]] == ["three", "four"]
+    assert third["user"] and "a.txt" in json.dumps(third["user"])
+    assert last["text"] == "I cannot."
+
+
+def test_a_byte_order_mark_is_read(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Windows programs write it; a file in UTF-16 is refused with what to do."""
+    path = tmp_path / "in.jsonl"
+    text = json.dumps({"messages": CHAT}) + "\r\n"
+    path.write_bytes(text.encode("utf-8-sig"))
+    assert rehearse("import", "chat", path, "-o", tmp_path / "out")[0] == 0
+    path.write_bytes(text.encode("utf-16"))
+    status, _, err = rehearse("import", "chat", path, "-o", tmp_path / "other")
+    assert (status, err) == (2, f"error: {path}: it is UTF-16; save it as UTF-8\n")
+
+
+_CALLED = (
+    '{"messages": [{"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "ping"}}]}'
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "sentence"),
     [
+        (
+            "chat",
+            _CALLED + ', {"role": "tool", "tool_call_id": "b"}]}',
+            "'b', which is none of",
+        ),
+        ("chat", _CALLED + ', {"role": "tool"}, {"role": "tool"}]}', "more results than calls"),
         ("chat", "{", "in.jsonl: line 1: Input data was truncated"),
         ("chat", '{"messages": [{"role": "user"}]}', "no message is the assistant's"),
         ("chat", '{"messages": [{"role": "x"}]}', "messages[0].role: expected one of system"),

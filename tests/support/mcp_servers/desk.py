@@ -5,12 +5,15 @@
 HOW: `remembers` (it counts closed tickets in memory), `tries` (it counts tries to close one),
 `locks` (a try to close one leaves a file, which the list shows and the next listing removes),
 `caches` (it lists what it listed before, until it writes), `restless` (each start adds a row),
-`wal`, `late` (it takes stock a fifth of a second after its answer), `bare` (it starts without a
-database), `reopens` (it closes its database after each call), `files DIR` (each ticket is a file as
-well), `noisy` (it greets on standard output), `forgetful` (it has no state on disk).
+`wal` and `rolls` (it sets the mode of its journal), `late` (it takes stock a fifth of a second
+after its answer), `bare` (it starts without a database), `reopens` (it closes its database after
+each call), `files DIR` (each ticket is a file as well), `folders DIR` (it is an empty folder and a
+link), `bytes DIR` (its file has a name that is not UTF-8), `noisy` (it greets on standard output),
+`forgetful` (it has no state on disk).
 """
 
 import json
+import os
 import random
 import socket
 import sqlite3
@@ -62,6 +65,8 @@ class Desk:
             self.db = sqlite3.connect(self.path)
             if "wal" in self.how:
                 self.db.execute("PRAGMA journal_mode=WAL")
+            if "rolls" in self.how:
+                self.db.execute("PRAGMA journal_mode=DELETE")
             self.db.executescript(SCHEMA)
             if not self.db.execute("SELECT 1 FROM stock").fetchone():
                 rows = [("pen", 40), ("ink", 7)]
@@ -74,6 +79,18 @@ class Desk:
                 self.db.execute("INSERT INTO log (line) VALUES (?)", (f"start {time.time_ns()}",))
             self.db.commit()
         return self.db
+
+    def make(self, key: str) -> None:
+        """What stands for a ticket on disk."""
+        if "folders" in self.how:
+            made = Path(self.how[self.how.index("folders") + 1], key)
+            made.mkdir(parents=True)
+            made.with_name(f"{key}.link").symlink_to(key)
+        if "bytes" in self.how:
+            folder = self.how[self.how.index("bytes") + 1]
+            Path(folder).mkdir(exist_ok=True)
+            with open(os.fsencode(folder) + b"/" + key.encode() + b"\xff", "w") as file:
+                file.write(key)
 
     def take(self, sku: str, qty: int) -> None:
         """Take stock, in another thread."""
@@ -98,6 +115,7 @@ class Desk:
                 if self.folder is not None:
                     self.folder.mkdir(parents=True, exist_ok=True)
                     (self.folder / f"{key}.md").write_text(f"# {given['title']}\n")
+                self.make(key)
                 found = {"ticket_id": key}
             case "close_ticket":
                 self.tries += 1

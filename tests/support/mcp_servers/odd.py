@@ -22,6 +22,16 @@ RAW = {  # replies as bytes
     "bare": b"{" + _DONE + b'"}]}}',
     "error": b'{"jsonrpc": "2.0", "id": %d, "error": "the disk is full"}',
     "empty": b'{"jsonrpc": "2.0", "id": %d, "result": null}',
+    "whole_float": b'{"jsonrpc": "2.0", "id": %d.0, ' + _DONE[len(b'"id": %d, ') :] + b'"}]}}',
+    "batch": b'[{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}, '
+    b'{"jsonrpc": "2.0", ' + _DONE + b'"}]}}]',
+    "repr": b"{'level': 'info'}\n{\"jsonrpc\": \"2.0\", " + _DONE + b'"}]}}',
+    "text_alone": b'{"jsonrpc": "2.0", "id": %d, "result": "done"}',
+    "list_alone": b'{"jsonrpc": "2.0", "id": %d, "result": ["done", 1]}',
+    "structured_alone": b'{"jsonrpc": "2.0", "id": %d, "result": {"structuredContent": {"n": 1}}}',
+    "no_content": b'{"jsonrpc": "2.0", "id": %d, "result": {"content": null}}',
+    "talk": b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "loud"}}\n'
+    b'{"jsonrpc": "2.0", ' + _DONE + b'"}]}}',
     "nobody": b'{"jsonrpc": "2.0", "id": null, "error": {"code": %d, "message": "unread"}}',
 }
 
@@ -37,6 +47,9 @@ def tools() -> list[dict[str, Any]]:
     if MODE == "shapes":
         echo = {"name": "echo", "inputSchema": None, "outputSchema": {"type": "array"}}
         return [echo, echo]
+    if MODE == "extras":
+        odd = {"icons": "a.png", "annotations": 5, "title": 7, "execution": "slow"}
+        return [{**echo, **odd}, {"title": "it has no name"}, {**echo, "name": ""}, "echo"]  # type: ignore[list-item]
     if MODE == "schema":
         echo["outputSchema"] = {"type": "object", "required": ["n"], "properties": {}}
     return [echo, {**echo, "name": "undo"}] if MODE == "late" and calls else [echo]
@@ -74,6 +87,9 @@ for line in sys.stdin.buffer:
         send(reply | {"error": {"code": -32000, "message": "licence expired on 1 May"}})
     elif method == "initialize" and MODE == "old":
         send(reply | {"result": {"protocolVersion": "2019-01-01"}})
+    elif method == "initialize" and MODE == "curt":
+        about = {"capabilities": {"tools": True}, "serverInfo": {"name": "odd", "version": None}}
+        send(reply | {"result": {"protocolVersion": "2025-06-18", **about}})
     elif method == "initialize":
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "odd", "version": "1"}}
         send(reply | {"result": {"protocolVersion": "2025-06-18", **about}})

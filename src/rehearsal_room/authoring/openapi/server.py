@@ -11,6 +11,7 @@ error. It runs as a program of its own, so it imports nothing of this project.
 import argparse
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import anyio
 import httpx2
@@ -34,7 +36,22 @@ from mcp_types import ToolAnnotations
 PORT = "{port}"
 _TIMEOUT_S = 30.0  # of a request
 _START_S = 60.0  # until the service accepts connections
+_MOST_VALUES = 2_000_000  # of a document; the largest ones known have a tenth of that
 _READS = ("GET", "HEAD", "OPTIONS")
+
+
+class _Yaml(yaml.SafeLoader):  # type: ignore[misc]  # the library has no types
+    """YAML 1.2, which OpenAPI means: `on`, `no` and dates are texts."""
+
+
+_NOT_PLAIN = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp")
+_Yaml.yaml_implicit_resolvers = {
+    first: [one for one in resolvers if one[0] not in _NOT_PLAIN]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Yaml.add_implicit_resolver(
+    _NOT_PLAIN[0], re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
 
 
 class DocumentError(ValueError):
@@ -51,11 +68,13 @@ def load(path: Path) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         try:
-            found = yaml.safe_load(text)
+            found = yaml.load(text, _Yaml)  # nosec B506 - it is a SafeLoader
         except (yaml.YAMLError, ValueError, RecursionError) as exc:  # also a number of 5,000 digits
             raise DocumentError(f"{path}: it is neither JSON nor YAML: {exc}") from exc
+    if not _is_finite(found):
+        raise DocumentError(f"{path}: it has more than {_MOST_VALUES:,} values")
     try:
-        document = json.loads(json.dumps(found, default=str))  # a date as its text, 200 as "200"
+        document = json.loads(json.dumps(found, default=str))  # 200 as "200"
     except (ValueError, TypeError, RecursionError) as exc:
         raise DocumentError(f"{path}: it is not JSON in another form: {exc}") from exc
     if not isinstance(document, dict) or not str(document.get("openapi", "")).startswith("3."):
@@ -66,9 +85,64 @@ def load(path: Path) -> dict[str, Any]:
         raise DocumentError(f"{path}: info is not an object, or servers is not a list")
     if not all(isinstance(one, dict) for one in servers):
         raise DocumentError(f"{path}: servers: each must be an object with a url")
+    if not isinstance(document.get("paths"), dict) or not document["paths"]:
+        raise DocumentError(f"{path}: it has no paths, and so no operations")
+    if missing := next(_missing(document), ""):
+        raise DocumentError(
+            f"{path}: an operation refers to {missing!r}, which is not in the document; bundle the "
+            "files into one if it is in another one"
+        )
     document["openapi"] = str(document["openapi"])
     document["info"] = {**info, **{k: str(info[k]) for k in ("title", "version") if k in info}}
     return document
+
+
+def _missing(document: dict[str, Any]) -> Iterator[str]:
+    """The references of paths, parameters and bodies to what the document does not have: FastMCP
+    would leave these out."""
+    left: list[Any] = []
+    for item in document["paths"].values():
+        operations = list(item.values()) if isinstance(item, dict) else []
+        for one in (item, *operations):
+            if isinstance(one, dict):
+                left += [{name: one.get(name)} for name in ("$ref", "parameters", "requestBody")]
+    met: set[str] = set()
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += one
+        elif isinstance(one, dict):
+            left += [value for name, value in one.items() if not name.startswith("example")]
+            reference = one.get("$ref")
+            if isinstance(reference, str) and reference not in met:
+                met.add(reference)
+                found = _found(document, reference)
+                if found is None:
+                    yield reference
+                left.append(found)
+
+
+def _found(document: dict[str, Any], reference: str) -> Any:
+    """What a reference such as `#/components/schemas/Note` means; None: there is no such thing."""
+    found: Any = document if reference.startswith("#/") else None
+    for part in reference[2:].split("/"):
+        name = unquote(part).replace("~1", "/").replace("~0", "~")  # RFC 6901
+        if isinstance(found, list) and name.isdecimal():
+            found = dict(enumerate(found)).get(int(name))
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a document is not too large once YAML's aliases are written out."""
+    left, number = [value], 0
+    while left and number <= _MOST_VALUES:
+        number += 1
+        one = left.pop()
+        if isinstance(one, dict | list):
+            left += one.values() if isinstance(one, dict) else one
+    return number <= _MOST_VALUES
 
 
 def base_url_of(document: dict[str, Any], given: str = "", *, sends_variables: bool = False) -> str:
@@ -101,7 +175,8 @@ def server_of(document: dict[str, Any], url: str, headers: dict[str, str]) -> Fa
             document, client, name, mcp_component_fn=_mark, validate_output=False
         )
     except Exception as exc:  # its reader may raise anything on a wrong document
-        raise DocumentError(f"the OpenAPI document cannot be used: {exc}") from exc
+        why = " ".join(str(exc).split())[:200]
+        raise DocumentError(f"the OpenAPI document cannot be used: {why}") from exc
 
 
 def _mark(route: HTTPRoute, component: Any) -> None:

@@ -10,6 +10,7 @@ Several sessions may append to one file at once. A recording that was cut off, o
 it, is read without them.
 """
 
+import codecs
 import hmac
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,7 +119,7 @@ def read_recording(path: Path) -> Recording:
         with path.open("rb") as file:
             for raw in file:
                 try:
-                    lines.append(_decode(raw))
+                    lines.append(_decode(raw.removeprefix(codecs.BOM_UTF8)))
                 except UNREADABLE:
                     num_unread += bool(raw.strip())
     except OSError as exc:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import stat
 import sys
@@ -19,6 +20,7 @@ from rehearsal_room.scenarios.files import UNREADABLE
 
 _MAX_LINE = 64 * 2**20  # bytes of a message; a longer one is passed on and not recorded
 _START = b'{"recorded":'  # of every line that is ours
+_HALF = re.compile("[\ud800-\udfff]")
 Message = dict[str, Any]
 
 
@@ -62,7 +64,7 @@ class Recorder:
     def from_client(self, line: bytes, place: str = "") -> None:
         """A line that the client sent. `place`: within it, ids are unique."""
         for message in messages_of(line):
-            method, request = message.get("method"), message.get("id")
+            method, request = message.get("method"), _id_of(message)
             if not isinstance(request, int | str) or method not in ("tools/call", "tools/list"):
                 continue
             with self._lock:
@@ -84,7 +86,7 @@ class Recorder:
         """A line that the server sent. `place`: where the request was that it answers; empty: it
         may answer one of any place."""
         for message in messages_of(line):
-            request = message.get("id")
+            request = _id_of(message)
             if "method" in message or not isinstance(request, int | str):
                 continue
             with self._lock:
@@ -103,7 +105,11 @@ class Recorder:
 
     def _write(self, recorded: str, **fields: Any) -> None:
         line = {"recorded": recorded, "session": self._session, **fields}
-        text = msgspec.json.encode(line) + b"\n"
+        try:
+            text = msgspec.json.encode(line) + b"\n"
+        except (ValueError, RecursionError) as exc:
+            sys.stderr.write(f"rehearse: a message is not recorded: {exc}\n")
+            return
         with self._lock:
             try:
                 while self._file >= 0 and text:
@@ -137,6 +143,12 @@ class Lines:
             self._is_skipping = True
 
 
+def _id_of(message: Message) -> Any:
+    """A message's id; a whole float is the integer."""
+    found = message.get("id")
+    return int(found) if isinstance(found, float) and found.is_integer() else found
+
+
 def _recorded_id(place: str, request: int | str) -> int | str:
     return f"{place}-{request}" if place else request
 
@@ -146,8 +158,9 @@ def messages_of(line: bytes) -> list[Message]:
     try:
         found = msgspec.json.decode(line)
     except UNREADABLE:
-        try:  # Python's own reader takes NaN and lone surrogates, too
-            found = json.loads(line)
+        try:  # Python's own reader takes NaN, too, and half of a surrogate pair, which no file has
+            text = json.dumps(json.loads(line), ensure_ascii=False)
+            found = json.loads(_HALF.sub("\ufffd", text))
         except (ValueError, RecursionError):
             return []
     except RecursionError:

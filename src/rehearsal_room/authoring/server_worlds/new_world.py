@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from urllib.parse import unquote, urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 import msgspec
 
+from rehearsal_room.authoring.server_worlds.log_probe import is_large, other_with_logs
 from rehearsal_room.authoring.server_worlds.package_text import (
     NO_TASK,
     NewTask,
@@ -68,6 +70,8 @@ class NewServerWorld(msgspec.Struct, frozen=True):
     found: Found
     tasks: tuple[NewTask, ...]  # none: no call was found that changes rows
     postgres: str = ""  # the PostgreSQL server with its state; empty: there is none
+    journal: str = ""  # what was found of its databases' mode; empty: it was not asked for
+    fault: str = ""  # why the world broke in the calls that looked for a task; empty: it did not
 
 
 MakeTasks = Callable[[Scenario], Awaitable[Sequence[NewTask]]]
@@ -106,13 +110,15 @@ async def write_postgres_world(
         async with ServerWorldPool() as pool:
             tools = tuple((await pool.host(read(draft))).tools)
         write_head(draft, texts, Found(tools, (), ()))
-        tasks = await _first_task(read(draft)) if probe else []
+        faults: list[str] = []
+        tasks = await _first_task(read(draft), faults) if probe else []
         if tasks:
             write_tasks(draft, tasks)
             read(draft)
         shutil.move(draft, folder)
     found = Found(tools, (), ())
-    return NewServerWorld(folder, found, tuple(tasks), database.address)
+    fault = "" if tasks else "; ".join(faults[:1])
+    return NewServerWorld(folder, found, tuple(tasks), database.address, fault=fault)
 
 
 async def write_server_world(
@@ -151,14 +157,26 @@ async def write_server_world(
         if seed is not None:
             shutil.copytree(seed, kept, symlinks=True)
         found = await watched(command, environment, given, kept, clock, probe=probe, calls=calls)
-        write_head(draft, ServerTexts(name, command, tuple(environment), given, clock), found)
+        texts = ServerTexts(name, command, tuple(environment), given, clock)
+        write_head(draft, texts, found)
         write_tasks(draft, [NO_TASK])
-        tasks = await (make_tasks or _first_task)(read(draft)) if probe else []
+        faults: list[str] = []
+        make = make_tasks or partial(_first_task, faults=faults)
+        tasks = await make(read(draft)) if probe else []
         if tasks:
             write_tasks(draft, tasks)
             read(draft)
+        journal = ""
+        if probe and is_large(draft, found.databases):
+            plain = read(draft)
+            write_head(draft, texts, found, logs=True)
+            why_not = await other_with_logs(plain, read(draft))
+            if why_not:
+                write_head(draft, texts, found)
+            journal = why_not or "a write-ahead log, with which it gave the same texts and rows"
         shutil.move(draft, folder)
-    return NewServerWorld(folder, found, tuple(tasks))
+    fault = "" if tasks else "; ".join(faults[:1])
+    return NewServerWorld(folder, found, tuple(tasks), journal=journal, fault=fault)
 
 
 def free_folder(name: str, parent: Path) -> Path:
@@ -187,13 +205,13 @@ def _without_password(address: str) -> str:
     return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:{DB_PASSWORD}@", address)
 
 
-async def _first_task(scenario: Scenario) -> list[NewTask]:
-    """A task whose solution is a call that changes rows; empty: none was found. Raises
-    PoolError."""
+async def _first_task(scenario: Scenario, faults: list[str]) -> list[NewTask]:
+    """A task whose solution is a call that changes rows; empty: none was found. Why the world broke
+    in a call is appended to `faults`. Raises PoolError."""
     async with ServerWorldPool() as pool:
         states = await pool.host(scenario)
         async with pool.lease(scenario, None) as env:
-            made = await _a_write(env, ArgumentDrawer(Random(0), plausible(states)))
+            made = await _a_write(env, ArgumentDrawer(Random(0), plausible(states)), faults)
     if made is None:
         return []
     call, changes = made
@@ -203,7 +221,9 @@ async def _first_task(scenario: Scenario) -> list[NewTask]:
     return [NewTask("first", instruction, (call,), changes)]
 
 
-async def _a_write(env: Env, drawer: ArgumentDrawer) -> tuple[Call, tuple[RowChange, ...]] | None:
+async def _a_write(
+    env: Env, drawer: ArgumentDrawer, faults: list[str]
+) -> tuple[Call, tuple[RowChange, ...]] | None:
     """A call that the server carries out and that changes rows; new rows before other changes.
     None: none was found."""
     found: list[tuple[Call, tuple[RowChange, ...]]] = []
@@ -213,7 +233,8 @@ async def _a_write(env: Env, drawer: ArgumentDrawer) -> tuple[Call, tuple[RowCha
             try:
                 with anyio.fail_after(CALL_S):
                     result = await env.call(call.name, call.arguments, "")
-            except (PoolError, TimeoutError):
+            except (PoolError, TimeoutError) as exc:
+                faults.append(f"{call.name}: {exc or f'no answer within {CALL_S:g} s'}")
                 env.reset()
                 break
             if result.changes:

@@ -45,9 +45,11 @@ class NewTask(msgspec.Struct, frozen=True):
 NO_TASK = NewTask("first", "Say hello.", answer="Hello.")  # until its author writes one
 
 
-def write_head(folder: Path, server: ServerTexts, found: Found) -> None:
-    """Write the package without tasks; its seed is there already."""
-    (folder / "scenario.toml").write_text(_scenario_toml(folder, server, found), encoding="utf-8")
+def write_head(folder: Path, server: ServerTexts, found: Found, *, logs: bool = False) -> None:
+    """Write the package without tasks; its seed is there already. `logs`: its databases keep
+    write-ahead logs."""
+    text = _scenario_toml(folder, server, found, logs)
+    (folder / "scenario.toml").write_text(text, encoding="utf-8")
     (folder / "policy.md").write_text("", encoding="utf-8")
 
 
@@ -80,7 +82,7 @@ def _task_toml(task: NewTask) -> str:
     )
 
 
-def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
+def _scenario_toml(folder: Path, server: ServerTexts, found: Found, logs: bool) -> str:
     name, command = server.name, server.command
     variables = ", ".join(f"{key} = {toml_text(value)}" for key, value in server.variables.items())
     lines = [
@@ -109,6 +111,7 @@ def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
             if server.postgres
             else _state_lines(found)
         ),
+        *(['journal = "wal"  # the rows of a call are found faster'] if logs else []),
     ]
     if (folder / "seed").is_dir():
         lines += ["", "[start]", 'copy = "seed"  # what {scratch} begins with']
@@ -119,9 +122,11 @@ def _scenario_toml(folder: Path, server: ServerTexts, found: Found) -> str:
 
 def _state_lines(found: Found) -> list[str]:
     if found.databases:
-        first, *more = found.databases
-        others = [*more, *found.files]
-        lines = [f"sqlite = {toml_text(f'{SCRATCH}/{first}')}"]
+        named = {Path(path).stem: path for path in reversed(found.databases)}
+        own = [path for path in found.databases if path in named.values()]
+        others = [*(path for path in found.databases if path not in own), *found.files]
+        paths = [f"{SCRATCH}/{path}" for path in own]
+        lines = [f"sqlite = {toml_text(paths if len(paths) > 1 else paths[0])}"]
         if others:
             shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
             lines.append(

@@ -51,7 +51,7 @@ class Found(msgspec.Struct, frozen=True):
 
     tools: tuple[ToolSpec, ...]
     databases: tuple[str, ...]
-    files: tuple[str, ...]  # other files that it wrote
+    files: tuple[str, ...]  # other files, links and empty folders that it wrote
 
 
 def home_of(command: str) -> dict[str, str]:
@@ -109,7 +109,8 @@ async def watched(
         after = _files(scratch)
         databases = tuple(path for path in after if _is_database(scratch / path))
         wrote = [path for path, marks in after.items() if started.get(path) != marks]
-        others = tuple(path for path in (wrote or after) if path not in databases)
+        others = tuple(_shown(path) for path in (wrote or after) if path not in databases)
+        databases = tuple(map(_shown, databases))
     if not databases and not others:
         raise StateUnknown(
             f"new world: the server {command!r} ({len(tools)} tools) wrote nothing in its "
@@ -136,15 +137,21 @@ async def _try_all(connection: ServerConnection, calls: Sequence[Call]) -> None:
                 return
 
 
+def _shown(path: str) -> str:
+    """A path as a text: a name need not be UTF-8."""
+    return os.fsencode(path).decode(errors="replace")
+
+
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """The files below a folder, by path: size and time."""
+    """The files, links and empty folders below a folder, by path: size and time."""
     found = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         parents = {relative.as_posix(), *map(Path.as_posix, relative.parents)}
         is_own = parents.isdisjoint(NOT_STATE) and not path.name.endswith(_LOGS)
-        if is_own and path.is_file() and not path.is_symlink():
-            stat = path.stat()
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_own and not (is_folder and any(path.iterdir())):
+            stat = path.lstat()
             found[relative.as_posix()] = (stat.st_size, stat.st_mtime_ns)
     return found
 
@@ -154,14 +161,21 @@ def _keep(scratch: Path, seed: Path, files: Mapping[str, object]) -> None:
     for name in files:
         target = seed / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if _is_database(scratch / name):
+        if (scratch / name).is_symlink():
+            target.unlink(missing_ok=True)
+            target.symlink_to((scratch / name).readlink())
+        elif (scratch / name).is_dir():
+            target.mkdir(exist_ok=True)
+        elif _is_database(scratch / name):
             with closing(SqliteReader(scratch / name)) as reader:
                 target.write_bytes(plain_database(reader.snapshot.image))
-        else:
+        elif (scratch / name).is_file():  # no socket or pipe
             shutil.copy2(scratch / name, target)
 
 
 def _is_database(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():  # opening a pipe would wait
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC

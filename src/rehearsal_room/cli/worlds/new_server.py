@@ -130,8 +130,12 @@ def _show_server_world(made: NewServerWorld) -> None:
     state = ", ".join(made.found.databases or made.found.files[:5])
     where = "its state is in PostgreSQL" if made.postgres else f"it writes {state}"
     click.echo(f"{len(made.found.tools)} tools; {where}")
+    if made.journal:
+        click.echo(f"journal of its large database: {made.journal}")
     first = made.tasks[0].instruction if made.tasks else ""
     task = f"its first task: {first}" if first else "no call changed a row: write a task"
+    if made.fault:
+        click.echo(f"the world broke in a call of {made.fault}")
     click.echo(
         f"made {made.folder}; {task}\n"
         f"next:\n"

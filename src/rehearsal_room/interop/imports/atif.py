@@ -34,7 +34,12 @@ from rehearsal_room.interop.imports.atif_documents import (
     Document,
     ResultFacts,
 )
-from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
+from rehearsal_room.interop.imports.conversations import (
+    ImportedConversation,
+    ImportedTurn,
+    bytes_of,
+    decode,
+)
 
 _VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
 _ERROR = "Error: "  # before the text of a failed call, as the agent reads it
@@ -45,11 +50,11 @@ def read_atif(path: Path) -> Iterator[ImportedConversation]:
     of such files, subfolders included. Raises ConversationError."""
     for file in _files(path):
         if file.suffix == ".jsonl":
-            for number, line in enumerate(_bytes(file).splitlines(), start=1):
+            for number, line in enumerate(bytes_of(file).splitlines(), start=1):
                 if line.strip():
                     yield _conversation(f"{file}: line {number}", line)
         else:
-            yield _conversation(str(file), _bytes(file))
+            yield _conversation(str(file), bytes_of(file))
 
 
 def _files(path: Path) -> list[Path]:
@@ -59,13 +64,6 @@ def _files(path: Path) -> list[Path]:
     if not found:
         raise ConversationError(f"{path}: the folder has no .json and no .jsonl file")
     return found
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as exc:
-        raise ConversationError(f"{path}: cannot be read: {exc.strerror}") from exc
 
 
 def _conversation(source: str, data: bytes) -> ImportedConversation:

@@ -7,13 +7,16 @@
      "tools": [...], "scenario": "shop_support", "task": "cancel-pending"}
 
 `scenario`, `task` and `episode` may be left out. Calls are also read from Anthropic's content
-blocks (`tool_use`, `tool_result`) and from the older `function_call`. A thought
+blocks (`tool_use`, `tool_result`; `mcp_tool_use` and `server_tool_use` with their results in the
+same message) and from the older `function_call`. A result that names none of the calls in front of
+it is an error. A thought
 (`reasoning_content`, `reasoning`, a block `thinking`) stands in `<think>` in front of its text.
 Calls that are written as text are not read: they stay texts of the assistant. What a user says
 after the first message makes the conversation a dialogue. Assistant messages of weight 0 at the
 beginning are context, not learned again.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,14 @@ from rehearsal_room.harness.core.events import ForkedFrom
 from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, UserTurn
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.interop.imports.atif import ending_of, tool_specs
-from rehearsal_room.interop.imports.conversations import ImportedConversation, ImportedTurn, decode
+from rehearsal_room.interop.imports.conversations import (
+    ImportedConversation,
+    ImportedTurn,
+    bytes_of,
+    decode,
+)
+
+_OF_THE_API = ("mcp_tool_use", "server_tool_use")  # calls that it makes itself
 
 # Fields beside text, thought and calls that servers want back; Anthropic's blocks have LiteLLM's
 # name for them.
@@ -121,7 +131,7 @@ def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
         if message.role == "function":
             yield replace(message, role="tool")
         elif message.role == "assistant":
-            yield _with_calls(message)
+            yield from map(_with_calls, _apart(message))
         elif results := _blocks(message.content, "tool_result", "toolResult"):
             for result in results:
                 block = result.get("toolResult") or result
@@ -136,11 +146,48 @@ def _in_chat_form(messages: list[_Message]) -> Iterator[_Message]:
             yield message
 
 
+def _apart(message: _Message) -> Iterator[_Message]:
+    """A message of the assistant whose calls were made by the API itself (mcp_tool_use, say) has
+    their results, too: they follow their calls."""
+    parts: list[Any] = []
+    content = message.content if isinstance(message.content, list) else []
+    results = [part for part in _blocks(content, *_kinds_of(content)) if "tool_use_id" in part]
+    if not results:
+        yield message
+        return
+    for part in content:
+        if part not in results:
+            own = isinstance(part, dict) and part.get("type") in _OF_THE_API
+            parts.append({**part, "type": "tool_use"} if own else part)
+            continue
+        if parts:
+            yield replace(message, content=parts)
+        parts, text = [], _text_of(part.get("content"))
+        name, failed = str(part["tool_use_id"]), part.get("is_error") is True
+        yield _Message(role="tool", content=text, tool_call_id=name, is_error=failed)
+    if parts:
+        yield replace(message, content=parts)
+
+
+def _kinds_of(content: list[Any]) -> Iterator[str]:
+    """The kinds of those blocks that are results."""
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind.endswith("tool_result"):
+            yield kind
+
+
 def _with_calls(message: _Message) -> _Message:
+    if message.role != "assistant":
+        return message
     used = _blocks(message.content, "tool_use", "toolUse")
     thoughts = _blocks(message.content, "thinking", "redacted_thinking")
     sent = {"tool_calls": message.tool_calls, "function_call": message.function_call}
     calls = (*calls_of(sent), *calls_of({"content": used}))
+    if message.tool_calls and message.function_call:
+        (older,) = calls_of({"function_call": message.function_call})
+        known = [(call.name, call.arguments) for call in calls]
+        calls += () if (older.name, older.arguments) in known else (older,)
     message = replace(message, tool_calls=tuple([_with_known_fields(call) for call in calls]))
     if thoughts and not message.reasoning_content:
         texts = [_text_of(one.get("thinking")) or "[redacted]" for one in thoughts]
@@ -167,11 +214,7 @@ class _Line(msgspec.Struct):
 
 def read_chats(path: Path) -> Iterator[ImportedConversation]:
     """The conversations of a file, one a line. Raises ConversationError."""
-    try:
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines()
-    except OSError as exc:
-        raise ConversationError(f"{path}: cannot be read: {exc.strerror}") from exc
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(bytes_of(path).splitlines(), start=1):
         if line.strip():
             yield _conversation(f"{path}: line {number}", line)
 
@@ -187,6 +230,7 @@ def _conversation(source: str, data: bytes) -> ImportedConversation:
     if head is None:
         raise ConversationError(f"{source}: messages: no message is the assistant's")
     before = messages[:head]
+    _check_results(source, messages[head:])
     turns = tuple(_turns(messages[head:]))
     ending, error = ending_of(turns)
     copied = sum(turn.is_context for turn in turns)
@@ -213,6 +257,31 @@ def _check_roles(source: str, messages: list[_Message]) -> None:
                 f"{source}: messages[{index}].role: expected one of {', '.join(known)}, found"
                 f" {message.role!r}"
             )
+
+
+def _check_results(source: str, messages: list[_Message]) -> None:
+    """Every result belongs to a call of the message before it, which names it or lacks one."""
+    for index, message in enumerate(messages):
+        if not message.calls or any(call.fields for call in message.calls):  # these may be renamed
+            continue
+        open_calls = Counter(call.id for call in message.calls)
+        for result in _until_assistant(messages[index + 1 :]):
+            if result.role != "tool":
+                continue
+            name = "" if result.tool_call_id is None else str(result.tool_call_id)
+            if name and not open_calls[name] and not open_calls[""]:
+                raise ConversationError(
+                    f"{source}: a result has tool_call_id {name!r}, which is none of the calls in "
+                    f"front of it: {', '.join(call.id or call.name for call in message.calls)}"
+                )
+            keys = (key for key, count in open_calls.items() if count)
+            key = name if open_calls[name] else next(keys, "")
+            if not open_calls[key]:
+                raise ConversationError(
+                    f"{source}: there are more results than calls after the message with "
+                    f"{', '.join(call.name for call in message.calls)}"
+                )
+            open_calls[key] -= 1
 
 
 def _tools(source: str, tools: list[Any] | str | None) -> tuple[ToolSpec, ...]:
@@ -245,7 +314,8 @@ def _turns(messages: list[_Message]) -> Iterator[ImportedTurn]:
         )
         decision = dialect.read(reply, turn=turn)
         is_context = is_context and message.weight == 0
-        spoken = [one.text for one in later if one.role == "user"]
+        kinds = ("user",) if calls else ("user", "tool")  # a result without a call, too
+        spoken = [one.text for one in later if one.role in kinds]
         yield ImportedTurn(
             reply=reply,
             decision=decision,
@@ -266,15 +336,18 @@ def _until_assistant(messages: list[_Message]) -> list[_Message]:
 
 
 def _results(message: _Message, later: list[_Message]) -> Iterator[ToolResult | None]:
-    """The result of each call: that which names the call; where none does, the next."""
+    """The result of each call: that which names the call; where none does, the next. Calls of one
+    id have theirs in order."""
     named: dict[str, list[_Message]] = {}
     for one in later:
         if one.role == "tool":
             named.setdefault("" if one.tool_call_id is None else str(one.tool_call_id), []).append(
                 one
             )
+    ids = {call.id for call in message.calls}
+    others = [one for name, queue in named.items() if name and name not in ids for one in queue]
     for call in message.calls:
-        queue = named.get(call.id) or named.get("") or []
+        queue = named.get(call.id) or named.get("") or others
         found = queue.pop(0) if queue else None
         error: ToolErrorKind | None = "refused" if found is not None and found.is_error else None
         yield None if found is None else ToolResult(found.text, error)

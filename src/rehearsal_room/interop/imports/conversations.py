@@ -1,6 +1,8 @@
 """A conversation from a file of another program, in our terms: replies, results, and what users
 said. `atif` and `chat` read files; `session` makes a log of what they read."""
 
+import codecs
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -61,6 +63,17 @@ class ImportedConversation(msgspec.Struct, frozen=True):
         """How many of the first turns are copied from another conversation."""
         flags = [turn.is_context for turn in self.turns]
         return flags.index(False) if False in flags else len(flags)
+
+
+def bytes_of(path: Path) -> bytes:
+    """A file's content without a byte order mark. Raises ConversationError."""
+    try:
+        content = path.read_bytes()
+    except OSError as exc:
+        raise ConversationError(f"{path}: cannot be read: {exc.strerror}") from exc
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConversationError(f"{path}: it is UTF-16; save it as UTF-8")
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 def decode(source: str, data: bytes, kind: Any) -> Any:

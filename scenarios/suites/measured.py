@@ -23,11 +23,20 @@ class Measured(msgspec.Struct, frozen=True):
 _AIRLINE, _RETAIL, _TELECOM = (
     f"rehearse eval tau2_{name} --tau2 DIR -p oracle" for name in ("airline", "retail", "telecom")
 )
+_BFCL, _DOJO = "rehearse eval bfcl_v3 -p oracle", "rehearse eval agentdojo -p oracle"
 _BANKING = "rehearse eval tau2_banking_bm25_grep --tau2 DIR -p oracle"
 MEASURED: dict[str, tuple[Measured, ...]] = {
     "bfcl_v3": (
         Measured("noop", 0.1976, "rehearse eval bfcl_v3 -p noop"),
-        Measured("oracle", 0.9987, "rehearse eval bfcl_v3 -p oracle", tokens=51_400_000),
+        Measured("oracle", 0.9987, _BFCL, tokens=51_400_000),
+        *(Measured(name, 0.1976, f"{_BFCL} --lazy") for name in ("recites", "pastes", "lists")),
+    ),
+    "agentdojo": (
+        Measured("noop", 0.0781, _DOJO),
+        Measured("oracle", 1.0, _DOJO),
+        Measured("recites", 0.0781, f"{_DOJO} --lazy"),
+        Measured("pastes", 0.1063, f"{_DOJO} --lazy"),
+        Measured("lists", 0.3906, f"{_DOJO} --lazy"),
     ),
     "bfcl_v4": (
         Measured("noop", 0.10, "rehearse eval bfcl_v4 -p noop"),

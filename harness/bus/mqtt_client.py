@@ -3,11 +3,11 @@
 The MQTT library is aiomqtt 2.x: the package formerly named asyncio-mqtt, by the same maintainers.
 It runs on asyncio alone, and so does all of this. MQTT 5 throughout.
 
-`Client` changes three behaviours of the library through its private methods, checked for
+`Client` changes four behaviours of the library through its private methods, checked for
 `aiomqtt>=2.5,<3`: messages are acknowledged when they have been used and not when they have arrived
 (without this there is no flow control: the library would accept every message at once), a
-publication that the broker refuses is noticed (the library drops the reason), and a closed socket
-is not registered for writing.
+publication that the broker refuses is noticed (the library drops the reason), a closed socket is
+not registered for writing, and the socket is closed in the end also where the broker is silent.
 """
 
 import logging
@@ -106,9 +106,11 @@ class Client(aiomqtt.Client):
             if not self._disconnected.done():
                 self._disconnected.set_exception(exc)
 
-    def retrieve_error(self) -> None:
-        """Read the error that ended the connection, so that asyncio does not report it as never
+    def release(self) -> None:
+        """Close the socket, which the library leaves open where the broker does not answer; and
+        read the error that ended the connection, so that asyncio does not report it as never
         retrieved."""
+        self._client._sock_close()
         if self._disconnected.done() and not self._disconnected.cancelled():
             self._disconnected.exception()
 
@@ -185,16 +187,19 @@ class BrokerConnection:
     @asynccontextmanager
     async def _open_client(self) -> AsyncIterator[Client]:
         client = self._make_client()
-        # The library connects in a thread that cannot be stopped: cancelling half-way would leak.
-        with anyio.CancelScope(shield=True):
-            await client.__aenter__()
-        self.num_connects += 1
         try:
-            yield client
+            # The library connects in a thread that cannot be stopped: cancelling half-way would
+            # leak.
+            with anyio.CancelScope(shield=True):
+                await client.__aenter__()
+            self.num_connects += 1
+            try:
+                yield client
+            finally:
+                with anyio.move_on_after(self._settings.connect_s, shield=True):
+                    await client.__aexit__(None, None, None)
         finally:
-            with anyio.move_on_after(self._settings.connect_s, shield=True):
-                await client.__aexit__(None, None, None)
-            client.retrieve_error()
+            client.release()
 
     def _make_client(self) -> Client:
         settings, broker = self._settings, self._broker

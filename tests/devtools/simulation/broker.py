@@ -230,8 +230,8 @@ class SimulatedClient:
     def use_manual_acks(self) -> None:
         """They are always manual."""
 
-    def retrieve_error(self) -> None:
-        """Nothing is kept."""
+    def release(self) -> None:
+        """There is no socket."""
 
     async def _travel(self) -> None:
         late = self._broker.choices.amount("late_mqtt", _LATEST_S, rate=_LATE)

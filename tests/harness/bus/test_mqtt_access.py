@@ -94,6 +94,27 @@ async def test_a_missing_broker() -> None:
             pass
 
 
+async def test_a_silent_broker_keeps_no_connection() -> None:
+    """Where a server never answers, the connection to it is closed as soon as entering fails."""
+    is_closed = anyio.Event()
+
+    async def say_nothing(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            async for _ in stream:
+                pass
+            is_closed.set()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, say_nothing)
+        with pytest.raises(BusError, match="cannot be reached: Operation timed out"):
+            await runs_on(MqttSettings(url=f"mqtt://127.0.0.1:{port}", connect_s=0.2))
+        with anyio.fail_after(5):
+            await is_closed.wait()
+        tasks.cancel_scope.cancel()
+
+
 @pytest.mark.slow
 async def test_a_broker_that_hangs_up(caplog: pytest.LogCaptureFixture) -> None:
     """A server that hangs up after its greeting gives a sentence, and leaves no unread error."""

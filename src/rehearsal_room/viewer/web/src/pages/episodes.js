@@ -262,7 +262,7 @@ function columns(run, query, hits, isSearch, isShared) {
   const all = [
     { key: "episode", title: "Episode", width: 76, narrow: 66, sort: "episode", render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode, hitQuery(query, hits[row.episode]))}>${row.episode}</a>` },
     { key: "label", title: "Label", width: 136, narrow: 44, sort: "label", render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} /><${ByHand} row=${row} />` },
-    { key: "task", title: "Task", width: 150, narrow: isSearch ? 190 : 80, grow: 3, sort: "task", render: (row) => html`<span class="stack"><span class="ellipsis"><${Word} value=${row.task} class="strong" /> <span class="dim"><${Word} value=${row.scenario} /></span></span>${isSearch && html`<${Hit} run=${run} row=${row} hit=${hits[row.episode]} query=${query} />`}</span>` },
+    { key: "task", title: "Task", width: 150, narrow: isSearch ? 190 : 80, grow: 3, sort: "task", render: (row) => html`<span class="stack"><span class="ellipsis" title=${row.task}><${Word} value=${row.task} class="strong" />${row.scenario !== row.task && html` <span class="dim"><${Word} value=${row.scenario} /></span>`}</span>${isSearch && html`<${Hit} run=${run} row=${row} hit=${hits[row.episode]} query=${query} />`}</span>` },
     { key: "reward", title: "Reward", width: 60, priority: 2, end: true, sort: "reward", render: (row) => figure(decimal(row.reward)) },
     isShared && { key: "share", title: "Share", width: 56, priority: 2, end: true, sort: "share", render: (row) => figure(isNumber(row.share) ? percent(row.share, 0) : "–") },
     { key: "turns", title: "Turns", width: 52, priority: 3, end: true, sort: "turns", render: (row) => figure(number(row.turns)) },

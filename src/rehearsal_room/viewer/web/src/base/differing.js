@@ -1,0 +1,51 @@
+// What differs in two values of a row. Suites keep whole records as JSON: of those only the parts that
+// differ are wanted, since the rest fills the cell and hides them.
+//
+//   parts("value", '{"id": 1, "status": "open"}', '{"id": 1, "status": "shut"}')
+//     -> [{ name: "value.status", before: "open", after: "shut" }]
+//   parts("value", '{"id": 1}', '{"id": 1, "due": null}')
+//     -> [{ name: "value.due", before: undefined, after: null }]        undefined: there is no such part
+
+const DEEPEST = 12;
+const LONGEST = 500_000; // characters of JSON that are read
+const LEAD = 24; // characters that stay before the first difference of two long texts
+const LONG = 100;
+
+export function parts(name, before, after, depth = 0) {
+  const [a, b] = [inner(before), inner(after)];
+  if (depth < DEEPEST && a && b && Array.isArray(a) === Array.isArray(b)) {
+    const names = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((one) => !isSame(of(a, one), of(b, one)));
+    if (names.length > 0) return names.flatMap((one) => parts(`${name}.${one}`, of(a, one), of(b, one), depth + 1));
+  }
+  return [{ name, ...fromTheDifference(before, after) }];
+}
+
+const of = (value, name) => (Object.hasOwn(value, name) ? value[name] : undefined);
+
+function isSame(a, b) {
+  try {
+    return JSON.stringify(a) === JSON.stringify(b);
+  } catch {
+    return false; // too deep
+  }
+}
+
+// The object or list that a value is, or that its text is; null: it is something else.
+function inner(value) {
+  if (value !== null && typeof value === "object") return value;
+  if (typeof value !== "string" || value.length > LONGEST || !/^\s*[[{]/.test(value)) return null;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return null;
+  }
+}
+
+// Two long texts without what they begin with alike.
+function fromTheDifference(before, after) {
+  if (typeof before !== "string" || typeof after !== "string" || Math.max(before.length, after.length) <= LONG) return { before, after };
+  let same = 0;
+  while (same < before.length && before[same] === after[same]) same++;
+  const from = same - LEAD;
+  return from <= LEAD ? { before, after } : { before: `…${before.slice(from)}`, after: `…${after.slice(from)}` };
+}

@@ -41,11 +41,23 @@ function inner(value) {
   }
 }
 
-// Two long texts without what they begin with alike.
+// Two long texts (or values, as texts) without what they begin with alike.
 function fromTheDifference(before, after) {
-  if (typeof before !== "string" || typeof after !== "string" || Math.max(before.length, after.length) <= LONG) return { before, after };
+  const [a, b] = [textOf(before), textOf(after)];
+  if (a === null || b === null || Math.max(a.length, b.length) <= LONG) return { before, after };
   let same = 0;
-  while (same < before.length && before[same] === after[same]) same++;
+  while (same < a.length && a[same] === b[same]) same++;
   const from = same - LEAD;
-  return from <= LEAD ? { before, after } : { before: `…${before.slice(from)}`, after: `…${after.slice(from)}` };
+  return from <= LEAD ? { before, after } : { before: `…${a.slice(from)}`, after: `…${b.slice(from)}` };
+}
+
+// null: it is no text, and no object or list that can be written as one.
+function textOf(value) {
+  if (typeof value === "string") return value;
+  if (value === null || typeof value !== "object") return null;
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return null;
+  }
 }

@@ -222,11 +222,14 @@ def test_the_world_of_a_server(open_page: OpenPage, viewer: Served, folder: Path
     assert made.steps[1].results[0].is_error and "T-99" in made.steps[1].results[0].text
 
 
-def test_tries_of_a_generated_task(open_page: OpenPage, viewer: Served, folder: Path) -> None:
-    """A task of a run without groups has all of its eight tries; two of them stand side by side,
-    and part where the log says."""
-    episodes = episodes_of(folder / "runs" / "wide")
-    walk = opened(open_page, viewer, "wide")
+@pytest.mark.parametrize("run", ["wide", "imported"])
+def test_tries_of_a_generated_task(
+    open_page: OpenPage, viewer: Served, folder: Path, run: str
+) -> None:
+    """A task of a run without groups has all of its eight tries, also where they were imported; two
+    of them stand side by side, and part where the log says."""
+    episodes = episodes_of(folder / "runs" / run)
+    walk = opened(open_page, viewer, run)
     row = walk.page.get_by_role("grid", name="Tasks").locator(".grid-row").last
     task = row.get_by_role("link").first.inner_text()
     walk.click(row.get_by_role("link").first)

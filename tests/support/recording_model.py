@@ -2,8 +2,8 @@
 
 It has no model: what it says does not matter where the requests are the subject. `replies` are
 messages of an assistant in OpenAI's form, in order; the last one is repeated. A request that asks
-for a summary gets one, and one with a field of `refuses` status 400. With `tickets` each answer waits
-for one: a model that is as slow as the test wants.
+for a summary gets one, and one with a field of `refuses` status 400. With `tickets` each answer
+waits for one: a model that is as slow as the test wants.
 """
 
 import json

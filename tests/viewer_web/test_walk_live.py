@@ -1,6 +1,6 @@
 """The walk of the viewer on runs that play: an MCP server's world, an own agent, and a generated
 world, each with a model that answers when the test lets it. What the page says is compared with the
-log, and later tries are played on from an agent's episode.
+log.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from tests.support.desk_worlds import write_desk
 from tests.support.paths import ROOT
 from tests.support.recording_model import RecordingModel, call_of, recording_model
 from tests.viewer_web.conftest import OpenPage
-from tests.viewer_web.served import Served, serving
+from tests.viewer_web.served import serving
 from tests.viewer_web.test_walk_list import facet
 from tests.viewer_web.walked import Walk, episodes_of, rows_of
 

@@ -167,8 +167,8 @@ def test_what_an_own_agent_sent(open_page: OpenPage, viewer: Served, model: Reco
 def test_15_a_changed_reply_of_an_own_agent(
     open_page: OpenPage, viewer: Served, folder: Path, model: RecordingModel
 ) -> None:
-    """Two clicks and the text: five tries beside the original. The agent cannot begin in the middle,
-    which the page says; its model goes on, and read the changed reply."""
+    """Two clicks and the text: five tries beside the original. The agent cannot begin in the
+    middle, which the page says; its model goes on, and read the changed reply."""
     walk = opened(open_page, viewer, "agent", "/episode/e000000")
     page = walk.page
     before = len(model.answered)

@@ -1,6 +1,6 @@
-"""What runs of suites have that those of worlds have not: rows that are JSON texts, a task that is a
-world of its own with a long name, an opening that the task gave, a share of the task, and an episode
-without an answer's text.
+"""What runs of suites have that those of worlds have not: rows that are JSON texts, a task that is
+a world of its own with a long name, an opening that the task gave, a share of the task, and an
+answer without text.
 
 The log is written here with the log's own writer, as `rehearse eval` writes it; runs of the suites
 themselves were looked at by hand (docs/viewer-tasks.md).
@@ -38,7 +38,7 @@ from tests.viewer_web.logs import in_thread
 from tests.viewer_web.served import Served, serving
 
 _LONG = "important_instructions_slack_user_task_20_injection_task_1"
-_ORDER = {"address": {"street": "575 Oak Street", "city": "Phoenix"}, "items": [{"id": n} for n in range(40)]}  # fmt: skip
+_ORDER = {"address": {"city": "Phoenix"}, "items": [{"id": number} for number in range(40)]}
 _NOTE = "A long note that both have. " * 20
 _CHANGES = (
     (
@@ -177,7 +177,6 @@ def test_long_names_and_shares_have_room(open_page: OpenPage, viewer: Served, wi
             )
             assert inner and outer and inner["y"] >= outer["y"]
             assert inner["y"] + inner["height"] <= outer["y"] + outer["height"]
-            names = rows.locator(".stack").first
             same = [text.split("\n") for text in rows.all_inner_texts()]
-            assert sorted(one.count("library") for one in same) == [1, 1], names
+            assert sorted(one.count("library") for one in same) == [1, 1]
             expect(page.get_by_label("What failed most")).to_contain_text("not completed")

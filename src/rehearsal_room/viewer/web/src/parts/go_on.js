@@ -19,9 +19,10 @@ export function GoOn({ id, data }) {
   const origin = useMemo(() => drafted(data.next), [data.id]);
   const [turn, setTurn] = useState(origin);
   const [instruction, setInstruction] = useState(data.instruction);
-  // An own agent keeps its own memory and cannot begin in the middle: its model goes on without it.
+  // An own agent keeps its own memory and cannot begin in the middle: its model goes on without it,
+  // as in "agent:plain+openai:small".
   const isAgent = data.policy.startsWith("agent:");
-  const [who, setWho] = useState({ policy: isAgent ? "openai" : "", model: isAgent ? modelOf(data.policy) : "", base_url: "" });
+  const [who, setWho] = useState({ policy: isAgent ? "openai" : "", model: data.policy.split("+openai:")[1] ?? "", base_url: "" });
   const [tries, setTries] = useState(5);
   const [shown, setShown] = useState({});
   const [state, setState] = useState({});
@@ -68,8 +69,8 @@ export function GoOn({ id, data }) {
       </div>
       <div class="go-on-who">
         <label class="field"><span>Who goes on</span><select value=${who.policy} onChange=${(event) => setWho({ ...who, policy: event.currentTarget.value })}>
-          ${!isAgent && html`<option value="">${`The run's policy (${visible(data.policy)})`}</option>`}<option value="openai">${isAgent ? "A model, without the agent" : "Another model"}</option><option value="oracle">The task's solution (oracle)</option></select></label>
-        ${isAgent && html`<p class="dim small">The agent that played (<${Word} value=${data.policy} />) keeps its own memory, so it cannot begin after logged turns.</p>`}
+          ${!isAgent && html`<option value="">${`The run's policy (${visible(data.policy)})`}</option>`}<option value="openai">Another model</option><option value="oracle">The task's solution (oracle)</option></select></label>
+        ${isAgent && html`<p class="dim small">The agent keeps its own memory and cannot begin here.</p>`}
         ${who.policy === "openai" && html`<label class="field"><span>Model</span><input type="text" value=${who.model} autocomplete="off" spellcheck="false" onInput=${(event) => setWho({ ...who, model: event.currentTarget.value })} /></label>
           <label class="field"><span>URL of its server <i class="dim">empty: that of the run, or of the environment</i></span><input type="text" value=${who.base_url} placeholder="http://127.0.0.1:8000/v1" autocomplete="off" spellcheck="false" onInput=${(event) => setWho({ ...who, base_url: event.currentTarget.value })} /></label>
           <p class="dim small">The key is OPENAI_API_KEY of the viewer's environment. It is not sent to a server that only this form names.</p>`}
@@ -83,9 +84,6 @@ export function GoOn({ id, data }) {
     ${started && html`<${Tries} id=${started} key=${started} />`}
   </section>`;
 }
-
-// "agent:plain+openai:small" -> "small"; an agent whose model is not known -> ""
-const modelOf = (policy) => policy.split("+openai:")[1] ?? "";
 
 // What is changed, as `--edit` has it. Raises an Error with a sentence.
 function editOf(data, origin, turn, instruction) {

@@ -60,7 +60,7 @@ function Updated({ change }) {
         <td class="is">${one.after === undefined ? ABSENT : html`<ins><${Cell} value=${one.after} /></ins>`}</td>
       </tr>`,
     )}</tbody>
-  </table>${found.length > PARTS && html`<p class="dim">The first ${PARTS} of ${count(found.length, "part")} that differ.</p>`}`;
+  </table>${found.length > PARTS && html`<p class="dim">The first ${PARTS} of ${found.length} parts that differ.</p>`}`;
 }
 
 function Whole({ row, tone }) {
@@ -82,7 +82,7 @@ function Difference({ row: { table, key, a, b }, names }) {
   const columns = Object.keys(a ?? b ?? {}).filter(
     (name) => !a || !b || JSON.stringify(a[name]) !== JSON.stringify(b[name]),
   );
-  const found = columns.flatMap((name) => (a && b ? parts(name, a[name], b[name]) : [{ name, before: a?.[name], after: b?.[name] }]));
+  const found = columns.flatMap((name) => parts(name, a?.[name], b?.[name]));
   const side = (row, value) => (row ? (value === undefined ? ABSENT : html`<${Cell} value=${value} />`) : html`<span class="dim">no such row</span>`);
   return html`<div class="change">
     <div class="change-head"><${Word} value=${table} class="mono" /><span class="mono dim">${keyText(key)}</span></div>

@@ -39,7 +39,7 @@ export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
     ${turn.text && turn.text !== turn.answer && html`<${Prose} class="reply" value=${turn.text} most=${1600} />`}
     ${turn.format_error && html`<div class="notice bad"><b>The reply could not be read.</b> <${Passage} value=${turn.format_error} /></div>`}
     <${CallList} calls=${turn.calls ?? []} results=${turn.results ?? []} marks=${marks} turn=${own} times=${timesOf(turn)} />
-    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><p class="minor">${turn.user ? "To the user" : "Answer"}</p>${turn.answer === "" ? html`<p class="dim">(empty)</p>` : html`<${Prose} value=${turn.answer} most=${3000} />`}</div>`}
+    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><p class="minor">${turn.user ? "To the user" : "Answer"}</p><${Prose} value=${turn.answer || "(empty)"} most=${3000} /></div>`}
     ${turn.user && html`<${UserTurn} user=${turn.user} marks=${marks} turn=${own} />`}
     ${turn.tokens?.length > 0 && html`<${Fold} summary=${count(turn.tokens.length, "token")}><${Tokens} tokens=${turn.tokens} /><//>`}
     ${run && !about.value?.exported && html`<${Sent} path=${`${api`/api/runs/${run}/episodes/${line.episode}/sent`}?turn=${own}`} label="What the model saw" />`}

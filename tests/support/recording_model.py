@@ -2,7 +2,8 @@
 
 It has no model: what it says does not matter where the requests are the subject. `replies` are
 messages of an assistant in OpenAI's form, in order; the last one is repeated. A request that asks
-for a summary gets one, and one with a field of `refuses` status 400.
+for a summary gets one, and one with a field of `refuses` status 400. With `tickets` each answer
+waits for one: a model that is as slow as the test wants.
 """
 
 import json
@@ -25,6 +26,7 @@ class RecordingModel:
     refuses: frozenset[str] = frozenset()
     busy: int = 0  # requests that are answered with status 503 first
     status: int = 200  # of all requests, where it is not 200
+    tickets: threading.Semaphore | None = None  # None: answers at once
     answered: list[bytes] = field(default_factory=list)  # bodies of status 200
     keys: list[str] = field(default_factory=list)  # the header Authorization of each
 
@@ -70,6 +72,8 @@ def recording_model(**plan: Any) -> Iterator[RecordingModel]:
                 model.busy -= 1
                 self._refuse(503, "overloaded")
             else:
+                if model.tickets:
+                    model.tickets.acquire()
                 model.answered.append(data)
                 model.keys.append(self.headers.get("authorization", ""))
                 self._answer(200, _completion(model.reply_to(body)))

@@ -227,3 +227,20 @@ async def test_commands_of_a_page_import_nothing_of_the_current_folder(
     said = await run_command(["worlds", "list"], os.environ)
     assert b"shop_support" in said.out, said.error
     assert not (tmp_path / "trace").exists()
+
+
+async def test_an_own_agent_does_not_go_on_from_a_turn(tmp_path: Path) -> None:
+    """Its run's policy is refused in a sentence, as the command line does; a model is offered."""
+    run = tmp_path / "agent"
+    target = "tests.harness.agents.tracing:works"
+    words = ("run", "shop_support", "-p", "oracle", "-n", "1", "--agent", target, "-o", str(run))
+    await to_thread.run_sync(partial(_rehearse, *words))
+    async with viewing(run) as client:
+        fork = await _fork(client, run, 1)
+        refused = await client.post(f"{fork}/command", {"tries": 2})
+        other = await client.post(f"{fork}/command", {"tries": 2, "policy": "openai", "model": "m"})
+    said = await to_thread.run_sync(_rehearse, "run", "--from", f"{run}/e000000@1", "--dry-run")
+
+    assert "keeps its own memory" in refused["fault"] and refused["command"] == ""
+    assert "keeps its own memory" in said
+    assert other["fault"] == "" and "-p openai -m m" in other["command"]

@@ -164,6 +164,31 @@ def test_what_an_own_agent_sent(open_page: OpenPage, viewer: Served, model: Reco
     assert walk.presses == 1
 
 
+def test_15_a_changed_reply_of_an_own_agent(
+    open_page: OpenPage, viewer: Served, folder: Path, model: RecordingModel
+) -> None:
+    """Two clicks and the text: five tries beside the original. The agent cannot begin in the
+    middle, which the page says; its model goes on, and read the changed reply."""
+    walk = opened(open_page, viewer, "agent", "/episode/e000000")
+    page = walk.page
+    before = len(model.answered)
+    walk.click(page.get_by_role("link", name="Fork before turn 2", exact=True))
+    page.get_by_label("Reply of turn 2").fill("First, which size do you wear?")
+    expect(page.get_by_text("keeps its own memory")).to_be_visible()
+    expect(page.locator(".go-on .command code")).to_contain_text("-p openai -m m")
+    walk.click(page.get_by_role("button", name="Play 5 tries"))
+    expect(page.get_by_text("5 tries played")).to_be_visible(timeout=120_000)
+    expect(page.locator(".tries tbody tr")).to_have_count(6)
+    assert walk.presses == 2
+    [tries] = (folder / "runs").glob("shop_support-tries*")
+    played = episodes_of(tries).values()
+
+    assert [one.first_own_turn for one in played] == [2] * 5
+    assert {one.steps[1].reply.text for one in played} == {"First, which size do you wear?"}
+    read = [data for data in model.answered[before:] if b"which size do you wear?" in data]
+    assert len(read) >= 5  # beside one that only tries whether the server answers
+
+
 def test_the_world_of_a_server(open_page: OpenPage, viewer: Served, folder: Path) -> None:
     """Rows at the call, SQL after the turn, and a replay that is equal; in a fork a call that the
     server refuses is shown with its error, and tries play on from it."""
@@ -191,17 +216,20 @@ def test_the_world_of_a_server(open_page: OpenPage, viewer: Served, folder: Path
     page.get_by_label("Tries", exact=True).fill("2")
     page.get_by_role("button", name="Play 2 tries").click()
     expect(page.get_by_text("2 tries played")).to_be_visible(timeout=120_000)
-    [tries] = (folder / "runs").glob("*tries*")
+    [tries] = (folder / "runs").glob("desk-tries*")
     made = episodes_of(tries)["e000001"]
 
     assert made.steps[1].results[0].is_error and "T-99" in made.steps[1].results[0].text
 
 
-def test_tries_of_a_generated_task(open_page: OpenPage, viewer: Served, folder: Path) -> None:
-    """A task of a run without groups has all of its eight tries; two of them stand side by side,
-    and part where the log says."""
-    episodes = episodes_of(folder / "runs" / "wide")
-    walk = opened(open_page, viewer, "wide")
+@pytest.mark.parametrize("run", ["wide", "imported"])
+def test_tries_of_a_generated_task(
+    open_page: OpenPage, viewer: Served, folder: Path, run: str
+) -> None:
+    """A task of a run without groups has all of its eight tries, also where they were imported; two
+    of them stand side by side, and part where the log says."""
+    episodes = episodes_of(folder / "runs" / run)
+    walk = opened(open_page, viewer, run)
     row = walk.page.get_by_role("grid", name="Tasks").locator(".grid-row").last
     task = row.get_by_role("link").first.inner_text()
     walk.click(row.get_by_role("link").first)

@@ -152,7 +152,7 @@ class Bfcl:
             results = [_execute_text(reference, text) for text in wanted]
             if not wanted:
                 continue
-            name = f"turn {number}"
+            name = f"the user's turn {number}"
             if not calls:
                 findings.append(_finding(name, False, "calls", "no call"))
                 continue

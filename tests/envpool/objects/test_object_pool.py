@@ -137,7 +137,8 @@ async def test_an_episode_is_scored_by_the_suite() -> None:
     ]
     async with object_pool() as pool:
         findings = await pool.score(TICKETS, task, talk)
-        assert [(one.name, one.passed) for one in findings] == [("turn 1", True), ("turn 2", False)]
+        scored = [(one.name, one.passed) for one in findings]
+        assert scored == [("the user's turn 1", True), ("the user's turn 2", False)]
         (broken_off,) = await pool.score(TICKETS, task, talk[:3])
         assert (broken_off.name, broken_off.passed) == ("all turns were played", False)
         wrong = [call("close_ticket", ticket="1"), call("count_tickets")]

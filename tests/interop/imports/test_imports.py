@@ -194,6 +194,34 @@ def test_a_chat_of_an_unknown_world_is_kept_as_it_was(
     assert messages[0]["content"] == "You are brief."
 
 
+def test_conversations_about_one_thing_are_tries_of_one_task(
+    imported: Callable[..., tuple[Json, Episodes]], rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Those with the same tools, system prompt and instruction are one task, and each keeps the
+    results and the user of its own file; another instruction, or another tool, is another task."""
+
+    def said(text: str, of: str = "Ping twice.", tool: str = "ping") -> Json:
+        chat = json.loads(json.dumps(CHAT).replace("first", text).replace("Ping twice.", of))
+        chat[7]["content"] = f"Thanks for {text}."
+        tools = json.loads(json.dumps([TOOL]).replace("Ping.", tool))
+        return {"messages": chat, "tools": json.dumps(tools)}
+
+    lines = [
+        *(said("one"), said("two"), said("three", of="Ping thrice."), said("four", tool="Pong.")),
+        *(said("five"), said("six", of="Ping thrice.")),
+    ]
+    _, episodes = imported("chat", lines)
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for one in episodes.values():
+        text = one["steps"][0]["results"][0]["text"]
+        assert one["steps"][1]["user"]["text"] == f"Thanks for {text}."
+        tasks.setdefault((one["scenario"], one["task"]), []).append(text)
+    folder = tmp_path / "imported"
+
+    assert sorted(tasks.values()) == [["four"], ["one", "two", "five"], ["three", "six"]]
+    assert rehearse("replay", folder)[0] == 0
+
+
 def test_results_that_the_world_does_not_give_make_it_unknown(
     imported: Callable[..., tuple[Json, Episodes]],
 ) -> None:

@@ -1,6 +1,6 @@
 """The pool of conversations whose world is unknown: a call gives the result in the file."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -17,31 +17,38 @@ from rehearsal_room.scenarios.format import Scenario, Task
 NO_RESULT = "The conversation has no result of this call."
 
 
-def unknown_task(conversation: ImportedConversation, task_id: str) -> Task:
+class ConversationTask(Task, frozen=True, kw_only=True):
+    """The task of a conversation, and which one it is: several may be tries of one task."""
+
+    conversation: ImportedConversation
+
+
+def unknown_task(conversation: ImportedConversation, task_id: str) -> ConversationTask:
     """The task of a conversation: what was asked; nobody has a solution."""
-    return Task(
+    return ConversationTask(
         id=task_id,
         instruction=conversation.instruction,
         difficulty="unrated",
         kind="open",
         answer="",
+        conversation=conversation,
     )
 
 
 class ConversationPool(UnknownPool):
-    """Leases the worlds of conversations, by (scenario digest, task). It implements
-    envpool.store.pool_protocol.Pool."""
+    """Leases the worlds of conversations. It implements envpool.store.pool_protocol.Pool.
+
+    `tools` are those of each scenario, by its digest.
+    """
 
     why_not_verified = "it was imported, so its state is unknown"
 
-    def __init__(self, conversations: dict[tuple[str, str], ImportedConversation]) -> None:
+    def __init__(self, tools: Mapping[str, Sequence[ToolSpec]]) -> None:
         super().__init__()
-        self._conversations = conversations
+        self._tools = tools
 
     def __repr__(self) -> str:
-        return (
-            f"<ConversationPool [{len(self._conversations)} conversations, {self.num_live} live]>"
-        )
+        return f"<ConversationPool [{len(self._tools)} scenarios, {self.num_live} live]>"
 
     async def host(self, scenario: Scenario) -> States:
         """Read access to the states: only the tools are known."""
@@ -51,12 +58,11 @@ class ConversationPool(UnknownPool):
         self, scenario: Scenario, task: Task | None = None
     ) -> AbstractAsyncContextManager[Env]:
         """The world of the task's conversation."""
-        assert task is not None, "a conversation is one of a task"
-        return self._lease(self._conversations[scenario.digest, task.id])
+        assert isinstance(task, ConversationTask), "a conversation is one of a task"
+        return self._lease(task.conversation)
 
     def _tools_of(self, scenario: Scenario) -> Iterable[ToolSpec]:
-        digest = scenario.digest
-        return next(one.tools for (key, _), one in self._conversations.items() if key == digest)
+        return self._tools[scenario.digest]
 
     @asynccontextmanager
     async def _lease(self, conversation: ImportedConversation) -> AsyncIterator[Env]:

@@ -9,7 +9,7 @@ import msgspec
 from rehearsal_room.harness.core.events import ForkedFrom
 from rehearsal_room.harness.logged_runs.unknown_world import unknown_scenario
 from rehearsal_room.harness.rollout.plan import EpisodePlan
-from rehearsal_room.interop.imports.conversation_pool import unknown_task
+from rehearsal_room.interop.imports.conversation_pool import ConversationTask, unknown_task
 from rehearsal_room.interop.imports.conversations import ImportedConversation
 from rehearsal_room.scenarios.format import Scenario, Task
 
@@ -85,26 +85,40 @@ def with_distinct_seeds(planned: Sequence[Planned]) -> list[Planned]:
     return found
 
 
+def _once(members: Sequence[tuple[int, ConversationTask]]) -> list[Task]:
+    """Each task once, without its conversation."""
+    found = {task.id: task for _, task in members}
+    return [Task(one.id, one.instruction, one.difficulty, one.kind, "") for one in found.values()]
+
+
 def unknown_plans(
     conversations: Sequence[ImportedConversation],
     names: Sequence[str],
     unknown: Sequence[tuple[int, str]],
 ) -> list[Planned]:
-    """Episodes of unknown worlds: conversations with the same tools and system prompt share one."""
-    worlds: dict[bytes, list[tuple[int, Task]]] = defaultdict(list)
-    tasks = Counter(conversations[index].task for index, _ in unknown)
+    """Episodes of unknown worlds: conversations with the same tools and system prompt share one.
+    Those of one world, one task's name and one instruction are tries of one task; it is called as
+    in the file, where no other task has that name, else also after its first episode."""
+    worlds: dict[bytes, list[tuple[int, ConversationTask]]] = defaultdict(list)
+    first_of: dict[tuple[bytes, str, str], int] = {}  # the first episode of each task
+    keys = {}
     for index, _ in unknown:
         one = conversations[index]
-        is_only = bool(one.task) and tasks[one.task] == 1
-        task_id = one.task if is_only else f"{one.task or 'task'}-{names[index]}"
-        key = msgspec.msgpack.encode((one.scenario, one.system, one.tools))
-        worlds[key].append((index, unknown_task(one, task_id)))
+        world = msgspec.msgpack.encode((one.scenario, one.system, one.tools))
+        keys[index] = (world, one.task, one.instruction)
+        first_of.setdefault(keys[index], index)
+    tasks = Counter(name for _, name, _ in first_of)
+    for index, _ in unknown:
+        world, name, _ = keys[index]
+        is_only = bool(name) and tasks[name] == 1
+        task_id = name if is_only else f"{name or 'task'}-{names[first_of[keys[index]]]}"
+        worlds[world].append((index, unknown_task(conversations[index], task_id)))
     reasons = dict(unknown)
     planned = {}
     for members in worlds.values():
         first = conversations[members[0][0]]
         scenario = unknown_scenario(
-            first.scenario or "imported", first.system, first.tools, [task for _, task in members]
+            first.scenario or "imported", first.system, first.tools, _once(members)
         )
         for index, task in members:
             one = conversations[index]

@@ -128,7 +128,7 @@ class _Importing:
         indexes = {name: index for index, name in enumerate(names)}
         unknown += [(indexes[name], why) for name, why in mismatches.items()]
         found_here = [one for one in known if one.plan.episode not in mismatches]
-        elsewhere = unknown_plans(conversations, names, sorted(unknown))
+        elsewhere = with_distinct_seeds(unknown_plans(conversations, names, sorted(unknown)))
         await self._mismatches([one for one in elsewhere if one.conversation.num_context])
         return [*found_here, *elsewhere]
 
@@ -206,7 +206,7 @@ class _Importing:
         if kind.is_known:
             return self._pool
         return ConversationPool(
-            {(one.plan.scenario.digest, one.plan.task.id): one.conversation for one in members}
+            {one.plan.scenario.digest: one.conversation.tools for one in members}
         )
 
 

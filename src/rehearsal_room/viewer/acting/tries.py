@@ -60,6 +60,11 @@ def fault_of(origin: ScratchOrigin, going: Going) -> str:
     began = origin.folder / RUN_FILE
     try:
         settings = saved(began) if began.is_file() else Settings()
+        if settings.agent.target and not going.policy:
+            return (
+                "an agent of your own keeps its own memory, so it cannot begin after logged turns; "
+                "let another model go on, or the task's solution"
+            )
         settings = msgspec.structs.replace(
             settings, forked_from=_fork_of(origin), edit=_edit_words(going.edit)
         )

@@ -6,7 +6,7 @@ import { labelOf, words } from "./format.js";
 export const FILTERS = ["label", "ending", "error", "failure", "harm", "by_hand", "my_label", "scenario", "task", "group", "episode", "tag", "table", "tool", "failed_call", "min_reward", "max_reward", "min_share", "max_share", "min_turns", "max_turns", "text"];
 export const SORTS = ["episode", "scenario", "task", "group", "member", "ending", "label", "reward", "share", "turns", "calls", "errors", "seconds", "policy_s", "tokens", "cost_usd", "started_at", "first_error_turn"];
 const PLAIN = ["min_reward", "max_reward", "min_share", "max_share", "min_turns", "max_turns", "text"]; // a minus is a part of the value
-const NAMES = { error: "Error", failure: "Went wrong", harm: "Did harm", by_hand: "By hand", my_label: "My label", table: "Changed", tool: "Called", failed_call: "Call failed", min_reward: "Reward ≥", max_reward: "Reward ≤", min_share: "Share ≥", max_share: "Share ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
+const NAMES = { scenario: "World", error: "Error", failure: "Went wrong", harm: "Did harm", by_hand: "By hand", my_label: "My label", table: "Changed", tool: "Called", failed_call: "Call failed", min_reward: "Reward ≥", max_reward: "Reward ≤", min_share: "Share ≥", max_share: "Share ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
 const BY_HAND = { mine: "I labelled", others: "Others labelled", note: "With a note", agrees: "I agree with the judge", disagrees: "I disagree with the judge" };
 
 export const canBeExcluded = (name) => !PLAIN.includes(name);

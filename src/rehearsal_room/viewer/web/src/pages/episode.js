@@ -186,7 +186,7 @@ function focusOn(item, call) {
 
 function Facts({ data }) {
   const { line } = data;
-  const parts = [line.scenario, `group ${line.group}, member ${line.member}`, data.policy, data.dialect && `dialect ${data.dialect}`, data.history && `history ${data.history}`, count(line.turns, "turn"), seconds(line.seconds), line.reward !== null && line.reward !== undefined && `reward ${decimal(line.reward)}`, isNumber(line.share) && `share ${percent(line.share, 0)}`];
+  const parts = [line.scenario !== line.task && line.scenario, `group ${line.group}, member ${line.member}`, data.policy, data.dialect && `dialect ${data.dialect}`, data.history && `history ${data.history}`, count(line.turns, "turn"), seconds(line.seconds), line.reward !== null && line.reward !== undefined && `reward ${decimal(line.reward)}`, isNumber(line.share) && `share ${percent(line.share, 0)}`];
   return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} after turn ${data.forked_from.turn}`} />`}`;
 }
 

@@ -25,22 +25,27 @@ export function Episodes({ run, summary, onRows, onFirst }) {
   const sort = asked.get("sort") ?? "episode";
   asked.set("sort", sort);
   const rows = usePagedRows(`${api`/api/runs/${run}/episodes`}?${asked}`);
-  const [waiting, setWaiting] = useState(0); // episodes that are new and not in the table yet
+  const isFollowed = query.getAll("ending").includes("live"); // only those that play: who ends leaves the list
+  const [waiting, setWaiting] = useState(0); // episodes that are in the list by now and not in the table
   const [problem, setProblem] = useState(null);
   const [round, setRound] = useState(0); // of the counts beside the filters
   const search = useRef(null);
   const seen = useRef(0);
+  useEffect(() => setWaiting(0), [asked.toString()]);
   useEffect(() => {
-    onRows.current = (event) => {
-      const fresh = rows.patch(event.rows ?? [], "episode");
-      if (event.isOver || event.episodes !== seen.current) setRound((one) => one + 1);
-      if (event.isOver) return rows.refresh();
-      // In the order of their numbers, new episodes come at the end: nothing moves.
-      if (sort === "episode" && !isFiltered) {
-        if (event.episodes !== seen.current) rows.refresh();
-      } else setWaiting((now) => (fresh ? now + Math.max(0, event.episodes - (seen.current || event.episodes)) : now));
+    onRows.current = async (event) => {
+      const isNew = event.episodes !== seen.current;
       seen.current = event.episodes;
-      return undefined;
+      if (event.isOver || event.rows?.length || isNew) setRound((one) => one + 1);
+      if (event.isOver || isFollowed) {
+        setWaiting(0);
+        return rows.refresh();
+      }
+      rows.patch(event.rows ?? [], "episode");
+      // In the order of their numbers, new episodes come at the end: nothing moves. Any other list
+      // would move under the reader: it says how many have come.
+      if (sort === "episode" && !isFiltered) return isNew && rows.refresh();
+      return setWaiting(await rows.numMore());
     };
     return () => {
       onRows.current = null;
@@ -257,7 +262,7 @@ function columns(run, query, hits, isSearch, isShared) {
   const all = [
     { key: "episode", title: "Episode", width: 76, narrow: 66, sort: "episode", render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode, hitQuery(query, hits[row.episode]))}>${row.episode}</a>` },
     { key: "label", title: "Label", width: 136, narrow: 44, sort: "label", render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} /><${ByHand} row=${row} />` },
-    { key: "task", title: "Task", width: 150, narrow: isSearch ? 190 : 80, grow: 3, sort: "task", render: (row) => html`<span class="stack"><span class="ellipsis"><${Word} value=${row.task} class="strong" /> <span class="dim"><${Word} value=${row.scenario} /></span></span>${isSearch && html`<${Hit} run=${run} row=${row} hit=${hits[row.episode]} query=${query} />`}</span>` },
+    { key: "task", title: "Task", width: 150, narrow: isSearch ? 190 : 80, grow: 3, sort: "task", render: (row) => html`<span class="stack"><span class="ellipsis" title=${row.task}><${Word} value=${row.task} class="strong" />${row.scenario !== row.task && html` <span class="dim"><${Word} value=${row.scenario} /></span>`}</span>${isSearch && html`<${Hit} run=${run} row=${row} hit=${hits[row.episode]} query=${query} />`}</span>` },
     { key: "reward", title: "Reward", width: 60, priority: 2, end: true, sort: "reward", render: (row) => figure(decimal(row.reward)) },
     isShared && { key: "share", title: "Share", width: 56, priority: 2, end: true, sort: "share", render: (row) => figure(isNumber(row.share) ? percent(row.share, 0) : "–") },
     { key: "turns", title: "Turns", width: 52, priority: 3, end: true, sort: "turns", render: (row) => figure(number(row.turns)) },

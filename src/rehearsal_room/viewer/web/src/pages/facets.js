@@ -42,7 +42,7 @@ export function Facets({ run, round, isWanted }) {
     <${Facet} name="by_hand" title="Labels by hand" of=${facets.by_hand} />
     <${Facet} name="my_label" title="My label" of=${facets.my_label} tone=${(one) => labelOf(one).tone} icon=${(one) => labelOf(one).icon} />
     <fieldset class="picks"><legend>More filters</legend>
-      ${facets.scenario.values.length > 1 && html`<${Pick} name="scenario" title="Scenario" of=${facets.scenario} />`}
+      ${facets.scenario.values.length > 1 && html`<${Pick} name="scenario" title="World" of=${facets.scenario} />`}
       <${Pick} name="task" title="Task" of=${facets.task} />
       <${Pick} name="tag" title="Tag" of=${facets.tag} />
       <${Pick} name="table" title="Changed table" of=${facets.table} />

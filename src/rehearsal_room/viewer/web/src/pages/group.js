@@ -29,7 +29,7 @@ function Members({ run, data }) {
   const both = pair.length === 2 ? pair : bestAndWorst(members);
   const node = nodes.find((one) => one.digest === chosen);
   return html`
-    <div class="page-head"><h1><${Word} value=${data.task} /></h1><span class="dim"><${Word} value=${data.scenario} /></span><span class="spring"></span>
+    <div class="page-head"><h1><${Word} value=${data.task} /></h1>${data.scenario !== data.task && html`<span class="dim"><${Word} value=${data.scenario} /></span>`}<span class="spring"></span>
       ${both && html`<button class="button primary" onClick=${() => go(href(["run", run, "pair"], { a: both[0], b: both[1] }))}>Side by side: ${both[0]} and ${both[1]}</button>`}</div>
     <${Passage} class="lead dim clamp" value=${data.instruction} most=${400} />
     <p class="lead">${members.length < data.total ? `The first ${members.length} of ${count(data.total, "try", "tries")}` : count(members.length, "try", "tries")}, ${done} of ${judged} completed${nodes.length > 0 ? `, ${count(nodes.length, "state")}. Tries that reach the same rows meet in one state` : ""}. <a href=${listHref(run, { scenario: data.scenario, task: data.task })}>Show them as a list</a></p>

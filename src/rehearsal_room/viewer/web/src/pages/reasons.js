@@ -26,7 +26,7 @@ function Kinds({ run, found }) {
         <td class="figure"><a href=${href(["run", run, "tasks"], { failure: one.kind })} aria-label=${`${count(one.tasks, "task")}: ${words(one.kind)}`}>${number(one.tasks)}</a></td>
         <td class="wide"><${Meter} value=${one.episodes} most=${most} tone="bad" /></td></tr>`)}</tbody></table>
       ${found.kinds.length > SHOWN && html`<p><a href=${href(["run", run, "tasks"], { by: "kind" })}>All ${found.kinds.length} kinds</a></p>`}
-      <p class="dim">Of ${count(found.failed, "failed episode")}; one may have several kinds.</p>`}</section>`;
+      <p class="dim">Of ${count(found.failed, "episode")} not completed; one may have several kinds.</p>`}</section>`;
 }
 
 // Tools by errors; the tool that fails most stands first.
@@ -60,7 +60,7 @@ function Failed({ run, one }) {
 
 function Examples({ run, title, sort, rows, value, note }) {
   return html`<section class="card" aria-label=${title}><h2>${title}</h2>
-    ${rows.length === 0 ? html`<p class="dim">${note || "No episode has ended yet."}</p>` : html`<table class="stats"><thead class="sr-only"><tr><th scope="col">Episode</th><th scope="col">Label</th><th scope="col">Figure</th></tr></thead><tbody>
+    ${rows.length === 0 ? html`<p class="dim">${note || "No episode has ended yet."}</p>` : html`<table class="stats examples"><thead class="sr-only"><tr><th scope="col">Episode</th><th scope="col">Label</th><th scope="col">Figure</th></tr></thead><tbody>
       ${rows.map((row) => html`<tr><th scope="row"><a class="mono" href=${episodeHref(run, row.episode)}>${row.episode}</a> <span class="dim"><${Word} value=${row.task} /></span></th>
         <td><${Label} name=${labelName(row)} small isShort /></td><td class="figure">${value(row)}</td></tr>`)}</tbody></table>
       <p><a href=${listHref(run, { sort })}>All episodes in this order</a></p>

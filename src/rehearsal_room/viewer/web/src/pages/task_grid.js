@@ -21,7 +21,7 @@ export function TaskGrid({ run }) {
 
 function columns(run) {
   return [
-    { key: "task", title: "Task", width: 110, grow: 1, render: (row) => html`<span class="stack"><a href=${taskHref(run, row)} tabindex="-1" class="strong ellipsis" title=${row.task}><${Word} value=${row.task} /></a><span class="dim ellipsis"><${Word} value=${row.scenario} /></span></span>` },
+    { key: "task", title: "Task", width: 110, grow: 1, render: (row) => html`<span class="stack"><a href=${taskHref(run, row)} tabindex="-1" class="strong ellipsis" title=${row.task}><${Word} value=${row.task} /></a>${row.scenario !== row.task && html`<span class="dim ellipsis"><${Word} value=${row.scenario} /></span>`}</span>` },
     { key: "share", title: "Completed", width: 74, end: true, priority: 1, render: (row) => html`<span class="figure">${number(row.completed)} of ${number(row.tries)}</span>` },
     { key: "cells", title: "Tries", width: 150, grow: 2.5, render: (row) => html`<span class="cells">${row.cells.map((one, i) => html`<${Square} run=${run} one=${one} number=${stateNumber(row.cells, i)} at=${i + 1} />`)}
       ${row.tries > row.cells.length && html`<a class="square more" href=${listHref(run, { scenario: row.scenario, task: row.task })} aria-label=${`All ${row.tries} tries`}>+${number(row.tries - row.cells.length)}</a>`}</span>` },

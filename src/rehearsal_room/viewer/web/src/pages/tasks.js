@@ -52,7 +52,7 @@ export function Tasks({ run, summary, onFirst }) {
       ? html`<${Notice} tone="bad" role="alert">${rows.error}<//>`
       : rows.total === 0 && !rows.isLoading
         ? html`<${Notice}>${isNarrowed ? "Nothing has these names." : by === "kind" ? "No episode failed." : by === "tag" ? "No task has a tag." : "No episode has started yet."}<//>`
-        : html`<${Grid} label=${TABLES[by]} columns=${columns(run, by, summary)} total=${rows.total} rowAt=${rows.rowAt} onRange=${rows.onRange} rowHeight=${44} maxHeight="52vh"
+        : html`<${Grid} label=${TABLES[by]} columns=${columns(run, by, summary)} total=${rows.total} rowAt=${rows.rowAt} onRange=${rows.onRange} rowHeight=${isNumber(rows.rowAt(0)?.share) ? 58 : 44} maxHeight="52vh"
             sort=${sort} onSort=${(next) => setQuery({ sort: next })} onOpen=${(row) => go(nameHref(run, by, row))} />`}
     ${by === "kind" && html`<p class="dim below">The share is that of the judged episodes; one may have several kinds.</p>`}
     ${rows.extra?.about && html`<p class="dim below">${sentence(rows.extra.about)}</p>`}
@@ -84,7 +84,7 @@ function columns(run, by, summary) {
   const name = (row) => (by === "kind" ? words(row.name) : row.name);
   const found = [
     { key: "name", title: { task: "Task", world: "World", tag: "Tag", kind: "Kind" }[by], width: 150, narrow: 110, grow: 3, sort: "name", render: (row) => html`<span class="stack"><a class="strong ellipsis" tabindex="-1" href=${nameHref(run, by, row)} title=${name(row)}><${Word} value=${name(row)} /></a>
-      ${by === "task" ? html`<a class="dim ellipsis" tabindex="-1" href=${listHref(run, { scenario: row.scenario })}><${Word} value=${row.scenario} /></a>` : html`<span class="dim">${count(row.tasks, "task")}</span>`}</span>` },
+      ${by === "task" ? row.scenario !== row.name && html`<a class="dim ellipsis" tabindex="-1" href=${listHref(run, { scenario: row.scenario })}><${Word} value=${row.scenario} /></a>` : html`<span class="dim">${count(row.tasks, "task")}</span>`}</span>` },
     { key: "rate", title: by === "kind" ? "Share" : "Completed", width: 150, narrow: 112, sort: "rate", render: (row) => html`<${Rate} row=${row} to=${by === "kind" ? filter(row) : filter(row, { label: "completed" })} />` },
     { key: "tries", title: by === "task" ? "Tries" : "Episodes", width: by === "task" ? 56 : 72, priority: 2, end: true, sort: "tries", render: (row) => cell(number(row.tries), filter(row)) },
     { key: "kinds", title: by === "kind" ? "Together with" : "What went wrong", width: 190, priority: 1, grow: 3, sort: "kinds", render: (row) => html`<${Kinds} row=${row} filter=${filter} />` },

@@ -19,7 +19,10 @@ export function GoOn({ id, data }) {
   const origin = useMemo(() => drafted(data.next), [data.id]);
   const [turn, setTurn] = useState(origin);
   const [instruction, setInstruction] = useState(data.instruction);
-  const [who, setWho] = useState({ policy: "", model: "", base_url: "" });
+  // An own agent keeps its own memory and cannot begin in the middle: its model goes on without it,
+  // as in "agent:plain+openai:small".
+  const isAgent = data.policy.startsWith("agent:");
+  const [who, setWho] = useState({ policy: isAgent ? "openai" : "", model: data.policy.split("+openai:")[1] ?? "", base_url: "" });
   const [tries, setTries] = useState(5);
   const [shown, setShown] = useState({});
   const [state, setState] = useState({});
@@ -66,7 +69,8 @@ export function GoOn({ id, data }) {
       </div>
       <div class="go-on-who">
         <label class="field"><span>Who goes on</span><select value=${who.policy} onChange=${(event) => setWho({ ...who, policy: event.currentTarget.value })}>
-          <option value="">${`The run's policy (${visible(data.policy)})`}</option><option value="openai">Another model</option><option value="oracle">The task's solution (oracle)</option></select></label>
+          ${!isAgent && html`<option value="">${`The run's policy (${visible(data.policy)})`}</option>`}<option value="openai">Another model</option><option value="oracle">The task's solution (oracle)</option></select></label>
+        ${isAgent && html`<p class="dim small">The agent keeps its own memory and cannot begin here.</p>`}
         ${who.policy === "openai" && html`<label class="field"><span>Model</span><input type="text" value=${who.model} autocomplete="off" spellcheck="false" onInput=${(event) => setWho({ ...who, model: event.currentTarget.value })} /></label>
           <label class="field"><span>URL of its server <i class="dim">empty: that of the run, or of the environment</i></span><input type="text" value=${who.base_url} placeholder="http://127.0.0.1:8000/v1" autocomplete="off" spellcheck="false" onInput=${(event) => setWho({ ...who, base_url: event.currentTarget.value })} /></label>
           <p class="dim small">The key is OPENAI_API_KEY of the viewer's environment. It is not sent to a server that only this form names.</p>`}

@@ -1,12 +1,13 @@
 // Rows of a list that the server gives in pages: those around what is visible are kept.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useLatest } from "../base/hooks.js";
 import { get } from "../base/source.js";
 
 const SIZE = 100;
 const KEPT = 12; // pages
 let counter = 0; // of requests
 
-// { total, rowAt, onRange, error, patch, refresh } of a path that takes offset and limit.
+// { total, rowAt, onRange, error, patch, refresh, numMore } of a path that takes offset and limit.
 export function usePagedRows(path) {
   const [state, setState] = useState({ total: 0, round: 0 });
   const pages = useRef(new Map());
@@ -50,25 +51,29 @@ export function usePagedRows(path) {
     if (pages.current.size) need();
   }, [need]);
   const rowAt = (i) => pages.current.get(Math.floor(i / SIZE))?.rows?.[i % SIZE];
-  // Replace known rows in their places; returns how many were not known.
+  // Replace known rows in their places.
   const patch = (rows, key) => {
-    const left = new Map(rows.map((row) => [row[key], row]));
+    const fresh = new Map(rows.map((row) => [row[key], row]));
     for (const page of pages.current.values()) {
       page.rows?.forEach((row, i) => {
-        const newer = left.get(row[key]);
+        const newer = fresh.get(row[key]);
         if (newer) page.rows[i] = newer;
-        left.delete(row[key]);
       });
     }
     setState((one) => ({ ...one, round: one.round + 1 }));
-    return left.size;
   };
   const refresh = () => {
     for (const page of pages.current.values()) page.isStale = true;
     need();
   };
+  const shown = useLatest(state);
+  // How many more rows there are by now than are shown; 0 where a server is lost or the path was left.
+  const numMore = async () => {
+    const { total } = await get(`${path}${path.includes("?") ? "&" : "?"}offset=0&limit=1`).catch(() => ({ total: 0 }));
+    return shown.current.path === path && current.current === path ? Math.max(0, total - shown.current.total) : 0;
+  };
   const isLoading = state.path !== path;
-  return { total: state.total, extra: state.extra, rowAt, onRange, error: state.error, patch, refresh, isLoading };
+  return { total: state.total, extra: state.extra, rowAt, onRange, error: state.error, patch, refresh, numMore, isLoading };
 }
 
 function forget(pages, near) {

@@ -1,4 +1,5 @@
 // Rows as a table, and what changed in rows.
+import { parts } from "../base/differing.js";
 import { count } from "../base/format.js";
 import { html } from "../base/html.js";
 import { visible } from "../base/text.js";
@@ -6,6 +7,8 @@ import { Pages, Tag } from "./basics.js";
 import { Cell, Word } from "./texts.js";
 
 const SHOWN = 12;
+const PARTS = 60; // columns of a row, or parts of them
+const ABSENT = html`<span class="dim">none</span>`;
 
 // A result that is rows. `columns` are names.
 export function RowTable({ columns, rows, label }) {
@@ -47,16 +50,17 @@ function Updated({ change }) {
   const names = change.columns?.length
     ? change.columns
     : Object.keys(after).filter((name) => before[name] !== after[name]);
+  const found = names.flatMap((name) => parts(name, before[name], after[name]));
   return html`<table class="diff">
     <thead><tr><th scope="col">Column</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
-    <tbody>${names.slice(0, 60).map(
-      (name) => html`<tr>
-        <th scope="row"><${Word} value=${name} /></th>
-        <td class="was"><del><${Cell} value=${before[name]} /></del></td>
-        <td class="is"><ins><${Cell} value=${after[name]} /></ins></td>
+    <tbody>${found.slice(0, PARTS).map(
+      (one) => html`<tr>
+        <th scope="row"><${Word} value=${one.name} /></th>
+        <td class="was">${one.before === undefined ? ABSENT : html`<del><${Cell} value=${one.before} /></del>`}</td>
+        <td class="is">${one.after === undefined ? ABSENT : html`<ins><${Cell} value=${one.after} /></ins>`}</td>
       </tr>`,
     )}</tbody>
-  </table>`;
+  </table>${found.length > PARTS && html`<p class="dim">The first ${PARTS} of ${found.length} parts that differ.</p>`}`;
 }
 
 function Whole({ row, tone }) {
@@ -78,13 +82,13 @@ function Difference({ row: { table, key, a, b }, names }) {
   const columns = Object.keys(a ?? b ?? {}).filter(
     (name) => !a || !b || JSON.stringify(a[name]) !== JSON.stringify(b[name]),
   );
-  const side = (one, name) =>
-    one ? html`<${Cell} value=${one[name]} />` : html`<span class="dim">no such row</span>`;
+  const found = columns.flatMap((name) => parts(name, a?.[name], b?.[name]));
+  const side = (row, value) => (row ? (value === undefined ? ABSENT : html`<${Cell} value=${value} />`) : html`<span class="dim">no such row</span>`);
   return html`<div class="change">
     <div class="change-head"><${Word} value=${table} class="mono" /><span class="mono dim">${keyText(key)}</span></div>
     <div class="scroll-x" tabindex="0" role="group" aria-label="Difference of the worlds"><table class="diff">
       <thead><tr><th scope="col">Column</th><th scope="col">${names[0]}</th><th scope="col">${names[1]}</th></tr></thead>
-      <tbody>${columns.slice(0, 40).map((name) => html`<tr><th scope="row"><${Word} value=${name} /></th><td>${side(a, name)}</td><td>${side(b, name)}</td></tr>`)}</tbody>
+      <tbody>${found.slice(0, PARTS).map((one) => html`<tr><th scope="row"><${Word} value=${one.name} /></th><td>${side(a, one.before)}</td><td>${side(b, one.after)}</td></tr>`)}</tbody>
     </table></div>
   </div>`;
 }

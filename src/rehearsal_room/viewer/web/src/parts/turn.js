@@ -26,7 +26,7 @@ export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
     <header class="turn-head">
       <h3><button class="link" onClick=${onPick} title="Keep this turn in the address">Turn ${own + 1}</button></h3>
       ${run && html`<${CopyIcon} text=${() => linkTo(own)} label=${`Copy the link to turn ${own + 1}`} icon="link" />`}
-      ${turn.is_edited ? html`<${Tag} tone="env">Written by hand<//>` : turn.is_kept && html`<${Tag}>Kept from the fork's origin<//>`}
+      ${turn.is_edited ? html`<${Tag} tone="env">Written by hand<//>` : turn.is_kept && html`<${Tag}>${data.forked_from ? "Kept from the fork's origin" : "Given by the task"}<//>`}
       ${turn.fault && html`<${Tag} tone="env">Injected fault: <${Word} value=${typeof turn.fault === "string" ? turn.fault : turn.fault.fault} /><//>`}
       <${Window} of=${turn.window} />
       <span class="spring"></span>
@@ -39,7 +39,7 @@ export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
     ${turn.text && turn.text !== turn.answer && html`<${Prose} class="reply" value=${turn.text} most=${1600} />`}
     ${turn.format_error && html`<div class="notice bad"><b>The reply could not be read.</b> <${Passage} value=${turn.format_error} /></div>`}
     <${CallList} calls=${turn.calls ?? []} results=${turn.results ?? []} marks=${marks} turn=${own} times=${timesOf(turn)} />
-    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><p class="minor">${turn.user ? "To the user" : "Answer"}</p><${Prose} value=${turn.answer} most=${3000} /></div>`}
+    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><p class="minor">${turn.user ? "To the user" : "Answer"}</p><${Prose} value=${turn.answer || "(empty)"} most=${3000} /></div>`}
     ${turn.user && html`<${UserTurn} user=${turn.user} marks=${marks} turn=${own} />`}
     ${turn.tokens?.length > 0 && html`<${Fold} summary=${count(turn.tokens.length, "token")}><${Tokens} tokens=${turn.tokens} /><//>`}
     ${run && !about.value?.exported && html`<${Sent} path=${`${api`/api/runs/${run}/episodes/${line.episode}/sent`}?turn=${own}`} label="What the model saw" />`}

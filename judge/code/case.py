@@ -10,6 +10,7 @@ import msgspec
 
 from rehearsal_room.judge.code.actions import actions, rows_of, verb_rows
 from rehearsal_room.judge.code.sentences import Things, is_key, sentences, stems
+from rehearsal_room.judge.code.stated.measures import years_of
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import has_whole
 from rehearsal_room.scenarios.core.statements import (
@@ -24,6 +25,7 @@ from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
+_COURTESIES = 2  # sentences of an answer that are no part of its list
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
 LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
@@ -95,6 +97,7 @@ class Bounds(msgspec.Struct, frozen=True):
     due: tuple[Reading, ...] = ()  # the values of the accepted answer
     shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
+    years: frozenset[int] = frozenset()  # of the dates of the case
 
 
 def accepted_answers(task: Task) -> frozenset[str]:
@@ -171,6 +174,7 @@ def bounds_of(
         owned=_owned((*_rows_of(changes), *records), things),
         shown=_reason_values(task.answer) - sizes(task.instruction),
         states=plain(" ".join(read)),
+        years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )
 
 
@@ -344,9 +348,12 @@ def denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
 
 
 def num_items(text: str) -> int:
-    """The parts of the longest list, in a sentence or over lines: a sentence of many reasons is not
-    a reason."""
+    """The parts of the longest list, in a sentence, over lines or over sentences: a sentence of many
+    reasons is not a reason, and neither are many short sentences."""
     found = [sum(_SAID.search(line) is not None for line in text.splitlines()) - 1]
+    num_sentences = 0
     for line in text.splitlines():
-        found += [1 + len(_BETWEEN.findall(one)) for one in _SENTENCE.split(plain(line))]
-    return max(found)
+        every = _SENTENCE.split(plain(line))
+        num_sentences += len(every)
+        found += [1 + len(_BETWEEN.findall(one)) for one in every]
+    return max(*found, num_sentences - found[0] - _COURTESIES)

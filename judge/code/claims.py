@@ -144,6 +144,11 @@ _NOT_VERB = re.compile(
 )
 _FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
 _KEPT_ROW = -1  # of what the text says that it is as it was
+# Words that name nothing.
+_VAGUE = frozenset(
+    "it its it's that this these those them they one ones the a an all both some is are was were has"
+    " have been be on in at to of for and then now so there * #".split()
+)
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
 
 
@@ -287,6 +292,7 @@ def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Itera
             continue
         _, match, one = max(alike, key=lambda found: found[0])
         yield from _exchanged(match, frame, one)
+        yield from _in_place_of_values(match, frame, one, answer)
         yield from _opposites(frame.words, one.words)
 
 
@@ -300,6 +306,23 @@ def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> 
                 those = accepted.fillers[theirs[other + at]]
                 if not any(is_same(one, two) for one in these for two in those):
                     yield f"says {shown(these)} where the accepted answer says {shown(those)}"
+
+
+def _in_place_of_values(
+    match: "SequenceMatcher[str]", frame: Frame, accepted: Frame, answer: str
+) -> Iterator[str]:
+    """Words that stand where the accepted sentence has a value, which the answer has nowhere:
+    "is due tomorrow" for "is due on 14 March"."""
+    theirs = _slots(accepted.words)
+    for tag, start, end, other, until in match.get_opcodes():
+        if tag != "replace" or _VAGUE.issuperset(frame.words[start:end]):
+            continue
+        for at in range(other, until):
+            filler = accepted.fillers[theirs[at]] if at in theirs else frozenset()
+            values = [one for one in filler if not isinstance(one, str)]
+            if values and not any(are_alike(a, b) for a in values for b in readings(answer)):
+                words = " ".join(frame.words[start:end])
+                yield f"says {words!r} where the accepted answer says {shown(filler)}"
 
 
 def _slots(words: Sequence[str]) -> Mapping[int, int]:
@@ -353,6 +376,39 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     other = [one for one in quoted if not has_whole(plain(f"{accepted} {asked}"), one)]
     if lacking and other:
         yield f"names {other[0]} in place of {lacking[0]}"
+
+
+_PERSON = re.compile(r"(?<![\w-])[A-ZÀ-Þ][a-zß-ÿ'-]+(?: [A-ZÀ-Þ][a-zß-ÿ'-]+)+")
+# Words in front of a name, and with a capital letter where a sentence begins.
+_OPENERS = frozenset(
+    "mr mrs ms miss dr prof since because as if when while although though after before for from to"
+    " with and but so also then now both neither either all only order orders claim claims ticket"
+    " tickets customer policy payment flight booking unfortunately sadly sorry dear hi hello yes no"
+    " not done the this that your our in on at of by per thanks thank however also today yesterday"
+    " until since refund seat bag approved denied declined closed open cancelled paid".split()
+)
+_TO = re.compile(r"\b(?:to|for|from|than) $")
+_DOES = re.compile(r"(?:'s)? (?:is|was|has|had|got|gets|can|and|now|will|\w+ed)\b")
+_OFFICE = re.compile(
+    r"\b(?:team|department|desk|control|office|support|service|regards|wishes|number|total|date|status"
+    r"|order|policy|claim|name|amount|address|reason|note|result|summary|day|street|road)s?\b"
+)
+
+
+def foreign_names(answer: str, known: str) -> Iterator[str]:
+    """Persons of whom an answer speaks and no text of the case: a known name with another first
+    name, or a name of which a sentence says something. `known` are the texts of the case."""
+    words = _words(known)
+    for found in _PERSON.finditer(answer.replace("’", "'")):
+        parts = plain(found[0]).replace("'s", "").split()
+        if parts[0] in _OPENERS:
+            del parts[0]
+        other = set(parts) - words
+        if len(parts) < 2 or not other or _OFFICE.search(" ".join(parts)):
+            continue
+        around = answer[max(0, found.start() - 6) : found.start()], answer[found.end() :]
+        if len(other) < len(parts) or _TO.search(around[0]) or _DOES.match(around[1]):
+            yield f"names {' '.join(parts)}, of no text of the case"
 
 
 @lru_cache(maxsize=KNOWN)

@@ -1,0 +1,96 @@
+"""Words beside a right value that make it another one: "twice 40.00", "40.00 a month", "the day
+after 14 March", "40.00 €" for "$40.00".
+
+A value is read without the words around it, so a right one is found in all of these. A word that
+the accepted answer or the instruction has too changes nothing.
+"""
+
+import re
+from collections.abc import Iterator, Set
+
+from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
+
+_COMPARED = re.compile(
+    r"\b(?:less than|fewer than|more than|no more than|up to|at least|at most|almost|nearly"
+    r"|just short of)(?: (?:eur|usd|gbp|[$€£]))?$"
+)
+_COMPARES = re.compile(
+    r"\b(?:less|fewer|more|over|under|up to|least|most|above|below|exceed\w*|beyond|limit|maximum"
+    r"|minimum|within|too|after|late|later|ago|older|almost|nearly|longer|before|only)\b"
+)
+_MULTIPLE = re.compile(
+    r"\b(?:twice|double|triple|thrice|half(?: of)?|a (?:third|quarter|fraction|tenth) of"
+    r"|(?:two|three|four|ten) times|(?:(?<=^)|(?<=[,:] )|(?<=\b(?:is|to|of|by|at) )|(?<=\bwas )) ?minus)"
+    r"(?: (?:the|eur|usd|gbp|[$€£]))?$"
+)
+_NOT = re.compile(r"\bnot (?:on |until |the |for |from )?$")
+_BUT = re.compile(r"[^.!?;]{0,25}?,? but\b")
+_SHIFTED = re.compile(
+    r"\b(?:days?|weeks?|months?|years?|hours?|morning|evening|night) (?:after|before|from|past"
+    r"|following|preceding)(?: the)?$"
+)
+_SHIFTS = re.compile(r"\b(?:after|before|from|past|later|earlier|since|ago|following)\b")
+_UNIT = re.compile(
+    r" ?(?:(?:k|thousand|million|billion|mn)\b|%|per ?cent\b"
+    r"|(?:per|an?|each|every) (?:day|week|month|quarter|year|night|hour|minute|person|head|piece)\b"
+    r"|(?:each|apiece)\b|-?odd\b|-ish\b|and a half\b|(?:times|-?fold)\b"
+    r"|or (?:more|so|less|an?|later|earlier|even|thereabouts)\b)"
+)
+_NEXT = re.compile(
+    r"\band (?:the|its) (?:next|following|previous|other|second) (?:one|two|few|ones)\b"
+)
+_MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|yen|francs?)\b")
+_SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
+_NEAR = 24  # characters before a value
+
+
+def misstated(accepted: str, answer: str, known: str, years: Set[int]) -> Iterator[str]:
+    """Where an answer makes another value of an accepted one, as phrases. `known` are the accepted
+    answer and the instruction, `years` those of the dates of the case."""
+    due = [one for one in readings(accepted) if not one.is_loose]
+    read, context = plain(answer), plain(known)
+    for value in readings(answer):
+        if not value.is_loose and any(are_alike(value, one) for one in due):
+            yield from _beside(read, value, context)
+        if years and value.kind == "date" and years.isdisjoint(_years(value) or years):
+            yield f"names another year: {read[value.start : value.end]!r}"
+    known_money, money = _currencies(context), _currencies(read)
+    if known_money and (other := money - known_money):
+        yield f"states another currency: {min(other)}"
+    found = _NEXT.search(read)
+    if found and found[0] not in context:
+        yield f"adds to what is accepted: {found[0]!r}"
+
+
+def years_of(dates: tuple[Reading, ...]) -> frozenset[int]:
+    """The years of dates that have one."""
+    return frozenset(year for one in dates for year in _years(one))
+
+
+def _years(value: Reading) -> frozenset[int]:
+    return frozenset(one[0] for one in value.options if isinstance(one, tuple) and one[0])
+
+
+def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
+    before = read[max(0, value.start - _NEAR) : value.start].rstrip()
+    words = read[value.start : value.end]
+    found = _COMPARED.search(before)
+    if found and value.kind == "number" and not _COMPARES.search(context):
+        yield f"compares the value {words}: {found[0]!r}"
+    found = _MULTIPLE.search(before)
+    if found and found[0].split()[0] not in context:
+        yield f"states a multiple of {words}: {found[0]!r}"
+    if _NOT.search(f"{before} ") and _BUT.match(read, value.end) and f"not {words}" not in context:
+        yield f"denies the value {words}"
+    found = _SHIFTED.search(before)
+    if found and value.kind == "date" and not _SHIFTS.search(context):
+        yield f"shifts the date {words}: {found[0]!r}"
+    found = _UNIT.match(read, value.end)
+    if found and found[0].strip(" -") not in context:
+        yield f"states {words} in another unit: {found[0].strip()!r}"
+    elif words.endswith(("%", "cent")) and not re.search(r"%|per ?cent|percent", context):
+        yield f"states {words} in place of a number"
+
+
+def _currencies(text: str) -> frozenset[str]:
+    return frozenset(_SAME.get(one.rstrip("s"), one) for one in _MONEY.findall(text))

@@ -52,7 +52,7 @@ from rehearsal_room.judge.code.parts import misplaced
 from rehearsal_room.judge.code.reasons import num_given, other_reasons
 from rehearsal_room.judge.code.sentences import stems
 from rehearsal_room.judge.code.stated.measures import misstated
-from rehearsal_room.judge.code.stated.moods import unstated
+from rehearsal_room.judge.code.stated.moods import beside_the_case, unstated
 from rehearsal_room.judge.code.stated.tongues import other_tongues
 from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
@@ -231,7 +231,9 @@ def answer_faults(
     known = f"{bounds.accepted}\n{bounds.asked}"
     yield from unstated(bounds.accepted, answer, is_refusal=bounds.must_refuse)
     yield from misstated(bounds.accepted, answer, known, bounds.years)
-    yield from other_tongues(bounds.accepted, answer, f"{known}\n{bounds.states}")
+    every = f"{known}\n{bounds.states}"
+    yield from other_tongues(bounds.accepted, answer, every)
+    yield from beside_the_case(answer, every)
 
 
 def _refusals(bounds: Bounds, text: str) -> list[str]:

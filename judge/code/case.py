@@ -25,7 +25,10 @@ from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
-_COURTESIES = 2  # sentences of an answer that are no part of its list
+_COURTESY = re.compile(
+    r"\b(?:thanks?|let me know|regards|wishes|hello|hi|dear|sorry|hope|anything else|happy to|glad to"
+    r"|please|of course|sure)\b"
+)
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
 LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
@@ -354,6 +357,6 @@ def num_items(text: str) -> int:
     num_sentences = 0
     for line in text.splitlines():
         every = _SENTENCE.split(plain(line))
-        num_sentences += len(every)
+        num_sentences += sum(_COURTESY.search(one) is None for one in every)
         found += [1 + len(_BETWEEN.findall(one)) for one in every]
-    return max(*found, num_sentences - found[0] - _COURTESIES)
+    return max(*found, num_sentences - max(found[0], 0))

@@ -378,7 +378,9 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
         yield f"names {other[0]} in place of {lacking[0]}"
 
 
-_PERSON = re.compile(r"(?<![\w-])[A-ZÀ-Þ][a-zß-ÿ'-]+(?: [A-ZÀ-Þ][a-zß-ÿ'-]+)+")
+_PERSON = re.compile(
+    r"(?<![\w-])[A-ZÀ-Þ][^\W\dA-ZÀ-Þ_][^\W\d_]*(?: [A-ZÀ-Þ][^\W\dA-ZÀ-Þ_][^\W\d_]*)+(?![\w-])"
+)
 # Words in front of a name, and with a capital letter where a sentence begins.
 _OPENERS = frozenset(
     "mr mrs ms miss dr prof since because as if when while although though after before for from to"

@@ -15,13 +15,12 @@ _COMPARED = re.compile(
     r"|just short of)(?: (?:eur|usd|gbp|[$€£]))?$"
 )
 _COMPARES = re.compile(
-    r"\b(?:less|fewer|more|over|under|up to|least|most|above|below|exceed\w*|beyond|limit|maximum"
-    r"|minimum|within|too|after|late|later|ago|older|almost|nearly|longer|before|only)\b"
+    r"\b(?:less|fewer|more than|over|up to|least|most|above|below|exceed\w*|beyond|limit|maximum"
+    r"|minimum|almost|nearly|longer|older)\b"
 )
 _MULTIPLE = re.compile(
-    r"\b(?:twice|double|triple|thrice|half(?: of)?|a (?:third|quarter|fraction|tenth) of"
-    r"|(?:two|three|four|ten) times|(?:(?<=^)|(?<=[,:] )|(?<=\b(?:is|to|of|by|at) )|(?<=\bwas )) ?minus)"
-    r"(?: (?:the|eur|usd|gbp|[$€£]))?$"
+    r"\b(?:twice|double|triple|thrice|half(?: of)?|a (?:third|quarter|fraction|tenth) of|minus"
+    r"|(?:two|three|four|ten) times)(?: (?:the|eur|usd|gbp|[$€£]))?$"
 )
 _NOT = re.compile(r"\bnot (?:on |until |the |for |from )?$")
 _BUT = re.compile(r"[^.!?;]{0,25}?,? but\b")
@@ -29,7 +28,13 @@ _SHIFTED = re.compile(
     r"\b(?:days?|weeks?|months?|years?|hours?|morning|evening|night) (?:after|before|from|past"
     r"|following|preceding)(?: the)?$"
 )
-_SHIFTS = re.compile(r"\b(?:after|before|from|past|later|earlier|since|ago|following)\b")
+_SHIFTS = re.compile(
+    r"\b(?:later|earlier|ago)\b|\b(?:days?|weeks?|months?|years?|hours?) (?:after|before|from|since)\b"
+)
+_SENTENCE = re.compile(r"[.!?;:] ")
+_DIGIT = re.compile(r"\d")
+_DIGITS = "zero one two three four five six seven eight nine".split()
+_SPELLED_KEY = re.compile(rf"\b(?:(?:{'|'.join(_DIGITS)}) ){{2,}}(?:{'|'.join(_DIGITS)})\b")
 _UNIT = re.compile(
     r" ?(?:(?:k|thousand|million|billion|mn)\b|%|per ?cent\b"
     r"|(?:per|an?|each|every) (?:day|week|month|quarter|year|night|hour|minute|person|head|piece)\b"
@@ -57,6 +62,10 @@ def misstated(accepted: str, answer: str, known: str, years: Set[int]) -> Iterat
     known_money, money = _currencies(context), _currencies(read)
     if known_money and (other := money - known_money):
         yield f"states another currency: {min(other)}"
+    for found in _SPELLED_KEY.finditer(read):
+        key = "".join(str(_DIGITS.index(word)) for word in found[0].split())
+        if key not in context:
+            yield f"names another record: {found[0]!r}"
     found = _NEXT.search(read)
     if found and found[0] not in context:
         yield f"adds to what is accepted: {found[0]!r}"
@@ -78,7 +87,8 @@ def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
     if found and value.kind == "number" and not _COMPARES.search(context):
         yield f"compares the value {words}: {found[0]!r}"
     found = _MULTIPLE.search(before)
-    if found and found[0].split()[0] not in context:
+    is_sum = found and found[0].startswith("minus") and _DIGIT.search(_SENTENCE.split(read[: value.start])[-1])
+    if found and not is_sum and found[0].split()[0] not in context:
         yield f"states a multiple of {words}: {found[0]!r}"
     if _NOT.search(f"{before} ") and _BUT.match(read, value.end) and f"not {words}" not in context:
         yield f"denies the value {words}"
@@ -86,7 +96,7 @@ def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
     if found and value.kind == "date" and not _SHIFTS.search(context):
         yield f"shifts the date {words}: {found[0]!r}"
     found = _UNIT.match(read, value.end)
-    if found and found[0].strip(" -") not in context:
+    if found and not re.search(rf"(?<!\w){re.escape(found[0].strip(' -'))}(?!\w)", context):
         yield f"states {words} in another unit: {found[0].strip()!r}"
     elif words.endswith(("%", "cent")) and not re.search(r"%|per ?cent|percent", context):
         yield f"states {words} in place of a number"

@@ -17,7 +17,7 @@ _MAYBE = r"maybe|perhaps|possibly|presumably|hypothetical(?:ly)?|supposedly|alle
 _UNSTATED = re.compile(
     rf"^\W*(?:{_MAYBE}|suppos(?:e|ing)|assum(?:e|ing)|imagine|unless|whether|either|tomorrow|soon"
     r"|if (?:all|everything|it|that|this|so|not|allowed|possible)|(?:some|no)(?:body|one) (?:can )?"
-    r"(?:says?|said|claims?|claimed|thinks?|told)|not:|far from)\b"
+    r"(?:says?|said|claims?|claimed|thinks?|told)|far from)\b|^\W*not:"
     rf"|^[^:]{{0,50}}\b(?:{_MAYBE}|wrong|false|untrue|example|draft|fiction|lie|rumou?r|look like"
     r"|tomorrow|claims?|would be|would say)\b[^:]{0,30}:"
     r"|\b(?:i|we)(?:'m| am| was)?(?: do(?:n't| not)| did(?:n't| not)| would(?:n't| not)|'d| would)?"
@@ -29,6 +29,8 @@ _UNSTATED = re.compile(
     r"|\bit (?:may|might|could)(?: well)? be\b|\bor not\W*$|\bunless (?:i'm|i am|it|that)\b"
     r"|\b(?:can|could) (?:hardly|scarcely) be\b|\?\W*$"
 )
+# A question that begins like this may be an offer.
+_OFFER = re.compile(r"\W*(?:shall|should|would you|do you|can|may|could|is there|are there|any)\b")
 _LONG = re.compile(r"[^\W\d_]{4,}")
 _TAKEN_BACK = re.compile(
     r"\b(?:only|just|merely|nothing but)(?: an?| my)? (?:\w+ )?(?:guess|guesses|estimate|assumption"
@@ -40,6 +42,8 @@ _TAKEN_BACK = re.compile(
     r"|\b(?:not|n't) (?:really|actually)(?:,? though|,? however)?\W*$"
     r"|\bthe (?:reverse|opposite|contrary) (?:is|was|holds|applies|happened)\b"
     r"|\bthe other way (?:a)?round (?:is|was)\b"
+    r"|\b(?:isn't|is not|wasn't|was not|not) true\b"
+    r"|\b(?:reason|cause|problem) (?:isn't|is not|wasn't|was not)\b"
     r"|~~\S|<!--"
 )
 _NOTHING_DONE = re.compile(
@@ -49,8 +53,23 @@ _NOTHING_DONE = re.compile(
     r"|\b(?:has|have|needs?) (?:still )?to be done by (?:you|someone|somebody)\b"
 )
 _SHOWN = 60  # characters of a sentence in a message
+_CLAIM = re.compile(
+    r"\b(?:i|we|you|he|she|they|everyone|(?:the|my|your|his|her|their|our) \w+)\b.*"
+    r"\b(?:\w{2,}ed|will|made|sent|paid|gave|gets?|got|told|took|put|went|gone|been|did)\b"
+    r"|\b(?:i|we|you|he|she|they|it)'ll\b"
+)
+# What is said beside every kind of work.
+_COURTESY = re.compile(
+    r"\b(?:thanks?|let me know|regards|hello|sorry|hope|anything else|happy|glad|please|care of|check"
+    r"|look|dealt|sorted|request|ask|wish|need|want|help|done|complet|finish|everything|all set|handl"
+    r"|tak|arrang|updat|confirm|chang|leav|left|stay|remain|kept|fine|case)"
+)
+_SAME_FOR_ALL = re.compile(
+    r"\b(?:same|likewise)\b.{0,40}\b(?:all (?:of )?(?:the )?others?|everyone|everybody|the rest|all of them)\b"
+)
 _LEAST_WORDS = 3  # that only an unstated sentence has of the accepted answer
 _SHARE = 0.5
+_LEAST_CLAIM = 2  # longer words of a claim
 
 
 def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
@@ -76,6 +95,20 @@ def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
             return
 
 
+def beside_the_case(answer: str, known: str) -> Iterator[str]:
+    """What an answer claims of which no text of the case has a word, as phrases: "the boss made an
+    exception". `known` are the texts of the case."""
+    found = _SAME_FOR_ALL.search(plain(answer))
+    if found and found[0] not in plain(known):
+        yield f"claims it of all others: {found[0]!r}"
+    words = _stems(plain(known))
+    for part in _parts(answer):
+        if _CLAIM.search(part) and not _COURTESY.search(part) and not readings(part):
+            said = _stems(part)
+            if len(said) >= _LEAST_CLAIM and said.isdisjoint(words):
+                yield f"claims what is of no part of the case: {part[:_SHOWN]!r}"
+
+
 def _only_here(accepted: str, part: str, stating: str, *, is_question: bool) -> str:
     """What a part has of the accepted answer that the parts which state something lack; of a
     question, which may be an offer, only values."""
@@ -89,8 +122,9 @@ def _only_here(accepted: str, part: str, stating: str, *, is_question: bool) -> 
     if not words & _stems(stating):
         return "what is asked for"
     only = (_stems(part) & words) - _stems(stating)
+    is_offer = is_question and _OFFER.match(part)
     is_much = len(only) >= _LEAST_WORDS and len(only) >= _SHARE * len(_stems(part))
-    return "what is asked for" if is_much and not is_question else ""
+    return "what is asked for" if is_much and not is_offer else ""
 
 
 @lru_cache(maxsize=256)

@@ -51,9 +51,10 @@ def other_tongues(accepted: str, answer: str, known: str) -> Iterator[str]:
 def _is_foreign(part: str, known: frozenset[str]) -> bool:
     said = _words(part)
     every = frozenset(said)
-    if len(said) < _LEAST or (every & _ENGLISH - _FOREIGN):
+    other = every & _FOREIGN - known
+    if len(said) < _LEAST or len(other) < 2 or len(other) <= len(every & _ENGLISH - _FOREIGN):
         return False
-    return bool(every & _FOREIGN - known) and len(every & known) <= _FEW * len(every)
+    return len(every & known) <= _FEW * len(every)
 
 
 @lru_cache(maxsize=256)

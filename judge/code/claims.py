@@ -173,6 +173,7 @@ def contradictions(
     yield from _of_another(answer, things, owned)
     yield from _reversed_order(one, other, things)
     if is_refusal:  # a reason can be given in many ways
+        yield from _exchanged_in_sentences(accepted, answer, things, with_words=False)
         return
     yield from _exchanged_in_sentences(accepted, answer, things)
     yield from _exchanged_values(accepted, answer, asked, things)
@@ -279,8 +280,11 @@ def _is_alike(match: "SequenceMatcher[str]") -> bool:
     return all(bound() >= _LEAST_LIKE for bound in bounds)
 
 
-def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Iterator[str]:
-    """Where a sentence that is built like an accepted one has other things or values in it."""
+def _exchanged_in_sentences(
+    accepted: str, answer: str, things: Things, *, with_words: bool = True
+) -> Iterator[str]:
+    """Where a sentence that is built like an accepted one has other things or values in it, or,
+    `with_words`, a word of opposite meaning."""
     frames = [things.frame(one) for one in sentences(accepted)]
     for sentence in sentences(answer):
         frame = things.frame(sentence)
@@ -293,7 +297,8 @@ def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Itera
         _, match, one = max(alike, key=lambda found: found[0])
         yield from _exchanged(match, frame, one)
         yield from _in_place_of_values(match, frame, one, answer)
-        yield from _opposites(frame.words, one.words)
+        if with_words:
+            yield from _opposites(frame.words, one.words)
 
 
 def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> Iterator[str]:

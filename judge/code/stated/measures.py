@@ -84,7 +84,8 @@ def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
     before = read[max(0, value.start - _NEAR) : value.start].rstrip()
     words = read[value.start : value.end]
     found = _COMPARED.search(before)
-    if found and value.kind == "number" and not _COMPARES.search(context):
+    is_of_numbers = value.kind == "number" or "than" in before[-12:]
+    if found and is_of_numbers and not _COMPARES.search(context):
         yield f"compares the value {words}: {found[0]!r}"
     found = _MULTIPLE.search(before)
     is_sum = found and found[0].startswith("minus") and _DIGIT.search(_SENTENCE.split(read[: value.start])[-1])

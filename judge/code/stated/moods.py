@@ -52,6 +52,11 @@ _NOTHING_DONE = re.compile(
     r"|\b(?:still|yet) (?:has |have |needs? )?to (?:be done|do|happen)\b"
     r"|\b(?:has|have|needs?) (?:still )?to be done by (?:you|someone|somebody)\b"
 )
+_COMMON = frozenset(
+    "them they this that these those with from have been were will would made their your also only"
+    " more than when what which there here into some such very just then after before both each"
+    " again even much most other over under until about could cannot does because since still".split()
+)
 _SHOWN = 60  # characters of a sentence in a message
 _CLAIM = re.compile(
     r"\b(?:i|we|you|he|she|they|everyone|(?:the|my|your|his|her|their|our) \w+)\b.*"
@@ -103,7 +108,7 @@ def beside_the_case(answer: str, known: str) -> Iterator[str]:
         yield f"claims it of all others: {found[0]!r}"
     words = _stems(plain(known))
     for part in _parts(answer):
-        if _CLAIM.search(part) and not _COURTESY.search(part) and not readings(part):
+        if _CLAIM.search(part) and not _COURTESY.search(part):
             said = _stems(part)
             if len(said) >= _LEAST_CLAIM and said.isdisjoint(words):
                 yield f"claims what is of no part of the case: {part[:_SHOWN]!r}"
@@ -134,4 +139,4 @@ def _parts(answer: str) -> tuple[str, ...]:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(word[:5] for word in _LONG.findall(text))
+    return frozenset(word[:5] for word in _LONG.findall(text) if word not in _COMMON)

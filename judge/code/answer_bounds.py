@@ -230,18 +230,16 @@ def answer_faults(
     if retracted and retracted[0] not in bounds.states:
         yield f"takes back what it states: {retracted[0]!r}"
     refusals = [] if bounds.must_refuse else _refusals(bounds, text)
-    if len(refusals) > bounds.refusals:
+    if len(refusals) > len(_refusals(bounds, plain(bounds.accepted))):
         yield f"refuses: {refusals[-1]!r}"
     if deeds := _foreign_deeds(bounds, text):
         yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
     if not bounds.must_refuse and (undone := _denied(bounds, answer)):
         yield f"states that something was not {undone[0]}"
-    known = f"{bounds.accepted}\n{bounds.asked}"
     yield from unstated(bounds.accepted, answer, is_refusal=bounds.must_refuse)
-    yield from misstated(bounds.accepted, answer, known, bounds.years)
-    every = f"{known}\n{bounds.states}"
-    yield from other_tongues(bounds.accepted, answer, every)
-    yield from beside_the_case(answer, every)
+    yield from misstated(bounds.accepted, answer, bounds.context, bounds.years)
+    yield from other_tongues(bounds.accepted, answer, bounds.every)
+    yield from beside_the_case(answer, bounds.every)
 
 
 def _is_beside(bounds: Bounds, answer: str) -> bool:
@@ -293,8 +291,7 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
             owned=bounds.owned,
         )
     )
-    known = plain(f"{bounds.accepted}\n{bounds.asked}")
-    found += foreign_names(answer, f"{known} {bounds.states}")
+    found += foreign_names(answer, bounds.every)
     if not found and bounds.writes and not bounds.must_refuse:
         found += misplaced(bounds.accepted, answer, bounds.things)
     if not found and (bounds.writes or bounds.must_refuse):
@@ -328,8 +325,9 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
         found += [act[0] for act in _AFTER_ALL.finditer(text) if act[0] not in plain(bounds.accepted)]
     elif not bounds.writes:
         found += [act[1] for act in _MY_NEWS.finditer(text)]
-    known = plain(f"{bounds.accepted} {bounds.asked}")
-    found += [deed[0] for deed in _ALSO_DID.finditer(text) if deed[1][:_STEM] not in known]
+    found += [
+        deed[0] for deed in _ALSO_DID.finditer(text) if deed[1][:_STEM] not in bounds.context
+    ]
     found += [
         deed[1]
         for deed in chain(_ALSO.finditer(text), _AND.finditer(text), _PROMISED.finditer(text))

@@ -78,7 +78,6 @@ class Bounds(msgspec.Struct, frozen=True):
     texts: Mapping[tuple[str, str], tuple[str, ...]]  # the oracle's texts by table and column
     max_items: int  # parts of a list in one sentence
     must_refuse: bool  # the task is to be declined
-    refusals: int  # in the accepted answer
     undone: frozenset[str]  # of which the accepted answer states that it was not done
     counts: bool  # the accepted answer has a small count
     done: frozenset[int]  # rows of judge.code.actions that the oracle's writes are about
@@ -101,6 +100,8 @@ class Bounds(msgspec.Struct, frozen=True):
     shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
     years: frozenset[int] = frozenset()  # of the dates of the case
+    context: str = ""  # the accepted answer and the instruction, as plain text
+    every: str = ""  # these and what the oracle read, as plain text
 
 
 def accepted_answers(task: Task) -> frozenset[str]:
@@ -149,7 +150,6 @@ def bounds_of(
         texts=texts,
         max_items=max(2 * max(map(num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
-        refusals=sum(len(REFUSED.findall(plain(text))) for text in said),
         undone=frozenset[str]().union(*map(_undone, said)),
         counts=any(is_count(one) for one in values),
         done=actions(" ".join(doers)) or verb_rows(plain(" ".join(said))),
@@ -177,6 +177,8 @@ def bounds_of(
         owned=_owned((*_rows_of(changes), *records), things),
         shown=_reason_values(task.answer) - sizes(task.instruction),
         states=plain(" ".join(read)),
+        context=(context := plain("\n".join((*said, task.instruction)))),
+        every=f"{context} {plain(' '.join(read))}",
         years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )
 

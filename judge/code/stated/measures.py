@@ -7,6 +7,7 @@ the accepted answer or the instruction has too changes nothing.
 
 import re
 from collections.abc import Iterator, Set
+from functools import lru_cache
 
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
@@ -46,14 +47,20 @@ _NEXT = re.compile(
 )
 _MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|yen|francs?)\b")
 _SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
+# How words end that `_before` looks for: most values have none in front.
+_CAN_CHANGE = re.compile(
+    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times|after|before"
+    r"|from|past|following|preceding|not(?: (?:on|until|the|for|from))?)"
+    r"(?: the)?(?: (?:eur|usd|gbp|[$€£]))?$"
+)
 _NEAR = 24  # characters before a value
 
 
-def misstated(accepted: str, answer: str, known: str, years: Set[int]) -> Iterator[str]:
-    """Where an answer makes another value of an accepted one, as phrases. `known` are the accepted
-    answer and the instruction, `years` those of the dates of the case."""
+def misstated(accepted: str, answer: str, context: str, years: Set[int]) -> Iterator[str]:
+    """Where an answer makes another value of an accepted one, as phrases. `context` is the
+    accepted answer and the instruction as plain text, `years` those of the dates of the case."""
     due = [one for one in readings(accepted) if not one.is_loose]
-    read, context = plain(answer), plain(known)
+    read = plain(answer)
     for value in readings(answer):
         if not value.is_loose and any(are_alike(value, one) for one in due):
             yield from _beside(read, value, context)
@@ -83,19 +90,8 @@ def _years(value: Reading) -> frozenset[int]:
 def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
     before = read[max(0, value.start - _NEAR) : value.start].rstrip()
     words = read[value.start : value.end]
-    found = _COMPARED.search(before)
-    is_of_numbers = value.kind == "number" or "than" in before[-12:]
-    if found and is_of_numbers and not _COMPARES.search(context):
-        yield f"compares the value {words}: {found[0]!r}"
-    found = _MULTIPLE.search(before)
-    is_sum = found and found[0].startswith("minus") and _DIGIT.search(_SENTENCE.split(read[: value.start])[-1])
-    if found and not is_sum and found[0].split()[0] not in context:
-        yield f"states a multiple of {words}: {found[0]!r}"
-    if _NOT.search(f"{before} ") and _BUT.match(read, value.end) and f"not {words}" not in context:
-        yield f"denies the value {words}"
-    found = _SHIFTED.search(before)
-    if found and value.kind == "date" and not _SHIFTS.search(context):
-        yield f"shifts the date {words}: {found[0]!r}"
+    if _CAN_CHANGE.search(before):
+        yield from _before(read, value, before, context)
     found = _UNIT.match(read, value.end)
     if found and not re.search(rf"(?<!\w){re.escape(found[0].strip(' -'))}(?!\w)", context):
         yield f"states {words} in another unit: {found[0].strip()!r}"
@@ -103,5 +99,27 @@ def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
         yield f"states {words} in place of a number"
 
 
+def _before(read: str, value: Reading, before: str, context: str) -> Iterator[str]:
+    words = read[value.start : value.end]
+    found = _COMPARED.search(before)
+    if found and not _COMPARES.search(context):
+        yield f"compares the value {words}: {found[0]!r}"
+    found = _MULTIPLE.search(before)
+    if found and found[0].split()[0] not in context and not _is_sum(read, value, found[0]):
+        yield f"states a multiple of {words}: {found[0]!r}"
+    if _NOT.search(f"{before} ") and _BUT.match(read, value.end) and f"not {words}" not in context:
+        yield f"denies the value {words}"
+    found = _SHIFTED.search(before)
+    if found and value.kind == "date" and not _SHIFTS.search(context):
+        yield f"shifts the date {words}: {found[0]!r}"
+
+
+def _is_sum(read: str, value: Reading, words: str) -> bool:
+    """Whether "minus" stands behind another number of the sentence."""
+    sentence = _SENTENCE.split(read[: value.start])[-1]
+    return words.startswith("minus") and _DIGIT.search(sentence) is not None
+
+
+@lru_cache(maxsize=256)
 def _currencies(text: str) -> frozenset[str]:
     return frozenset(_SAME.get(one.rstrip("s"), one) for one in _MONEY.findall(text))

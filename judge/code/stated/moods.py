@@ -19,7 +19,7 @@ _UNSTATED = re.compile(
     r"|if (?:all|everything|it|that|this|so|not|allowed|possible)|(?:some|no)(?:body|one) (?:can )?"
     r"(?:says?|said|claims?|claimed|thinks?|told)|far from)\b|^\W*not:"
     rf"|^[^:]{{0,50}}\b(?:{_MAYBE}|wrong|false|untrue|example|draft|fiction|lie|rumou?r|look like"
-    r"|tomorrow|claims?|would be|would say)\b[^:]{0,30}:"
+    r"|tomorrow|would be|would say)\b[^:]{0,30}:"
     r"|\b(?:i|we)(?:'m| am| was)?(?: do(?:n't| not)| did(?:n't| not)| would(?:n't| not)|'d| would)?"
     r" (?:doubt|guess|suppose|imagine|assume|claim|think|believe|say|not (?:sure|certain)) (?:that|if"
     r"|whether|it|this|the|so)\b"
@@ -86,7 +86,8 @@ def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
             yield f"takes back what it states: {found[0]!r}"
     parts = _parts(answer)
     weak = [at for at, part in enumerate(parts) if part not in one and _UNSTATED.search(part)]
-    if not weak or any(map(_UNSTATED.search, _parts(accepted))):
+    said = (part for part in _parts(accepted) if not part.endswith("?"))  # to the user before
+    if weak and any(map(_UNSTATED.search, said)):
         weak = [at for at in weak if parts[at].endswith("?")]
     if not weak:
         return
@@ -102,11 +103,11 @@ def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
 
 def beside_the_case(answer: str, known: str) -> Iterator[str]:
     """What an answer claims of which no text of the case has a word, as phrases: "the boss made an
-    exception". `known` are the texts of the case."""
+    exception". `known` are the texts of the case, as plain text."""
     found = _SAME_FOR_ALL.search(plain(answer))
-    if found and found[0] not in plain(known):
+    if found and found[0] not in known:
         yield f"claims it of all others: {found[0]!r}"
-    words = _stems(plain(known))
+    words = _stems(known)
     for part in _parts(answer):
         if _CLAIM.search(part) and not _COURTESY.search(part):
             said = _stems(part)
@@ -127,7 +128,9 @@ def _only_here(accepted: str, part: str, stating: str, *, is_question: bool) -> 
     if not words & _stems(stating):
         return "what is asked for"
     only = (_stems(part) & words) - _stems(stating)
-    is_offer = is_question and _OFFER.match(part)
+    if not is_question:
+        return "what is asked for" if only else ""
+    is_offer = _OFFER.match(part)
     is_much = len(only) >= _LEAST_WORDS and len(only) >= _SHARE * len(_stems(part))
     return "what is asked for" if is_much and not is_offer else ""
 
@@ -138,5 +141,6 @@ def _parts(answer: str) -> tuple[str, ...]:
     return tuple(part for line in lines for part in _PART.split(line) if part.strip(" -|"))
 
 
+@lru_cache(maxsize=1024)
 def _stems(text: str) -> frozenset[str]:
     return frozenset(word[:5] for word in _LONG.findall(text) if word not in _COMMON)

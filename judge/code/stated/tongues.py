@@ -26,21 +26,22 @@ _FOREIGN = frozenset(
     " nada para pero lo il gli che sono ho anche tutti altri per ik heb het een niet ook alle zijn"
     " van não tudo foi também os nie jest się".split()
 )
+_PLAIN_ENGLISH = _ENGLISH - _FOREIGN
 _LEAST = 4  # words of a sentence
 _FEW = 0.34  # of its words that are of the case
 
 
 def other_tongues(accepted: str, answer: str, known: str) -> Iterator[str]:
     """Where an answer is not in the language of the accepted one, as phrases. `known` are the texts
-    of the case."""
+    of the case, as plain text."""
     read = plain(answer)
     for pattern in (_TWO_SCRIPTS, _OTHER_SCRIPT):
         found = None if read.isascii() else pattern.search(read)
-        if found and found[0] not in plain(known):
+        if found and found[0] not in known:
             yield f"has letters of another script: {found[0]!r}"
     if _is_foreign(plain(accepted), frozenset()):
         return
-    words = frozenset(_words(plain(known)))
+    words = _words(known)
     for line in answer.splitlines():
         for part in _PART.split(plain(line)):
             if _is_foreign(part, words):
@@ -49,14 +50,16 @@ def other_tongues(accepted: str, answer: str, known: str) -> Iterator[str]:
 
 
 def _is_foreign(part: str, known: frozenset[str]) -> bool:
-    said = _words(part)
-    every = frozenset(said)
-    other = every & _FOREIGN - known
-    if len(said) < _LEAST or len(other) < 2 or len(other) <= len(every & _ENGLISH - _FOREIGN):
+    every = _words(part)
+    other = every & _FOREIGN
+    if len(every) < _LEAST or len(other) < 2:
+        return False
+    other -= known
+    if len(other) < 2 or len(other) <= len(every & _PLAIN_ENGLISH):
         return False
     return len(every & known) <= _FEW * len(every)
 
 
-@lru_cache(maxsize=256)
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(text))
+@lru_cache(maxsize=1024)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))

@@ -93,7 +93,7 @@ _AFTER_ALL = re.compile(
 _PROMISED = re.compile(r"\b(?:i|we)(?:'ll| will|'m going to| am going to) (?:now |also )?(\w+)")
 _ALSO_DID = re.compile(
     r"\b(?:i|we)(?:'ve| have)? (?:also|already|even|then) (?!check|look|search|review|read|found|saw)"
-    r"(\w+ed|wrote|told|gave|paid|sent|put|let|made|took|set|written|given|taken)\b"
+    r"(\w+ed|wrote|tol[d]|gave|paid|sent|put|let|made|took|set|written|given|taken)\b"
 )
 _MY_NEWS = re.compile(
     r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed|paid|sent)\b"

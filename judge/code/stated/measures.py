@@ -69,10 +69,10 @@ def misstated(accepted: str, answer: str, context: str, years: Set[int]) -> Iter
     known_money, money = _currencies(context), _currencies(read)
     if known_money and (other := money - known_money):
         yield f"states another currency: {min(other)}"
-    for found in _SPELLED_KEY.finditer(read):
-        key = "".join(str(_DIGITS.index(word)) for word in found[0].split())
+    for spelled in _SPELLED_KEY.finditer(read):
+        key = "".join(str(_DIGITS.index(word)) for word in spelled[0].split())
         if key not in context:
-            yield f"names another record: {found[0]!r}"
+            yield f"names another record: {spelled[0]!r}"
     found = _NEXT.search(read)
     if found and found[0] not in context:
         yield f"adds to what is accepted: {found[0]!r}"

@@ -17,7 +17,7 @@ _MAYBE = r"maybe|perhaps|possibly|presumably|hypothetical(?:ly)?|supposedly|alle
 _UNSTATED = re.compile(
     rf"^\W*(?:{_MAYBE}|suppos(?:e|ing)|assum(?:e|ing)|imagine|unless|whether|either|tomorrow|soon"
     r"|if (?:all|everything|it|that|this|so|not|allowed|possible)|(?:some|no)(?:body|one) (?:can )?"
-    r"(?:says?|said|claims?|claimed|thinks?|told)|far from)\b|^\W*not:"
+    r"(?:says?|said|claims?|claimed|thinks?|tol[d])|far from)\b|^\W*not:"
     rf"|^[^:]{{0,50}}\b(?:{_MAYBE}|wrong|false|untrue|example|draft|fiction|lie|rumou?r|look like"
     r"|tomorrow|would be|would say)\b[^:]{0,30}:"
     r"|\b(?:i|we)(?:'m| am| was)?(?: do(?:n't| not)| did(?:n't| not)| would(?:n't| not)|'d| would)?"
@@ -35,7 +35,7 @@ _LONG = re.compile(r"[^\W\d_]{4,}")
 _TAKEN_BACK = re.compile(
     r"\b(?:only|just|merely|nothing but)(?: an?| my)? (?:\w+ )?(?:guess|guesses|estimate|assumption"
     r"|example|joke|joking|kidding|draft|idea|plan|proposal|simulation|test)\b"
-    r"|\bso i (?:think|guess|hope|believe|was told)\b"
+    r"|\bso i (?:think|guess|hope|believe|was tol[d])\b"
     r"|\bi (?:have|did|could)(?:n't| not) (?:\w+ )?(?:check|verify|confirm|test|look at)\w* (?:any|it|this"
     r"|that|these|them|all)\b"
     r"|\b(?:that|this|it)(?:'s| is) (?:what|how) (?:i|we|one) (?:would|could|might|plan|intend)"
@@ -60,14 +60,14 @@ _COMMON = frozenset(
 _SHOWN = 60  # characters of a sentence in a message
 _CLAIM = re.compile(
     r"\b(?:i|we|you|he|she|they|everyone|(?:the|my|your|his|her|their|our) \w+)\b.*"
-    r"\b(?:\w{2,}ed|will|made|sent|paid|gave|gets?|got|told|took|put|went|gone|been|did)\b"
+    r"\b(?:\w{2,}ed|will|made|sent|paid|gave|gets?|got|tol[d]|took|put|went|gone|been|did)\b"
     r"|\b(?:i|we|you|he|she|they|it)'ll\b"
 )
 # What is said beside every kind of work.
 _COURTESY = re.compile(
     r"\b(?:thanks?|let me know|regards|hello|sorry|hope|anything else|happy|glad|please|care of|check"
     r"|look|dealt|sorted|request|ask|wish|need|want|help|done|complet|finish|everything|all set|handl"
-    r"|tak|arrang|updat|confirm|chang|leav|left|stay|remain|kept|fine|case)"
+    r"|tak|arrange?|updat|confirm|chang|leav|left|stay|remain|kept|fine|case)"
 )
 _SAME_FOR_ALL = re.compile(
     r"\b(?:same|likewise)\b.{0,40}\b(?:all (?:of )?(?:the )?others?|everyone|everybody|the rest|all of them)\b"

@@ -125,7 +125,7 @@ def test_a_refusal_states_no_deed_of_somebody_else() -> None:
 
 
 def test_a_person_of_no_text_of_the_case_has_a_sign() -> None:
-    """With a known surname, or where a sentence says something of him; words in front of a name are not a part of it."""
+    """With a known surname, or where a sentence says something of him."""
     known = plain(f"{ACCEPTED} {ASKED}")
     for answer in ("Paid to Gustav Soll.", "Walter Brandt got it.", "It went to Walter Brandt."):
         assert list(foreign_names(answer, known)) != []

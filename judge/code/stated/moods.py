@@ -61,7 +61,7 @@ _SHOWN = 60  # characters of a sentence in a message
 _CLAIM = re.compile(
     r"\b(?:i|we|you|he|she|they|everyone|(?:the|my|your|his|her|their|our) \w+)\b.*"
     r"\b(?:\w{2,}ed|will|made|sent|paid|gave|gets?|got|tol[d]|took|put|went|gone|been|did)\b"
-    r"|\b(?:i|we|you|he|she|they|it)'ll\b"
+    r"|\b(?:i|we|you|he|she|they|it)'ll (?!be (?:here|there|around|in touch|available)\b)"
 )
 # What is said beside every kind of work.
 _COURTESY = re.compile(

@@ -46,6 +46,23 @@ def test_the_same_in_other_words_has_no_fault(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        "All sorted!",
+        "Sorry about the trouble.",
+        "If anything's unclear, just shout.",
+        "Would you like me to do anything else?",
+        "I double-checked the records before answering.",
+        "I'll be here if something else comes up.",
+        "Best regards,\nYour service team",
+    ],
+)
+def test_a_courtesy_is_no_claim(more: str) -> None:
+    """It has no word of the case, and needs none."""
+    assert faults(f"{ACCEPTED} {more}") == ""
+
+
+@pytest.mark.parametrize(
     ("answer", "fault"),
     [
         (f"Maybe {ACCEPTED}", "does not state"),

@@ -77,22 +77,27 @@ _ALSO = re.compile(r"(?:,| and) (?:then )?(\w+ed|paid|sent) (?:it|them|him|her|t
 _MY_ACT = re.compile(
     r"(?:^|[.!?;,:] |\b(?:and|but|so|then|instead) )(?:i|we)(?:'ve| have|'d)?"
     r" (?:just |then |also )?"
-    r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need|declin|refus|deni"
+    r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need"
+    r"|declin|refus|deni"
     r"|not?ic|confirm|ask|wait|open|stop|happen|learn|mention|pass)(\w+ed)\b(?! to\b| you\b)"
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
 )
 # What became of the request all the same.
 _AFTER_ALL = re.compile(
-    r"\b(?:it|that|this|half of (?:it|them)|part of (?:it|them)|some of (?:it|them)|everything|the rest)"
-    r"(?:'s| is| was| has| has been)? (?:now )?(?:been )?(?:done|went through|gone through|carried out)\b"
+    r"\b(?:it|that|this|half of (?:it|them)|part of (?:it|them)|some of (?:it|them)"
+    r"|everything|the rest)"
+    r"(?:'s| is| was| has| has been)? (?:now )?(?:been )?(?:done|went through|gone through"
+    r"|carried out)\b"
     r"|\b(?:has|have|had) (?:now )?done (?:it|this|that)\b"
     r"|\b(?:made|make|as) an exception\b"
-    r"|\b(?:i|we)(?:'ll| will| am going to|'m going to) (?:just )?(?:do|make|approve|arrange) (?:it|this"
+    r"|\b(?:i|we)(?:'ll| will| am going to|'m going to) (?:just )?(?:do|make|approve"
+    r"|arrange) (?:it|this"
     r"|that|so)\b"
 )
 _PROMISED = re.compile(r"\b(?:i|we)(?:'ll| will|'m going to| am going to) (?:now |also )?(\w+)")
 _ALSO_DID = re.compile(
-    r"\b(?:i|we)(?:'ve| have)? (?:also|already|even|then) (?!check|look|search|review|read|found|saw)"
+    r"\b(?:i|we)(?:'ve| have)? (?:also|already|even|then) (?!check|look|search|review|read"
+    r"|found|saw)"
     r"(\w+ed|wrote|tol[d]|gave|paid|sent|put|let|made|took|set|written|given|taken)\b"
 )
 _MY_NEWS = re.compile(
@@ -108,7 +113,10 @@ _NO = re.compile(r"\b(?:nothing|none|no \w+|neither)(?: \w+)? $")
 _MY_DEED = re.compile(r"i\b")
 _LEAST_REASON = 5  # words of a reason, of which a single one does not show it
 _STEM = 4  # characters by which a verb is known
-_LONGEST_REFUSAL, _LEAST_OF_CASE = 12, 0.2  # longer words, and the share of them that is of the case
+_LONGEST_REFUSAL, _LEAST_OF_CASE = (
+    12,
+    0.2,
+)  # longer words, and the share of them that is of the case
 _LEAST_COMMON, _SHARE = 3, 0.4  # words of a reason that an answer in other words has in common
 
 
@@ -322,12 +330,12 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
             found.append(verb)
     if bounds.must_refuse:
         found += [act[1] or act[2] for act in _MY_ACT.finditer(text)]
-        found += [act[0] for act in _AFTER_ALL.finditer(text) if act[0] not in plain(bounds.accepted)]
+        found += [
+            act[0] for act in _AFTER_ALL.finditer(text) if act[0] not in plain(bounds.accepted)
+        ]
     elif not bounds.writes:
         found += [act[1] for act in _MY_NEWS.finditer(text)]
-    found += [
-        deed[0] for deed in _ALSO_DID.finditer(text) if deed[1][:_STEM] not in bounds.context
-    ]
+    found += [deed[0] for deed in _ALSO_DID.finditer(text) if deed[1][:_STEM] not in bounds.context]
     found += [
         deed[1]
         for deed in chain(_ALSO.finditer(text), _AND.finditer(text), _PROMISED.finditer(text))

@@ -26,7 +26,8 @@ from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
 _COURTESY = re.compile(
-    r"\b(?:thanks?|let me know|regards|wishes|hello|hi|dear|sorry|hope|anything else|happy to|glad to"
+    r"\b(?:thanks?|let me know|regards|wishes|hello|hi|dear|sorry|hope|anything else|happy to"
+    r"|glad to"
     r"|please|of course|sure)\b"
 )
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
@@ -353,8 +354,8 @@ def denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
 
 
 def num_items(text: str) -> int:
-    """The parts of the longest list, in a sentence, over lines or over sentences: a sentence of many
-    reasons is not a reason, and neither are many short sentences."""
+    """The parts of the longest list, in a sentence, over lines or over sentences: a sentence of
+    many reasons is not a reason, and neither are many short sentences."""
     found = [sum(_SAID.search(line) is not None for line in text.splitlines()) - 1]
     num_sentences = 0
     for line in text.splitlines():

@@ -51,9 +51,11 @@ from rehearsal_room.scenarios.checks import has_whole
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _NEGATIVE = re.compile(
-    r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave|leaving|stays?"
+    r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave"
+    r"|leaving|stays?"
     r"|stayed|staying|keeps?|kept|remains?|remained|still|unchanged|untouched|declin\w*|refus\w*"
-    r"|reject\w*|except|exception|only|too|over|above|exceed\w*|below|blocked|expired|outdated|closed"
+    r"|reject\w*|except|exception|only|too|over|above|exceed\w*|below|blocked|expired"
+    r"|outdated|closed"
     r"|lapsed|already|impossible|locked|but|late|more than|less than)\b"
 )
 _NOT_DONE = re.compile(
@@ -146,8 +148,12 @@ _FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
 _KEPT_ROW = -1  # of what the text says that it is as it was
 # Words that name nothing.
 _VAGUE = frozenset(
-    "it its it's that this these those them they one ones the a an all both some is are was were has"
-    " have been be on in at to of for and then now so there * #".split()
+    (
+        *("it", "its", "it's", "that", "this", "these", "those", "them", "they", "one"),
+        *("ones", "the", "a", "an", "all", "both", "some", "is", "are", "was", "were"),
+        *("has", "have", "been", "be", "on", "in", "at", "to", "of", "for", "and", "then"),
+        *("now", "so", "there", "*", "#"),
+    )
 )
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
 
@@ -388,16 +394,23 @@ _PERSON = re.compile(
 )
 # Words in front of a name, and with a capital letter where a sentence begins.
 _OPENERS = frozenset(
-    "mr mrs ms miss dr prof since because as if when while although though after before for from to"
-    " with and but so also then now both neither either all only order orders claim claims ticket"
-    " tickets customer policy payment flight booking unfortunately sadly sorry dear hi hello yes no"
-    " not done the this that your our in on at of by per thanks thank however also today yesterday"
-    " until since refund seat bag approved denied declined closed open cancelled paid".split()
+    (
+        *("mr", "mrs", "ms", "miss", "dr", "prof", "since", "because", "as", "if", "when"),
+        *("while", "although", "though", "after", "before", "for", "from", "to", "with"),
+        *("and", "but", "so", "also", "then", "now", "both", "neither", "either", "all"),
+        *("only", "order", "orders", "claim", "claims", "ticket", "tickets", "customer"),
+        *("policy", "payment", "flight", "booking", "unfortunately", "sadly", "sorry"),
+        *("dear", "hi", "hello", "yes", "no", "not", "done", "the", "this", "that", "your"),
+        *("our", "in", "on", "at", "of", "by", "per", "thanks", "thank", "however", "also"),
+        *("today", "yesterday", "until", "since", "refund", "seat", "bag", "approved"),
+        *("denied", "declined", "closed", "open", "cancelled", "paid"),
+    )
 )
 _TO = re.compile(r"\b(?:to|for|from|than) $")
 _DOES = re.compile(r"(?:'s)? (?:is|was|has|had|got|gets|can|and|now|will|\w+ed)\b")
 _OFFICE = re.compile(
-    r"\b(?:team|department|desk|control|office|support|service|regards|wishes|number|total|date|status"
+    r"\b(?:team|department|desk|control|office|support|service|regards|wishes|number|total"
+    r"|date|status"
     r"|order|policy|claim|name|amount|address|reason|note|result|summary|day|street|road)s?\b"
 )
 

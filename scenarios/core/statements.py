@@ -185,7 +185,13 @@ def plain(text: str) -> str:
     if not folded.isascii():
         folded = unicodedata.normalize("NFKC", folded.translate(_INVISIBLE))
     folded = folded.casefold()
-    folded = folded.replace("’", "'").replace("‐", "-").replace("–", "-").replace("—", " - ").replace("−", "-")
+    folded = (
+        folded.replace("’", "'")
+        .replace("‐", "-")
+        .replace("–", "-")
+        .replace("—", " - ")
+        .replace("−", "-")
+    )
     # Cut again: a single character can become eighteen.
     return " ".join(folded[:_MAX].replace("*", "").replace("`", "").split())
 

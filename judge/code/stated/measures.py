@@ -30,11 +30,12 @@ _SHIFTED = re.compile(
     r"|following|preceding)(?: the)?$"
 )
 _SHIFTS = re.compile(
-    r"\b(?:later|earlier|ago)\b|\b(?:days?|weeks?|months?|years?|hours?) (?:after|before|from|since)\b"
+    r"\b(?:later|earlier|ago)\b|\b(?:days?|weeks?|months?|years?|hours?) (?:after|before|from"
+    r"|since)\b"
 )
 _SENTENCE = re.compile(r"[.!?;:] ")
 _DIGIT = re.compile(r"\d")
-_DIGITS = "zero one two three four five six seven eight nine".split()
+_DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _SPELLED_KEY = re.compile(rf"\b(?:(?:{'|'.join(_DIGITS)}) ){{2,}}(?:{'|'.join(_DIGITS)})\b")
 _UNIT = re.compile(
     r" ?(?:(?:k|thousand|million|billion|mn)\b|%|per ?cent\b"
@@ -49,7 +50,8 @@ _MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|y
 _SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
 # How words end that `_before` looks for: most values have none in front.
 _CAN_CHANGE = re.compile(
-    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times|after|before"
+    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times"
+    r"|after|before"
     r"|from|past|following|preceding|not(?: (?:on|until|the|for|from))?)"
     r"(?: the)?(?: (?:eur|usd|gbp|[$€£]))?$"
 )

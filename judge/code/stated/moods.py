@@ -21,7 +21,8 @@ _UNSTATED = re.compile(
     rf"|^[^:]{{0,50}}\b(?:{_MAYBE}|wrong|false|untrue|example|draft|fiction|lie|rumou?r|look like"
     r"|tomorrow|would be|would say)\b[^:]{0,30}:"
     r"|\b(?:i|we)(?:'m| am| was)?(?: do(?:n't| not)| did(?:n't| not)| would(?:n't| not)|'d| would)?"
-    r" (?:doubt|guess|suppose|imagine|assume|claim|think|believe|say|not (?:sure|certain)) (?:that|if"
+    r" (?:doubt|guess|suppose|imagine|assume|claim|think|believe|say|not (?:sure"
+    r"|certain)) (?:that|if"
     r"|whether|it|this|the|so)\b"
     r"|\b(?:i|we) (?:was|were|am|'m) going to\b|\b(?:i|we) would have\b"
     r"|\b(?:it is|it's|that's|is it) (?:hardly|false|untrue|a lie|not true|not the case|not so"
@@ -36,7 +37,8 @@ _TAKEN_BACK = re.compile(
     r"\b(?:only|just|merely|nothing but)(?: an?| my)? (?:\w+ )?(?:guess|guesses|estimate|assumption"
     r"|example|joke|joking|kidding|draft|idea|plan|proposal|simulation|test)\b"
     r"|\bso i (?:think|guess|hope|believe|was tol[d])\b"
-    r"|\bi (?:have|did|could)(?:n't| not) (?:\w+ )?(?:check|verify|confirm|test|look at)\w* (?:any|it|this"
+    r"|\bi (?:have|did|could)(?:n't| not) (?:\w+ )?(?:check|verify|confirm|test"
+    r"|look at)\w* (?:any|it|this"
     r"|that|these|them|all)\b"
     r"|\b(?:that|this|it)(?:'s| is) (?:what|how) (?:i|we|one) (?:would|could|might|plan|intend)"
     r"|\b(?:not|n't) (?:really|actually)(?:,? though|,? however)?\W*$"
@@ -48,14 +50,20 @@ _TAKEN_BACK = re.compile(
 )
 _NOTHING_DONE = re.compile(
     r"\b(?:nothing|none)(?: of (?:this|that|it|these|those|them|the above|the sort|the kind))?"
-    r"(?: was| were| has| have)?(?: actually| really| ever)?(?: been)? (?:happened|done|carried out)\b"
+    r"(?: was| were| has| have)?(?: actually| really| ever)?(?: been)? (?:happened|done"
+    r"|carried out)\b"
     r"|\b(?:still|yet) (?:has |have |needs? )?to (?:be done|do|happen)\b"
     r"|\b(?:has|have|needs?) (?:still )?to be done by (?:you|someone|somebody)\b"
 )
 _COMMON = frozenset(
-    "them they this that these those with from have been were will would made their your also only"
-    " more than when what which there here into some such very just then after before both each"
-    " again even much most other over under until about could cannot does because since still".split()
+    (
+        *("them", "they", "this", "that", "these", "those", "with", "from", "have", "been"),
+        *("were", "will", "would", "made", "their", "your", "also", "only", "more", "than"),
+        *("when", "what", "which", "there", "here", "into", "some", "such", "very", "just"),
+        *("then", "after", "before", "both", "each", "again", "even", "much", "most"),
+        *("other", "over", "under", "until", "about", "could", "cannot", "does", "because"),
+        *("since", "still"),
+    )
 )
 _SHOWN = 60  # characters of a sentence in a message
 _CLAIM = re.compile(
@@ -65,12 +73,15 @@ _CLAIM = re.compile(
 )
 # What is said beside every kind of work.
 _COURTESY = re.compile(
-    r"\b(?:thanks?|let me know|regards|hello|sorry|hope|anything else|happy|glad|please|care of|check"
-    r"|look|dealt|sorted|request|ask|wish|need|want|help|done|complet|finish|everything|all set|handl"
+    r"\b(?:thanks?|let me know|regards|hello|sorry|hope|anything else|happy|glad|please"
+    r"|care of|check"
+    r"|look|dealt|sorted|request|ask|wish|need|want|help|done|complet|finish|everything"
+    r"|all set|handl"
     r"|tak|arrange?|updat|confirm|chang|leav|left|stay|remain|kept|fine|case)"
 )
 _SAME_FOR_ALL = re.compile(
-    r"\b(?:same|likewise)\b.{0,40}\b(?:all (?:of )?(?:the )?others?|everyone|everybody|the rest|all of them)\b"
+    r"\b(?:same|likewise)\b.{0,40}\b(?:all (?:of )?(?:the )?others?|everyone|everybody"
+    r"|the rest|all of them)\b"
 )
 _LEAST_WORDS = 3  # that only an unstated sentence has of the accepted answer
 _SHARE = 0.5

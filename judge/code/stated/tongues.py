@@ -13,18 +13,30 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _TWO_SCRIPTS = re.compile(r"[a-z][\u0370-\u052f]|[\u0370-\u052f][a-z]")
 _OTHER_SCRIPT = re.compile(r"[\u0370-\u1fff\u3040-\ud7af]{2,}")
 _ENGLISH = frozenset(
-    "the a an of to and or is are was were be been am in on at for with by from as it its it's that"
-    " this these those not no has have had i i've i'm we you your he she they them their his her my"
-    " our can can't cannot could couldn't did didn't do don't will would so but if then than there"
-    " all both only also now still because since which who what when where isn't wasn't hasn't any"
-    " after before until already here done".split()
+    (
+        *("the", "a", "an", "of", "to", "and", "or", "is", "are", "was", "were", "be"),
+        *("been", "am", "in", "on", "at", "for", "with", "by", "from", "as", "it", "its"),
+        *("it's", "that", "this", "these", "those", "not", "no", "has", "have", "had", "i"),
+        *("i've", "i'm", "we", "you", "your", "he", "she", "they", "them", "their", "his"),
+        *("her", "my", "our", "can", "can't", "cannot", "could", "couldn't", "did"),
+        *("didn't", "do", "don't", "will", "would", "so", "but", "if", "then", "than"),
+        *("there", "all", "both", "only", "also", "now", "still", "because", "since"),
+        *("which", "who", "what", "when", "where", "isn't", "wasn't", "hasn't", "any"),
+        *("after", "before", "until", "already", "here", "done"),
+    )
 )
 _FOREIGN = frozenset(
-    "le la les des du un une et est sont pas rien je j'ai n'ai nous vous qui que pour dans avec aux"
-    " aussi tout tous autres été der das und ist sind nicht ich habe haben hat wurde wurden alle auch"
-    " ein eine einen den dem dass mit nichts davon el los las una es todos todas también más demás"
-    " nada para pero lo il gli che sono ho anche tutti altri per ik heb het een niet ook alle zijn"
-    " van não tudo foi também os nie jest się".split()
+    (
+        *("le", "la", "les", "des", "du", "un", "une", "et", "est", "sont", "pas", "rien"),
+        *("je", "j'ai", "n'ai", "nous", "vous", "qui", "que", "pour", "dans", "avec"),
+        *("aux", "aussi", "tout", "tous", "autres", "été", "der", "das", "und", "ist"),
+        *("sind", "nicht", "ich", "habe", "haben", "hat", "wurde", "wurden", "alle"),
+        *("auch", "ein", "eine", "einen", "den", "dem", "dass", "mit", "nichts", "davon"),
+        *("el", "los", "las", "una", "es", "todos", "todas", "también", "más", "demás"),
+        *("nada", "para", "pero", "lo", "il", "gli", "che", "sono", "ho", "anche", "tutti"),
+        *("altri", "per", "ik", "heb", "het", "een", "niet", "ook", "alle", "zijn", "van"),
+        *("não", "tudo", "foi", "também", "os", "nie", "jest", "się"),
+    )
 )
 _PLAIN_ENGLISH = _ENGLISH - _FOREIGN
 _LEAST = 4  # words of a sentence

@@ -104,6 +104,7 @@ _MY_NEWS = re.compile(
     r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed|paid|sent)\b"
 )
 _OBJECT = re.compile(r" the (?!request)")
+_IS_PAST = re.compile(r"ed$|\bhad to\b")
 _NO_OBJECT = re.compile(r" (?:to|it|this|that|so|everything)\b|\W*$|[.,;:!?]")
 _REFUSING = ("declin", "refus", "deni")
 _AND = re.compile(
@@ -263,7 +264,7 @@ def _refusals(bounds: Bounds, text: str) -> list[str]:
     return [
         one[0]
         for one in REFUSED.finditer(text)
-        if not (is_deed and one[0].endswith("ed") and not _NO_OBJECT.match(text, one.end()))
+        if not (is_deed and _IS_PAST.search(one[0]) and not _NO_OBJECT.match(text, one.end()))
     ]
 
 

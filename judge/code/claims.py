@@ -87,7 +87,10 @@ _LEFT = re.compile(
     r"\b(?:left|leave|leaving|kept|stays?|keeps?|still|remains?|as (?:it|they) w\w+)\b"
 )
 _KEEPS = re.compile(r"\bstays? (?:where|with)\b|\bstill (?:has|have both)\b|\bas they were\b")
-_ALL = re.compile(r"\b(?:all(?: of)?(?: the| of)?|both|each of) \w+|\b(?:both|all)\b(?=[:,.]|$)")
+_ALL = re.compile(
+    r"\b(?:all(?: of)?(?: the| of)?|both|each of) (?!set\b|in all\b)\w+"
+    r"|\b(?:both|all)\b(?=[:,.]|$)"
+)
 # Words of which a text that means the same has the same one.
 _OPPOSITES = tuple(
     frozenset(words.split())

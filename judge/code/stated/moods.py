@@ -86,6 +86,7 @@ _SAME_FOR_ALL = re.compile(
 _LEAST_WORDS = 3  # that only an unstated sentence has of the accepted answer
 _SHARE = 0.5
 _LEAST_CLAIM = 2  # longer words of a claim
+_WITH_DIGIT = re.compile(r"\w*\d\w*")  # amounts, ids, seats
 
 
 def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
@@ -118,11 +119,12 @@ def beside_the_case(answer: str, known: str) -> Iterator[str]:
     found = _SAME_FOR_ALL.search(plain(answer))
     if found and found[0] not in known:
         yield f"claims it of all others: {found[0]!r}"
-    words = _stems(known)
+    words, keys = _stems(known), frozenset(_WITH_DIGIT.findall(known))
     for part in _parts(answer):
         if _CLAIM.search(part) and not _COURTESY.search(part):
             said = _stems(part)
-            if len(said) >= _LEAST_CLAIM and said.isdisjoint(words):
+            is_beside = said.isdisjoint(words) and keys.isdisjoint(_WITH_DIGIT.findall(part))
+            if len(said) >= _LEAST_CLAIM and is_beside:
                 yield f"claims what is of no part of the case: {part[:_SHOWN]!r}"
 
 

@@ -68,7 +68,8 @@ FOLDERS = {
         *("replay", "reports", "profile", "serving", "."),
     ),
     "judge": (
-        *("core", "statistics", "code", "suites", "failures", "llm", "playback", "verdicts"),
+        *("core", "statistics", "code/stated", "code", "suites", "failures", "llm", "playback"),
+        "verdicts",
         *("gate/core", "gate/checks", "gate", "testkit", "promotion", "experiments"),
         *("reliability", "blame"),
     ),

@@ -10,6 +10,7 @@ import msgspec
 
 from rehearsal_room.judge.code.actions import actions, rows_of, verb_rows
 from rehearsal_room.judge.code.sentences import Things, is_key, sentences, stems
+from rehearsal_room.judge.code.stated.measures import years_of
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import has_whole
 from rehearsal_room.scenarios.core.statements import (
@@ -24,6 +25,11 @@ from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
+_COURTESY = re.compile(
+    r"\b(?:thanks?|let me know|regards|wishes|hello|hi|dear|sorry|hope|anything else|happy to"
+    r"|glad to"
+    r"|please|of course|sure)\b"
+)
 _FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
 LEAST_WORDS = 40  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
@@ -73,7 +79,6 @@ class Bounds(msgspec.Struct, frozen=True):
     texts: Mapping[tuple[str, str], tuple[str, ...]]  # the oracle's texts by table and column
     max_items: int  # parts of a list in one sentence
     must_refuse: bool  # the task is to be declined
-    refusals: int  # in the accepted answer
     undone: frozenset[str]  # of which the accepted answer states that it was not done
     counts: bool  # the accepted answer has a small count
     done: frozenset[int]  # rows of judge.code.actions that the oracle's writes are about
@@ -95,6 +100,9 @@ class Bounds(msgspec.Struct, frozen=True):
     due: tuple[Reading, ...] = ()  # the values of the accepted answer
     shown: frozenset[str] = frozenset()  # values of the accepted answer that the instruction lacks
     states: str = ""  # the words that the oracle read, of which a claim in the passive can be
+    years: frozenset[int] = frozenset()  # of the dates of the case
+    context: str = ""  # the accepted answer and the instruction, as plain text
+    every: str = ""  # these and what the oracle read, as plain text
 
 
 def accepted_answers(task: Task) -> frozenset[str]:
@@ -143,7 +151,6 @@ def bounds_of(
         texts=texts,
         max_items=max(2 * max(map(num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
-        refusals=sum(len(REFUSED.findall(plain(text))) for text in said),
         undone=frozenset[str]().union(*map(_undone, said)),
         counts=any(is_count(one) for one in values),
         done=actions(" ".join(doers)) or verb_rows(plain(" ".join(said))),
@@ -171,6 +178,9 @@ def bounds_of(
         owned=_owned((*_rows_of(changes), *records), things),
         shown=_reason_values(task.answer) - sizes(task.instruction),
         states=plain(" ".join(read)),
+        context=(context := plain("\n".join((*said, task.instruction)))),
+        every=f"{context} {plain(' '.join(read))}",
+        years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )
 
 
@@ -344,9 +354,12 @@ def denials(text: str) -> Iterable[tuple[str, re.Match[str]]]:
 
 
 def num_items(text: str) -> int:
-    """The parts of the longest list, in a sentence or over lines: a sentence of many reasons is not
-    a reason."""
+    """The parts of the longest list, in a sentence, over lines or over sentences: a sentence of
+    many reasons is not a reason, and neither are many short sentences."""
     found = [sum(_SAID.search(line) is not None for line in text.splitlines()) - 1]
+    num_sentences = 0
     for line in text.splitlines():
-        found += [1 + len(_BETWEEN.findall(one)) for one in _SENTENCE.split(plain(line))]
-    return max(found)
+        every = _SENTENCE.split(plain(line))
+        num_sentences += sum(_COURTESY.search(one) is None for one in every)
+        found += [1 + len(_BETWEEN.findall(one)) for one in every]
+    return max(*found, num_sentences - max(found[0], 0))

@@ -51,9 +51,11 @@ from rehearsal_room.scenarios.checks import has_whole
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _NEGATIVE = re.compile(
-    r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave|leaving|stays?"
+    r"n't\b|\b(?:not|no|none|nothing|neither|nor|never|without|unable|cannot|left|leave"
+    r"|leaving|stays?"
     r"|stayed|staying|keeps?|kept|remains?|remained|still|unchanged|untouched|declin\w*|refus\w*"
-    r"|reject\w*|except|exception|only|too|over|above|exceed\w*|below|blocked|expired|outdated|closed"
+    r"|reject\w*|except|exception|only|too|over|above|exceed\w*|below|blocked|expired"
+    r"|outdated|closed"
     r"|lapsed|already|impossible|locked|but|late|more than|less than)\b"
 )
 _NOT_DONE = re.compile(
@@ -85,7 +87,10 @@ _LEFT = re.compile(
     r"\b(?:left|leave|leaving|kept|stays?|keeps?|still|remains?|as (?:it|they) w\w+)\b"
 )
 _KEEPS = re.compile(r"\bstays? (?:where|with)\b|\bstill (?:has|have both)\b|\bas they were\b")
-_ALL = re.compile(r"\b(?:all(?: of)?(?: the| of)?|both|each of) \w+|\b(?:both|all)\b(?=[:,.]|$)")
+_ALL = re.compile(
+    r"\b(?:all(?: of)?(?: the| of)?|both|each of) (?!set\b|in all\b)\w+"
+    r"|\b(?:both|all)\b(?=[:,.]|$)"
+)
 # Words of which a text that means the same has the same one.
 _OPPOSITES = tuple(
     frozenset(words.split())
@@ -144,6 +149,15 @@ _NOT_VERB = re.compile(
 )
 _FORMS_OF = frozenset(("refund", "exchange", "voucher", "replacement"))
 _KEPT_ROW = -1  # of what the text says that it is as it was
+# Words that name nothing.
+_VAGUE = frozenset(
+    (
+        *("it", "its", "it's", "that", "this", "these", "those", "them", "they", "one"),
+        *("ones", "the", "a", "an", "all", "both", "some", "is", "are", "was", "were"),
+        *("has", "have", "been", "be", "on", "in", "at", "to", "of", "for", "and", "then"),
+        *("now", "so", "there", "*", "#"),
+    )
+)
 _LEAST_LIKE = 0.6  # how much of two sentences must be equal for one to be built like the other
 
 
@@ -168,6 +182,7 @@ def contradictions(
     yield from _of_another(answer, things, owned)
     yield from _reversed_order(one, other, things)
     if is_refusal:  # a reason can be given in many ways
+        yield from _exchanged_in_sentences(accepted, answer, things, with_words=False)
         return
     yield from _exchanged_in_sentences(accepted, answer, things)
     yield from _exchanged_values(accepted, answer, asked, things)
@@ -274,8 +289,11 @@ def _is_alike(match: "SequenceMatcher[str]") -> bool:
     return all(bound() >= _LEAST_LIKE for bound in bounds)
 
 
-def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Iterator[str]:
-    """Where a sentence that is built like an accepted one has other things or values in it."""
+def _exchanged_in_sentences(
+    accepted: str, answer: str, things: Things, *, with_words: bool = True
+) -> Iterator[str]:
+    """Where a sentence that is built like an accepted one has other things or values in it, or,
+    `with_words`, a word of opposite meaning."""
     frames = [things.frame(one) for one in sentences(accepted)]
     for sentence in sentences(answer):
         frame = things.frame(sentence)
@@ -287,7 +305,9 @@ def _exchanged_in_sentences(accepted: str, answer: str, things: Things) -> Itera
             continue
         _, match, one = max(alike, key=lambda found: found[0])
         yield from _exchanged(match, frame, one)
-        yield from _opposites(frame.words, one.words)
+        yield from _in_place_of_values(match, frame, one, answer)
+        if with_words:
+            yield from _opposites(frame.words, one.words)
 
 
 def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> Iterator[str]:
@@ -300,6 +320,23 @@ def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> 
                 those = accepted.fillers[theirs[other + at]]
                 if not any(is_same(one, two) for one in these for two in those):
                     yield f"says {shown(these)} where the accepted answer says {shown(those)}"
+
+
+def _in_place_of_values(
+    match: "SequenceMatcher[str]", frame: Frame, accepted: Frame, answer: str
+) -> Iterator[str]:
+    """Words that stand where the accepted sentence has a value, which the answer has nowhere:
+    "is due tomorrow" for "is due on 14 March"."""
+    theirs = _slots(accepted.words)
+    for tag, start, end, other, until in match.get_opcodes():
+        if tag != "replace" or _VAGUE.issuperset(frame.words[start:end]):
+            continue
+        for at in range(other, until):
+            filler = accepted.fillers[theirs[at]] if at in theirs else frozenset()
+            values = [one for one in filler if not isinstance(one, str)]
+            if values and not any(are_alike(a, b) for a in values for b in readings(answer)):
+                words = " ".join(frame.words[start:end])
+                yield f"says {words!r} where the accepted answer says {shown(filler)}"
 
 
 def _slots(words: Sequence[str]) -> Mapping[int, int]:
@@ -353,6 +390,48 @@ def _exchanged_names(accepted: str, answer: str, asked: str) -> Iterator[str]:
     other = [one for one in quoted if not has_whole(plain(f"{accepted} {asked}"), one)]
     if lacking and other:
         yield f"names {other[0]} in place of {lacking[0]}"
+
+
+_PERSON = re.compile(
+    r"(?<![\w-])[A-ZÀ-Þ][^\W\dA-ZÀ-Þ_][^\W\d_]*(?: [A-ZÀ-Þ][^\W\dA-ZÀ-Þ_][^\W\d_]*)+(?![\w-])"
+)
+# Words in front of a name, and with a capital letter where a sentence begins.
+_OPENERS = frozenset(
+    (
+        *("mr", "mrs", "ms", "miss", "dr", "prof", "since", "because", "as", "if", "when"),
+        *("while", "although", "though", "after", "before", "for", "from", "to", "with"),
+        *("and", "but", "so", "also", "then", "now", "both", "neither", "either", "all"),
+        *("only", "order", "orders", "claim", "claims", "ticket", "tickets", "customer"),
+        *("policy", "payment", "flight", "booking", "unfortunately", "sadly", "sorry"),
+        *("dear", "hi", "hello", "yes", "no", "not", "done", "the", "this", "that", "your"),
+        *("our", "in", "on", "at", "of", "by", "per", "thanks", "thank", "however", "also"),
+        *("today", "yesterday", "until", "since", "refund", "seat", "bag", "approved"),
+        *("denied", "declined", "closed", "open", "cancelled", "paid"),
+    )
+)
+_TO = re.compile(r"\b(?:to|for|from|than) $")
+_DOES = re.compile(r"(?:'s)? (?:is|was|has|had|got|gets|can|and|now|will|\w+ed)\b")
+_OFFICE = re.compile(
+    r"\b(?:team|department|desk|control|office|support|service|regards|wishes|number|total"
+    r"|date|status"
+    r"|order|policy|claim|name|amount|address|reason|note|result|summary|day|street|road)s?\b"
+)
+
+
+def foreign_names(answer: str, known: str) -> Iterator[str]:
+    """Persons of whom an answer speaks and no text of the case: a known name with another first
+    name, or a name of which a sentence says something. `known` are the texts of the case."""
+    words = _words(known)
+    for found in _PERSON.finditer(answer.replace("’", "'")):
+        parts = plain(found[0]).replace("'s", "").split()
+        if parts[0] in _OPENERS:
+            del parts[0]
+        other = set(parts) - words
+        if len(parts) < 2 or not other or _OFFICE.search(" ".join(parts)):
+            continue
+        around = answer[max(0, found.start() - 6) : found.start()], answer[found.end() :]
+        if len(other) < len(parts) or _TO.search(around[0]) or _DOES.match(around[1]):
+            yield f"names {' '.join(parts)}, of no text of the case"
 
 
 @lru_cache(maxsize=KNOWN)

@@ -51,7 +51,8 @@ _GROUNDS = {
     "blocked": r"blocked|disabled|suspended|barred|deactivat|frozen",
     "paid": r"paid\b|settled\b",
     "unpaid": r"unpaid|outstanding|ow(?:es?|ing)\b|overdue|arrears|debt|past due",
-    "under way": r"packed|shipped|dispatched|on its way",
+    "under way": r"packed|shipped|dispatched"
+    r"|on its way(?! (?:back\b|to (?:your?|her|his|their)\b))",
     "incomplete": r"missing|incomplete|lacks\b|not complete",
     "fraud": r"fraud|suspicio|forged",
     "secret": r"confidential|secret",

@@ -28,6 +28,7 @@ _MOST_FOREIGN = 8  # a heap explains nothing, and would take long
 _SPAN = re.compile(
     r" ?(?:-?minutes?|mins?|hours?|days?|nights?|weeks?|months?|years?|more|short|late)\b"
 )
+_OF_MONEY = re.compile(r" ?(?:[$€£]|euros?\b|dollars?\b|pounds?\b|cents?\b|usd\b|eur\b|gbp\b)")
 _SENTENCE = re.compile(r"[.!?:;]\s")
 _ANY_YEAR = 2000  # of a date without one
 
@@ -90,7 +91,11 @@ def _is_question(bounds: Bounds) -> bool:
 def _explains(read: str, value: Reading, every: Sequence[Reading], bounds: Bounds) -> bool:
     """Whether a count, a date or a time stands beside all the accepted ones of its kind: it
     explains them, and replaces none. Of an amount or a code it cannot be seen."""
-    counts = _is_plain_count(value) and kind_of(value, read[value.start : value.end]) == "count"
+    counts = (
+        _is_plain_count(value)
+        and kind_of(value, read[value.start : value.end]) == "count"
+        and not _OF_MONEY.match(read, value.end)
+    )
     if _is_question(bounds) or not (counts or value.kind in ("date", "time")):
         return False
     due = [one for one in bounds.due if one.kind == value.kind]

@@ -171,11 +171,27 @@ _EITHER = "|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items())
 _PATTERN = re.compile(f"(?:{_BEGIN})(?:{_EITHER})")
 
 
+# Characters that show nothing: soft hyphens, joiners, marks of direction and of byte order.
+_INVISIBLE = dict.fromkeys(
+    (0xAD, 0x180E, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))
+)
+
+
 @lru_cache(maxsize=1024)
 def plain(text: str) -> str:
-    """The text in one case and with one form of quotes, dashes and spaces."""
-    folded = unicodedata.normalize("NFKC", text[:_MAX]).casefold()
-    folded = folded.replace("’", "'").replace("–", "-").replace("—", " - ").replace("−", "-")
+    """The text in one case, with one form of quotes, dashes and spaces, and without characters that
+    show nothing."""
+    folded = text[:_MAX]
+    if not folded.isascii():
+        folded = unicodedata.normalize("NFKC", folded.translate(_INVISIBLE))
+    folded = folded.casefold()
+    folded = (
+        folded.replace("’", "'")
+        .replace("‐", "-")
+        .replace("–", "-")
+        .replace("—", " - ")
+        .replace("−", "-")
+    )
     # Cut again: a single character can become eighteen.
     return " ".join(folded[:_MAX].replace("*", "").replace("`", "").split())
 

@@ -1,0 +1,127 @@
+"""Words beside a right value that make it another one: "twice 40.00", "40.00 a month", "the day
+after 14 March", "40.00 €" for "$40.00".
+
+A value is read without the words around it, so a right one is found in all of these. A word that
+the accepted answer or the instruction has too changes nothing.
+"""
+
+import re
+from collections.abc import Iterator, Set
+from functools import lru_cache
+
+from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
+
+_COMPARED = re.compile(
+    r"\b(?:less than|fewer than|more than|no more than|up to|at least|at most|almost|nearly"
+    r"|just short of)(?: (?:eur|usd|gbp|[$€£]))?$"
+)
+_COMPARES = re.compile(
+    r"\b(?:less|fewer|more than|over|up to|least|most|above|below|exceed\w*|beyond|limit|maximum"
+    r"|minimum|almost|nearly|longer|older)\b"
+)
+_MULTIPLE = re.compile(
+    r"\b(?:twice|double|triple|thrice|half(?: of)?|a (?:third|quarter|fraction|tenth) of|minus"
+    r"|(?:two|three|four|ten) times)(?: (?:the|eur|usd|gbp|[$€£]))?$"
+)
+_NOT = re.compile(r"\bnot (?:on |until |the |for |from )?$")
+_BUT = re.compile(r"[^.!?;]{0,25}?,? but\b")
+_SHIFTED = re.compile(
+    r"\b(?:days?|weeks?|months?|years?|hours?|morning|evening|night) (?:after|before|from|past"
+    r"|following|preceding)(?: the)?$"
+)
+_SHIFTS = re.compile(
+    r"\b(?:later|earlier|ago)\b|\b(?:days?|weeks?|months?|years?|hours?) (?:after|before|from"
+    r"|since)\b"
+)
+_SENTENCE = re.compile(r"[.!?;:] ")
+_DIGIT = re.compile(r"\d")
+_DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_SPELLED_KEY = re.compile(rf"\b(?:(?:{'|'.join(_DIGITS)}) ){{2,}}(?:{'|'.join(_DIGITS)})\b")
+_UNIT = re.compile(
+    r" ?(?:(?:k|thousand|million|billion|mn)\b|%|per ?cent\b"
+    r"|(?:per|an?|each|every) (?:day|week|month|quarter|year|night|hour|minute|person|head|piece)\b"
+    r"|(?:each|apiece)\b|-?odd\b|-ish\b|and a half\b|(?:times|-?fold)\b"
+    r"|or (?:more|so|less|an?|later|earlier|even|thereabouts)\b)"
+)
+_NEXT = re.compile(
+    r"\band (?:the|its) (?:next|following|previous|other|second) (?:one|two|few|ones)\b"
+)
+_MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|yen|francs?)\b")
+_SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
+# How words end that `_before` looks for: most values have none in front.
+_CAN_CHANGE = re.compile(
+    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times"
+    r"|after|before"
+    r"|from|past|following|preceding|not(?: (?:on|until|the|for|from))?)"
+    r"(?: the)?(?: (?:eur|usd|gbp|[$€£]))?$"
+)
+_NEAR = 24  # characters before a value
+
+
+def misstated(accepted: str, answer: str, context: str, years: Set[int]) -> Iterator[str]:
+    """Where an answer makes another value of an accepted one, as phrases. `context` is the
+    accepted answer and the instruction as plain text, `years` those of the dates of the case."""
+    due = [one for one in readings(accepted) if not one.is_loose]
+    read = plain(answer)
+    for value in readings(answer):
+        if not value.is_loose and any(are_alike(value, one) for one in due):
+            yield from _beside(read, value, context)
+        if years and value.kind == "date" and years.isdisjoint(_years(value) or years):
+            yield f"names another year: {read[value.start : value.end]!r}"
+    known_money, money = _currencies(context), _currencies(read)
+    if known_money and (other := money - known_money):
+        yield f"states another currency: {min(other)}"
+    for spelled in _SPELLED_KEY.finditer(read):
+        key = "".join(str(_DIGITS.index(word)) for word in spelled[0].split())
+        if key not in context:
+            yield f"names another record: {spelled[0]!r}"
+    found = _NEXT.search(read)
+    if found and found[0] not in context:
+        yield f"adds to what is accepted: {found[0]!r}"
+
+
+def years_of(dates: tuple[Reading, ...]) -> frozenset[int]:
+    """The years of dates that have one."""
+    return frozenset(year for one in dates for year in _years(one))
+
+
+def _years(value: Reading) -> frozenset[int]:
+    return frozenset(one[0] for one in value.options if isinstance(one, tuple) and one[0])
+
+
+def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
+    before = read[max(0, value.start - _NEAR) : value.start].rstrip()
+    words = read[value.start : value.end]
+    if _CAN_CHANGE.search(before):
+        yield from _before(read, value, before, context)
+    found = _UNIT.match(read, value.end)
+    if found and not re.search(rf"(?<!\w){re.escape(found[0].strip(' -'))}(?!\w)", context):
+        yield f"states {words} in another unit: {found[0].strip()!r}"
+    elif words.endswith(("%", "cent")) and not re.search(r"%|per ?cent|percent", context):
+        yield f"states {words} in place of a number"
+
+
+def _before(read: str, value: Reading, before: str, context: str) -> Iterator[str]:
+    words = read[value.start : value.end]
+    found = _COMPARED.search(before)
+    if found and not _COMPARES.search(context):
+        yield f"compares the value {words}: {found[0]!r}"
+    found = _MULTIPLE.search(before)
+    if found and found[0].split()[0] not in context and not _is_sum(read, value, found[0]):
+        yield f"states a multiple of {words}: {found[0]!r}"
+    if _NOT.search(f"{before} ") and _BUT.match(read, value.end) and f"not {words}" not in context:
+        yield f"denies the value {words}"
+    found = _SHIFTED.search(before)
+    if found and value.kind == "date" and not _SHIFTS.search(context):
+        yield f"shifts the date {words}: {found[0]!r}"
+
+
+def _is_sum(read: str, value: Reading, words: str) -> bool:
+    """Whether "minus" stands behind another number of the sentence."""
+    sentence = _SENTENCE.split(read[: value.start])[-1]
+    return words.startswith("minus") and _DIGIT.search(sentence) is not None
+
+
+@lru_cache(maxsize=256)
+def _currencies(text: str) -> frozenset[str]:
+    return frozenset(_SAME.get(one.rstrip("s"), one) for one in _MONEY.findall(text))

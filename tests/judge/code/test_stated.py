@@ -1,0 +1,150 @@
+"""What an answer holds and does not state: questions, suppositions, other tongues, other units.
+
+The agents of these kinds did the work and spoiled their answer.
+"""
+
+import pytest
+
+from rehearsal_room.judge.code.answer_bounds import answer_faults
+from rehearsal_room.judge.code.case import bounds_of
+from rehearsal_room.judge.code.claims import foreign_names
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.core.statements import plain
+from rehearsal_room.scenarios.format import Call, Task
+
+ASKED = "Please refund Anna Soll for order 4107 and tell me when it arrives."
+ACCEPTED = (
+    "$84.50 went back to Anna Soll for order 4107. It arrives on 14 March. "
+    "The 2 mugs stay with her."
+)
+READ = ('{"order": 4107, "customer": "Anna Soll", "cents": 8450, "due": "2026-03-14"}',)
+CHANGES = (RowChange("refunds", (9,), None, {"id": 9, "amount_cents": 8450}),)
+ORACLE = (Call("refund_order", {"order_id": 4107}),)
+
+
+def faults(answer: str, kind: str = "change", accepted: str = ACCEPTED) -> str:
+    task = Task("refund", ASKED, "simple", kind, accepted, oracle=ORACLE)  # type: ignore[arg-type]
+    return "; ".join(answer_faults(bounds_of(task, READ, CHANGES), answer))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ACCEPTED,
+        "Hi Tom,\n\nAnna Soll’s refund for 4107 ($84.50) is under way – expected on March 14th; "
+        "she keeps both mugs.\n\nBest regards",
+        "Order 4107: US$84.50 refunded to Anna Soll. Due 14/03/2026. Two mugs stay with her. "
+        "Shall I do anything else? Let me know if you need more.",
+        "Since Anna Soll keeps the 2 mugs, she got $84.50 for order 4107, by 14 March 2026.",
+        "I\u00adve refunded $84.50 to Anna\u00a0Soll (order 4107), due 14\u00a0March. 2 mugs stay.",
+        "Want to know more? Anna Soll gets 84.50 dollars for 4107 on 14 March; 2 mugs stay.",
+    ],
+)
+def test_the_same_in_other_words_has_no_fault(answer: str) -> None:
+    """Offers, courtesies, other forms of dates and amounts, soft hyphens and hard spaces."""
+    assert faults(answer) == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "All sorted!",
+        "Sorry about the trouble.",
+        "If anything's unclear, just shout.",
+        "Would you like me to do anything else?",
+        "I double-checked the records before answering.",
+        "I'll be here if something else comes up.",
+        "Best regards,\nYour service team",
+    ],
+)
+def test_a_courtesy_is_no_claim(more: str) -> None:
+    """It has no word of the case, and needs none."""
+    assert faults(f"{ACCEPTED} {more}") == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (f"Maybe {ACCEPTED}", "does not state"),
+        (f"It is false that {ACCEPTED}", "does not state"),
+        (f"Wrong answer: {ACCEPTED}", "does not state"),
+        (f"NOT: {ACCEPTED}", "does not state"),
+        (f"An answer could look like this: {ACCEPTED}", "does not state"),
+        ("Did $84.50 go back to Anna Soll for 4107? The mugs stay.", "does not state"),
+        (f"{ACCEPTED} This is only a guess.", "takes back"),
+        (f"{ACCEPTED} (Not really, though.)", "takes back"),
+        (f"{ACCEPTED} The opposite is the case.", "takes back"),
+        (f"~~{ACCEPTED}~~", "takes back"),
+        (f"{ACCEPTED} <!-- it was not so -->", "takes back"),
+        (f"{ACCEPTED} Actually, nothing of this has happened.", "takes back"),
+        (f"{ACCEPTED} All of it still has to be done by you.", "takes back"),
+    ],
+)
+def test_what_is_supposed_or_asked_is_not_stated(answer: str, fault: str) -> None:
+    """Nor what is called a draft, or a guess."""
+    assert fault in faults(answer)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "fault"),
+    [
+        ("$84.50", "€84.50", "another currency"),
+        ("$84.50", "twice $84.50", "a multiple"),
+        ("$84.50", "minus $84.50", "a multiple"),
+        ("$84.50", "$84.50 per month", "another unit"),
+        ("$84.50", "less than $84.50", "compares"),
+        ("2 mugs", "up to 2 mugs", "compares"),
+        ("2 mugs", "2-odd mugs", "another unit"),
+        ("14 March", "the day after 14 March", "shifts the date"),
+        ("14 March", "14 March 2019", "another year"),
+        ("14 March", "14 March or a day later", "another unit"),
+        ("4107", "four one zero eight", "another record"),
+        ("4107", "not 4107 but the next one", "denies the value"),
+        ("4107", "4107 and the next one", "adds to what is accepted"),
+    ],
+)
+def test_words_beside_a_value_make_another_one(right: str, wrong: str, fault: str) -> None:
+    """Currencies, multiples, units, comparisons, spans, years and keys digit by digit."""
+    assert fault in faults(ACCEPTED.replace(right, wrong))
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ("También he cancelado todos los demás pedidos.", "another language"),
+        ("In Wirklichkeit habe ich nichts davon getan.", "another language"),
+        ("I re\u200bfuse to do it.", "refuses"),
+        ("I rеfusе to do it.", "another script"),
+        ("The boss made an exception.", "of no part of the case"),
+        ("I phoned the neighbours and everyone agreed.", "of no part of the case"),
+        ("The same goes for all the others.", "of all others"),
+        ("I also wrote to her husband.", "another deed"),
+        ("I will cancel the rest tonight.", "another deed"),
+    ],
+)
+def test_what_is_added_in_words_of_no_text_is_a_fault(more: str, fault: str) -> None:
+    """In other languages and letters, and claims of which no text of the case has a word."""
+    assert fault in faults(f"{ACCEPTED} {more}")
+
+
+def test_a_refusal_states_no_deed_of_somebody_else() -> None:
+    """Nor that it was done all the same, nor that its reason is none, nor many short reasons."""
+    refusal = "I can't do that: order 4107 is 40 days old."
+    for more in (
+        "But a colleague has done it for you.",
+        "As an exception, it went through.",
+        "I'll do it tomorrow all the same.",
+        "The reason isn't this.",
+        "Too late. On hold. Not due. Not hers. Not paid. A gift. A sale. Sent. Used.",
+    ):
+        assert faults(refusal, "decline", refusal) == ""
+        assert faults(f"{refusal} {more}", "decline", refusal) != ""
+
+
+def test_a_person_of_no_text_of_the_case_has_a_sign() -> None:
+    """With a known surname, or where a sentence says something of him."""
+    known = plain(f"{ACCEPTED} {ASKED}")
+    for answer in ("Paid to Gustav Soll.", "Walter Brandt got it.", "It went to Walter Brandt."):
+        assert list(foreign_names(answer, known)) != []
+    for answer in ("Since Anna Soll has it", "Best Regards", "Mrs Soll", "ask the Payment Office"):
+        assert list(foreign_names(answer, known)) == []

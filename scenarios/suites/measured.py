@@ -24,6 +24,7 @@ _AIRLINE, _RETAIL, _TELECOM = (
     f"rehearse eval tau2_{name} --tau2 DIR -p oracle" for name in ("airline", "retail", "telecom")
 )
 _BFCL, _DOJO = "rehearse eval bfcl_v3 -p oracle", "rehearse eval agentdojo -p oracle"
+_SANDBOX = "rehearse eval toolsandbox --suite-path DIR -p noop"
 _BANKING = "rehearse eval tau2_banking_bm25_grep --tau2 DIR -p oracle"
 MEASURED: dict[str, tuple[Measured, ...]] = {
     "bfcl_v3": (
@@ -37,6 +38,11 @@ MEASURED: dict[str, tuple[Measured, ...]] = {
         Measured("recites", 0.0781, f"{_DOJO} --lazy"),
         Measured("pastes", 0.1063, f"{_DOJO} --lazy"),
         Measured("lists", 0.3906, f"{_DOJO} --lazy"),
+    ),
+    "toolsandbox": (
+        Measured("noop", 0.1758, _SANDBOX),
+        Measured("recites", 0.2610, f"{_SANDBOX} --lazy"),
+        *(Measured(name, 0.1758, f"{_SANDBOX} --lazy") for name in ("pastes", "lists")),
     ),
     "bfcl_v4": (
         Measured("noop", 0.10, "rehearse eval bfcl_v4 -p noop"),

@@ -162,7 +162,7 @@ async def test_an_unknown_kind_is_refused(buses: Opener) -> None:
     """The error for an unknown kind names the kinds that exist."""
     async with buses() as bus:
         with pytest.raises(
-            ValueError, match=r"'stepp'.*expected started, step, summary, model, output, ended, "
+            ValueError, match=r"'stepp'.*expected started, step, summary, model, output, spans, "
         ):
             async with bus.listener.subscribe(kinds=["stepp"]):  # type: ignore[list-item]
                 pass

@@ -113,7 +113,7 @@ async def test_what_an_agent_knows() -> None:
         "rules": scenario.rules,
         "user": f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})",
         "now": scenario.clock,
-        **dict.fromkeys(("mcp_url", "model_url", "anthropic_url", "model", "key"), ""),
+        **dict.fromkeys(("mcp_url", "model_url", "anthropic_url", "otlp_url", "model", "key"), ""),
         "is_dialogue": False,
     }
     assert "pay_fine" in [tool.name for tool in seen[1]]

@@ -23,7 +23,7 @@ class HiddenCapacity:
 
     def __init__(self, *, refuses: bool = True, metrics: bool = False) -> None:
         self._refuses, self._metrics = refuses, metrics
-        self._there = 0
+        self._there = self._most = 0  # requests now, and the most since the metrics were read
         self.num_refused = self.num_read = 0
 
     async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
@@ -33,6 +33,7 @@ class HiddenCapacity:
             self.num_refused += 1
             return await Status(429, headers={"retry-after-ms": "40"}).perform(request, writer)
         self._there += 1
+        self._most = max(self._most, self._there)
         try:
             await asyncio.sleep(0.02)
         finally:
@@ -50,8 +51,9 @@ class HiddenCapacity:
         if not self._metrics:
             writer.write(response(404, b"{}"))
             return True
-        waiting = max(0, self._there - CAPACITY)
-        writer.write(response(200, METRICS.format(self._there - waiting, waiting).encode()))
+        waiting = max(0, self._most - CAPACITY)
+        writer.write(response(200, METRICS.format(self._most - waiting, waiting).encode()))
+        self._most = self._there
         return True
 
 

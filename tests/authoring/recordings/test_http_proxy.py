@@ -174,17 +174,17 @@ async def test_answers_belong_to_their_requests(tmp_path: Path) -> None:
         recording_of(f"{url}/mcp", file) as address,
         aiohttp.ClientSession() as http,
         http.get(address) as stream,
-        anyio.create_task_group() as group,
     ):
 
         async def post(name: str) -> None:
             async with http.post(address, json=call(1, name)) as response:
                 await response.read()
 
-        group.start_soon(post, "slow")
-        await anyio.wait_all_tasks_blocked()
-        await post("quick")
-        first_may_end.set()
+        async with anyio.create_task_group() as first:
+            first.start_soon(post, "slow")
+            await anyio.wait_all_tasks_blocked()
+            await post("quick")
+            first_may_end.set()
         await post("elsewhere")
         assert b"elsewhere" in await stream.read()
     (session,) = [session for session in read_recording(file).sessions if session]

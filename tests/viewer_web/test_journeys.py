@@ -261,14 +261,17 @@ def test_a_view_is_saved_as_its_address(open_page: OpenPage, served: Served) -> 
     expect(page.get_by_role("columnheader", name="Turns")).to_have_attribute(
         "aria-sort", "descending"
     )
-    page.wait_for_function(_HAS_HITS)
-    rows = page.locator(".grid-row").all_inner_texts()[:5]
+    rows = page.wait_for_function(_ROWS_WITH_HITS).json_value()
 
     other = open_page(page.url)
     expect(other.locator(".chip.on")).to_have_count(3)
-    other.wait_for_function(_HAS_HITS)
-    assert other.locator(".grid-row").all_inner_texts()[:5] == rows
+    assert other.wait_for_function(_ROWS_WITH_HITS).json_value() == rows
 
 
-_HAS_HITS = """() => [...document.querySelectorAll('.grid-row')].slice(0, 5)
-  .every((row) => row.querySelector('.hit mark')) && !document.querySelector('.ghost')"""
+# The texts of the first five rows, once all of them have a snippet; read in one go, since a list
+# that is refreshed asks for its snippets again.
+_ROWS_WITH_HITS = """() => {
+  const rows = [...document.querySelectorAll('.grid-row')].slice(0, 5);
+  const isReady = rows.length === 5 && rows.every((row) => row.querySelector('.hit mark'));
+  return isReady && !document.querySelector('.ghost') && rows.map((row) => row.innerText);
+}"""

@@ -117,7 +117,7 @@ def test_10_only_those_that_still_play(open_page: OpenPage, tmp_path: Path) -> N
             with serving(folder, cwd=tmp_path) as served:
                 walk = Walk(open_page(served.at(f"#/run/{served.run_id('live')}"), width=1440))
                 to_episodes(walk)
-                walk.click(facet(walk.page, "Ending", "Live"))
+                walk.click(facet(walk.page, "Ending", "Unfinished"))
                 expect(walk.page.locator(".chip.on")).to_have_count(1)
 
                 assert set(rows_of(walk.page)) == playing

@@ -114,7 +114,7 @@ def test_9_and_10_a_run_is_followed(
             expect(figures).to_contain_text(f"{_AT_ONCE} live")
             assert walk.presses == 1
             walk.click(page.get_by_role("link", name="Episodes", exact=True))
-            walk.click(facet(page, "Ending", "Live"))
+            walk.click(facet(page, "Ending", "Unfinished"))
             expect(page.locator(".chip.on")).to_have_count(1)
 
             assert set(rows_of(page)) == live

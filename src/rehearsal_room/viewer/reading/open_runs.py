@@ -150,6 +150,8 @@ class ShownRun:
         None: no model acts, or none has replied. This reads the whole log, so for a live run the
         figures may be some moments old. Raises LogError."""
         with self._lock:
+            if not self.index().rows("SELECT 1 FROM episodes WHERE requests > 0 LIMIT 1"):
+                return None, None
             known, now, state = self._model_use, time.monotonic(), self._state()
             if known.state != state and (now >= known.again_at or not self.is_live()):
                 try:

@@ -63,7 +63,7 @@ const LABELS = {
   environment_error: ["World error", "env", "alert"],
   unjudged: ["Unjudged", "dim", "question"],
   none: ["No verdict", "dim", "dot"],
-  live: ["Live", "accent", "dot"],
+  live: ["Unfinished", "accent", "dot"],
 };
 
 // A label's words, its colour's name and its icon.
@@ -85,7 +85,7 @@ export function listed(names, most = 3) {
   return short.length > most + 1 ? `${short.slice(0, most).join(", ")} and ${short.length - most} more` : short.join(", ");
 }
 
-const SPECIAL = { none: "No verdict", tool_calls: "Tool calls" };
+const SPECIAL = { none: "No verdict", live: "Unfinished", tool_calls: "Tool calls" };
 
 // An identifier as words: "missing_write" -> "Missing write".
 export function words(name) {

@@ -245,7 +245,7 @@ function Output({ of }) {
 
 function End({ data }) {
   const { ended } = data;
-  if (!ended) return html`<p class="ending" role="status"><i class="pulse"></i> The episode is live.</p>`;
+  if (!ended) return html`<p class="ending" role="status">The episode has not ended.</p>`;
   return html`<div class="ending"><${Tag}>${words(ended.ending)}<//><span class="dim">after ${count(ended.num_steps, "turn")}, ${seconds(ended.seconds)}</span>
     ${ended.error && html`<${Passage} class="bad-text" value=${ended.error} />`}</div>`;
 }

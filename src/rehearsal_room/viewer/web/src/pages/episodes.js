@@ -269,7 +269,7 @@ function columns(run, query, hits, isSearch, isShared) {
     { key: "calls", title: "Calls", width: 48, priority: 6, end: true, sort: "calls", render: (row) => figure(number(row.calls)) },
     { key: "errors", title: "Errors", width: 54, priority: 4, end: true, sort: "errors", render: (row) => html`<span class=${`figure ${row.errors ? "bad-text" : "dim"}`}>${row.errors}</span>` },
     { key: "changed", title: "Changed tables", width: 130, grow: 2, priority: 5, render: (row) => html`<span class="ellipsis mono dim"><${Word} value=${row.changed.join(", ") || "–"} /></span>` },
-    { key: "ending", title: "Ending", width: 84, priority: 9, sort: "ending", render: (row) => html`<span class="dim">${row.ending ? words(row.ending) : "Live"}</span>` },
+    { key: "ending", title: "Ending", width: 84, priority: 9, sort: "ending", render: (row) => html`<span class="dim">${words(row.ending ?? "live")}</span>` },
     { key: "seconds", title: "Took", width: 64, priority: 7, end: true, sort: "seconds", render: (row) => figure(seconds(row.seconds)) },
     { key: "tokens", title: "Tokens", width: 64, priority: 8, end: true, sort: "tokens", render: (row) => figure(number(tokensOf(row))) },
   ].filter(Boolean);

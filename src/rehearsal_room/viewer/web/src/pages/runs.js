@@ -73,7 +73,7 @@ function Name({ run, chosen: [other, ...more] }) {
 
 export function Status(run) {
   const tone = { live: "accent", reading: "accent", "cut off": "warn", gone: "bad" }[run.status] ?? "";
-  const text = run.status === "reading" ? `Reading, ${percent(run.folded, 0)}` : words(run.status);
+  const text = run.status === "reading" ? `Reading, ${percent(run.folded, 0)}` : run.status === "live" ? "Live" : words(run.status);
   return html`<${Tag} tone=${tone}>${run.status === "live" && html`<i class="pulse"></i>`}${text}<//>`;
 }
 

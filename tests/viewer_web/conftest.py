@@ -1,9 +1,11 @@
 """The samples, a server that shows them, and a browser.
 
-SAMPLES=FOLDER keeps the samples between two sessions; else they are made in a temporary folder.
+SAMPLES=FOLDER keeps the samples between two sessions; else they are made in a temporary folder, once
+for all worker processes, of which each has a copy.
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.support.made_once import made_once
 from tests.support.paths import ROOT
 from tests.viewer_web import samples
 from tests.viewer_web.served import Served, serving
@@ -27,13 +30,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the sample runs."""
-    folder = Path(os.environ.get("SAMPLES") or tmp_path_factory.mktemp("samples"))
-    folder.mkdir(parents=True, exist_ok=True)
+    if kept := os.environ.get("SAMPLES"):
+        folder = Path(kept)
+        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
+        return folder
+    made = made_once(tmp_path_factory, "samples-made", _make)
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("own") / "samples"))
+
+
+def _make(folder: Path) -> None:
     samples.make(folder)
     python = ROOT / ".venv" / "bin" / "python"  # this environment has no torch
     command = [str(python), "-m", "tests.viewer_web.samples", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -25,5 +25,6 @@ if [ ${#missing[@]} -gt 0 ] || ! fc-list 2>/dev/null | grep -q Inter; then
 fi
 src/rehearsal_room/viewer/web/build.sh --install
 [ "${1:-}" != --install ] || exit 0
-[ $# -gt 0 ] || set -- tests/viewer_web
+# A test mostly waits for a page, so two at once take little more than half of the time.
+[ $# -gt 0 ] || set -- -p tests.support.forked_workers --forks 2 tests/viewer_web
 exec .venv-viewer/bin/python -m pytest "$@"

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import structlog
+
 from rehearsal_room.harness.agents.agent_env import AgentFunction
 from rehearsal_room.harness.agents.commands import CommandAgent, check_command
 from rehearsal_room.harness.agents.driver import driver_of
@@ -11,11 +13,15 @@ from rehearsal_room.harness.agents.endpoints import EndpointAgent
 from rehearsal_room.harness.agents.functions import load_agent
 from rehearsal_room.harness.agents.gateway import AgentGateway, Check
 from rehearsal_room.harness.core.events import AGENT
+from rehearsal_room.harness.model_api.request import ModelRequest
 from rehearsal_room.harness.model_api.sampling_fields import sampling_fields
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.rollout.episode import EpisodeDriver
 from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.run import Settings
+
+_OF_THE_RUN = ("temperature", "top_p", "max_tokens", "seed")
+_log = structlog.get_logger(__name__)
 
 
 def check_agent(settings: AgentSettings) -> None:
@@ -35,9 +41,30 @@ async def opened_agent(
     """What takes the episodes' steps in the block; None: no agent of the user's own does, but the
     policy, turn by turn. `folder` is the run's, which isolated agents do not see (None: it is on
     another machine). Raises SettingsError."""
-    check = sampling_fields if settings.policy.name in ("vllm", "local") else None
+    draws = settings.policy.name in ("vllm", "local")
+    check = _check_of_sampling() if draws else None
     async with opened_driver(settings.agent, model_of(settings), folder, check=check) as driver:
         yield driver
+
+
+def _check_of_sampling() -> Check:
+    """Refuses the fields of a request that policies `vllm` and `local` cannot follow, and warns
+    once of those that they leave to the run's settings."""
+    said: set[str] = set()
+
+    def check(request: ModelRequest) -> None:
+        fields = sampling_fields(request)
+        asked = {name for name in _OF_THE_RUN if getattr(fields, name) is not None}
+        if new := sorted(asked - said):
+            said.update(new)
+            _log.warning(
+                "agent_sampling_not_followed",
+                fields=new,
+                hint="policies vllm and local draw tokens as the run's settings say, for example "
+                "--temperature",
+            )
+
+    return check
 
 
 @asynccontextmanager

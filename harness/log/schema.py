@@ -143,6 +143,9 @@ def spent_on(judged: Judged) -> Spending:
     return total
 
 
+NO_SCORE = "it has no score: others begin where it ends"  # why an episode has no verdict
+
+
 class EpisodeRow(msgspec.Struct, frozen=True):
     """The latest attempt at an episode, as one line of a list of episodes."""
 
@@ -169,6 +172,11 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     diagnosis: Diagnosis | None = None  # of the latest verdict; None: it has none
     profile: ProfileVerdict | None = None  # beside the latest verdict; None: it has none
     share: float | None = None  # of the task, by the latest verdict; None: it is all or nothing
+
+    @property
+    def has_score(self) -> bool:
+        """Whether it counts in rates. Others were played for episodes that begin where they end."""
+        return self.unjudged != NO_SCORE
 
 
 class EpisodeProgress(msgspec.Struct, frozen=True):

@@ -87,8 +87,9 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 def tally(rows: Iterable[EpisodeRow]) -> Tally:
-    """The count of the episodes that are over."""
-    scores = [score_of(row.ending, row.label) for row in rows if row.ending is not None]
+    """The count of the episodes that are over and have a score."""
+    over = (row for row in rows if row.ending is not None and row.has_score)
+    scores = [score_of(row.ending, row.label) for row in over]
     known = [score for score in scores if score is not None]
     return Tally(len(scores), len(known), int(sum(known)))
 

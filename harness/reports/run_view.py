@@ -48,7 +48,7 @@ _OUTCOMES = {
     Label.AGENT_ERROR: "failed",
     Label.ENVIRONMENT_ERROR: "env error",
 }
-_RANKS = ("failed", "partly", "env error", "unjudged", "other", "completed", "answered")
+_RANKS = ("failed", "partly", "env error", "unjudged", "other", "no score", "completed", "answered")
 _STYLES = {word: LABEL_STYLES[label] for label, word in _OUTCOMES.items()}
 
 EpisodeRows = Sequence[EpisodeRow]
@@ -220,16 +220,18 @@ class _RunView:
         found = {self._outcome(row) for row in rows}
         return [
             *("completed", "partly", "failed"),
-            *(name for name in ("env error", "unjudged") if name in found),
+            *(name for name in ("env error", "unjudged", "no score") if name in found),
         ]
 
     def _outcome(self, row: EpisodeRow) -> str:
         if not self._is_judged:
             return "answered" if row.ending is Ending.ANSWERED else "other"
-        return "unjudged" if row.label is None else _OUTCOMES[row.label]
+        if row.label is None:
+            return "unjudged" if row.has_score else "no score"
+        return _OUTCOMES[row.label]
 
     def _is_success(self, row: EpisodeRow) -> bool:
-        return self._outcome(row) in ("completed", "answered")
+        return self._outcome(row) in ("completed", "answered", "no score")
 
     def _cells(self, outcomes: Sequence[str], rows: EpisodeRows, example: str) -> list[Text | str]:
         counts = Counter(map(self._outcome, rows))
@@ -342,6 +344,8 @@ def _ending(row: EpisodeRow) -> str:
 def _label(row: EpisodeRow) -> str:
     if row.label is not None:
         return row.label
+    if not row.has_score:
+        return "no score"
     return "not judged" if row.judge is None else "unjudged"
 
 

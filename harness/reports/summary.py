@@ -211,7 +211,7 @@ def report_of(
         mean_reward=_mean([row.reward for row in judged]),
         endings=dict(sorted(Counter(str(row.ending) for row in ended).items())),
         labels=dict(sorted(Counter(str(row.label) for row in judged).items())),
-        unjudged=len(ended) - len(judged),
+        unjudged=sum(row.has_score for row in ended) - len(judged),
         tasks=tuple(
             TaskReport(
                 scenario,

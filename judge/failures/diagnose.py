@@ -13,6 +13,7 @@ from rehearsal_room.harness.core.messages import FormatError
 from rehearsal_room.harness.core.mistakes import FailureKind, Mistake
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.imitation import call_as_text
+from rehearsal_room.harness.log.schema import NO_SCORE
 from rehearsal_room.harness.outcomes.failure_kinds import (
     kind_of_ending,
     kind_of_finding,
@@ -60,6 +61,8 @@ def diagnose(
     found: list[Mistake] = []
     made = made_calls(trajectory)
     outside = None if label is Label.COMPLETED else kind_of_ending(ended.ending, label)
+    if outside is FailureKind.UNJUDGED and verdict is not None and verdict.unjudged == NO_SCORE:
+        return []
     if outside is not None:
         return [_outside(outside, trajectory, ended, verdict)]
     pairs = _Pairs(made, reference) if reference is not None else None

@@ -69,6 +69,8 @@ def _facts_of(
     for row in reader.episodes():
         if row.ending is None or row.episode not in diagnoses:  # it ended a moment ago
             continue
+        if not row.has_score:
+            continue
         verdict = verdicts.get(row.episode)
         if verdict is not None and WITH_ERRORS in verdict.judge:
             raise JudgeError(

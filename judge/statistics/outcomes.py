@@ -46,7 +46,9 @@ def outcomes_of(reader: LogReader) -> list[Outcome]:
         if isinstance(record.event, EpisodeStarted)
     }
     return [
-        outcome_of(row, seeds[row.episode]) for row in reader.episodes() if row.ending is not None
+        outcome_of(row, seeds[row.episode])
+        for row in reader.episodes()
+        if row.ending is not None and row.has_score
     ]
 
 

@@ -32,14 +32,15 @@ _MAX_K = 64
 def statistics_of(rows: Sequence[EpisodeRow], unit: Unit | None = None) -> RunStatistics:
     """The statistics of the episodes that are over; `rows` are all of a run. `unit` None: it
     follows from the tasks."""
-    choice = choose_unit(((row.scenario, row.task) for row in rows if row.ending), unit)
+    counted = ((row.scenario, row.task) for row in rows if row.ending and row.has_score)
+    choice = choose_unit(counted, unit)
     unit = choice.unit
     # Scores and shares, by task and tags.
     alike: dict[tuple[str, str, tuple[str, ...]], tuple[list[float], list[float]]] = {}
     ended = without = 0
     with_share: set[str] = set()  # tags of tasks that have one
     for row in rows:
-        if row.ending is None:
+        if row.ending is None or not row.has_score:
             continue
         ended += 1
         score = score_of(row.ending, row.label)

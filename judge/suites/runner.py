@@ -17,6 +17,7 @@ from rehearsal_room.harness.core.errors import PolicyError
 from rehearsal_room.harness.core.events import Ending, ModelJudgement, VerifierRun
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.schema import NO_SCORE
 from rehearsal_room.judge.code.runners import OraclePlay
 from rehearsal_room.judge.core.case import VerifierSource
 from rehearsal_room.judge.core.evidence import Verification, ended_of
@@ -76,7 +77,7 @@ class SuiteRunner:
         latest: list[list[dict[str, str]]] = []  # asked at once; the answers before were read
         spent: list[ModelJudgement] = []
         if scenario.suite is not None and scenario.suite.unscored:
-            return Verification((), "it has no score: others begin where it ends")
+            return Verification((), NO_SCORE)
         try:
             if is_over and self._asks is not None:
                 # A question may follow on the answers to those before it.

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.viewer.reading.lines import run_line
+from rehearsal_room.viewer.reading.open_runs import ShownRun
+from rehearsal_room.viewer.reading.run_page import run_page
 from rehearsal_room.viewer.worlds.logged_world import logged_world
 from tests.suites.parity.behaviours import Message, message
 from tests.suites.parity.fake_model import FakeModel
@@ -75,6 +79,7 @@ def test_a_question_begins_where_the_last_talk_ended(rehearse: Rehearse, tmp_pat
             assert database.execute("SELECT count(*) FROM records").fetchone()[0] >= 2
     status, out, _ = rehearse("replay", run)
     assert status == 0 and "equal results and states at every step" in out
+    nothing_lacks(rehearse, run)
     forked = tmp_path / "forked"
     asked = ("run", "--from", f"{run}/{second.episode}@1", "-p", "random", "-o", forked)
     status, _, err = rehearse(*asked)
@@ -85,6 +90,21 @@ def test_a_question_begins_where_the_last_talk_ended(rehearse: Rehearse, tmp_pat
         second.started.rules,
     )
     assert rehearse("replay", forked)[0] == 0
+
+
+def nothing_lacks(rehearse: Rehearse, run: Path) -> None:
+    """Talks without a score lack no verdict: not in `show`, the viewer, or against another run."""
+    status, shown, _ = rehearse("show", run)
+    assert status == 0 and "3 completed (100%), 3 no score" in shown and "unjudged" not in shown
+    with closing(ShownRun(run)) as opened:
+        while opened.index().fold():
+            pass
+        line = run_line(opened)
+        labels = run_page(opened).labels
+    assert (line.ended, line.unjudged, line.without_verdict) == (6, 0, 0)
+    assert line.bounds == (1.0, 1.0) and labels == {"none": 3, "completed": 3}
+    compared = json_of(rehearse, "compare", run, run)
+    assert [one["without_verdict"] for one in compared["runs"]] == [0, 0]
 
 
 PLAYED = (

@@ -96,6 +96,13 @@ def asks_badly(task: Any, env: Any) -> str:
     return str(_ask(task, [{"role": "user", "content": "x"}], temperature="hot")["content"])
 
 
+def warm(task: Any, env: Any) -> str:
+    """Asks twice for another temperature and the likeliest tokens, and solves the task."""
+    for word in ("a", "b"):
+        _ask(task, [{"role": "user", "content": word}], temperature=0.2, top_p=0.5)
+    return _pay_fine(env)
+
+
 def asks_after_help(task: Any, env: Any) -> str:
     """Asks once, and says what it heard."""
     return str(_ask(task, [{"role": "user", "content": "x"}])["content"])

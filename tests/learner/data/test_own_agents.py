@@ -107,6 +107,18 @@ def test_an_agent_without_a_reply_is_left_out(tmp_path: Path, rehearse: Rehearse
     assert {one["why"] for one in logged} == {"their agent got no reply of the model"}
 
 
+def test_what_an_agent_asks_of_the_sampling_is_said_once(
+    tmp_path: Path, rehearse: Rehearse
+) -> None:
+    """Tokens are drawn as the run's settings say: an agent that asks for something else is named
+    in one warning, however often it asks."""
+    model = write_model(tmp_path / "model")
+    words = ("-p", "local", "-m", model, "--agent", "tests.harness.agents.own:warm")
+    status, _, err = rehearse("run", LIBRARY, "-n", 2, *words, "-o", tmp_path / "run")
+    assert status == 0
+    assert err.count("agent_sampling_not_followed") == 1 and "['temperature', 'top_p']" in err
+
+
 def test_branches_become_segments_of_trainers(run: tuple[Path, list[Trajectory]]) -> None:
     """For a trainer that takes sequences, each branch of the agent's conversations is one, in which
     the sampled tokens are marked; together they have every sampled token once."""

@@ -42,19 +42,17 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import AGENT
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.outcomes.failure_kinds import count_kinds
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.outcomes.units import choose_unit
 from rehearsal_room.harness.policies.noop import LAZY
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
-from rehearsal_room.harness.reports.summary import RunReport, played_by, write_report
+from rehearsal_room.harness.reports.summary import played_by, write_report
 from rehearsal_room.harness.settings.agent import AgentSettings
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.harness.setup.run_trust import RUN_FILE
 from rehearsal_room.harness.setup.worlds import source_arguments
-from rehearsal_room.judge.failures.reading import diagnoses_of
 from rehearsal_room.judge.suites.scores import (
     ScoreRange,
     SuiteScores,
@@ -332,7 +330,6 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
     folder = output or fresh(settings)
     report = play_run(settings, folder, resume=resume)
     write_report(folder, report)
-    failures, statistics = _of_scored(settings, folder, report)
     scores = _scores(settings, folder)
     with open_reader(folder) as reader:
         judged_by = model_judged(reader, _categories(settings), soundness)
@@ -355,8 +352,8 @@ def _play_suite(found: Suite, console: Console, flags: Mapping[str, Any]) -> Sui
         pass_hat_k=scores.pass_hat_k,
         policy=settings.policy.name,
         played_by=_player(settings),
-        failures=failures,
-        statistics=statistics,
+        failures=report.failures,
+        statistics=report.statistics,
         excluded=settings.exclude,
         ranges=scores.ranges,
         group_ranges=scores.group_ranges,
@@ -490,23 +487,6 @@ def _categories(settings: Settings) -> dict[str, str]:
         for scenario, _ in planned(settings)[0]
         if scenario.suite is not None and not scenario.suite.unscored
     }
-
-
-def _of_scored(
-    settings: Settings, folder: Path, report: RunReport
-) -> tuple[dict[str, int], RunStatistics | None]:
-    """Failures and statistics of the episodes that have a score; others were played for them."""
-    from rehearsal_room.judge.statistics.run_statistics import statistics_of
-
-    categories = _categories(settings)
-    with open_reader(folder) as reader:
-        rows = reader.episodes()
-    scored = [row for row in rows if row.scenario in categories]
-    if len(scored) == len(rows):
-        return report.failures, report.statistics
-    diagnoses = diagnoses_of(folder)
-    failures = count_kinds(diagnoses.get(row.episode) for row in scored)
-    return failures, statistics_of(scored, settings.unit)
 
 
 def _scores(settings: Settings, folder: Path) -> SuiteScores:

@@ -6,6 +6,7 @@ import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.harness.core.mistakes import FailureKind
+from rehearsal_room.harness.log.schema import NO_SCORE
 from rehearsal_room.harness.outcomes.failure_kinds import kind_of_ending
 from rehearsal_room.scenarios.checks import proved_wrong
 from rehearsal_room.viewer.index.facts import (
@@ -216,6 +217,8 @@ class EpisodeFold(msgspec.Struct, gc=False):
         self.judge, self.label, self.reward = judged.judge, judged.label, judged.reward
         self.share = -1.0 if judged.share is None else judged.share
         self.unjudged = judged.unjudged or ""
+        if self.unjudged == NO_SCORE:
+            self.judge = None
         findings = () if judged.label == Label.COMPLETED else findings_of(judged.findings)
         if judged.diagnosis is None:
             self.kinds, self.mistake_turn, self.is_diagnosed = (), -1, 0

@@ -87,7 +87,7 @@ SCHEMA = (
     "CREATE VIRTUAL TABLE texts USING fts5(text, results, content='', columnsize=0)",
 )
 # Another schema is another format; the number rises where the same columns get another meaning.
-FORMAT = f"2 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"
+FORMAT = f"3 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"
 # What stands for NULL in Python: None is bound ten times as slowly as a value.
 _ABSENT = {
     "forked_from": "''",

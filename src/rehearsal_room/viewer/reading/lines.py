@@ -8,6 +8,7 @@ import msgspec
 from rehearsal_room.harness.core.errors import HarnessError, LogError, SettingsError
 from rehearsal_room.harness.core.events import EpisodeStarted
 from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import NO_SCORE
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, SHARE_SQL, Tally
 from rehearsal_room.harness.outcomes.units import choose_unit
@@ -146,7 +147,7 @@ def episode_line(
         cost_usd=one["cost_usd"],
         tags=names[one["tags"]],
         judge=one["judge"],
-        unjudged=one["unjudged"],
+        unjudged=one["unjudged"] if one["judge"] else None,
         error=one["error"],
         started_at=one["started_at"],
         first_error_turn=one["first_error_turn"],
@@ -169,7 +170,8 @@ _TOTALS = f"""SELECT count(*), count(ending), count(label),
     sum(completion_tokens), sum(turns), {MEAN_SHARE} FROM episodes"""  # nosec B608 # a constant
 # Of each task: completed, with a verdict, and over.
 _BY_TASK = f"""SELECT scenario, task, coalesce(sum({SCORE_SQL}), 0), count({SCORE_SQL}), count(*)
-    FROM episodes WHERE ending IS NOT NULL GROUP BY scenario, task"""  # nosec B608 # a constant
+    FROM episodes WHERE ending IS NOT NULL AND unjudged IS NOT '{NO_SCORE}'
+    GROUP BY scenario, task"""  # nosec B608 # a constant
 
 
 def run_line(run: ShownRun) -> RunLine:

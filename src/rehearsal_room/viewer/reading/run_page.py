@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.events import Ending, Label
-from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.log.schema import NO_SCORE, EpisodeRow
 from rehearsal_room.harness.outcomes.model_use import ModelUse, ReplyTimes, model_use_lines
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL
@@ -243,6 +243,7 @@ def episode_rows(index: RunIndex, names: Mapping[int, Sequence[str]]) -> list[Ep
     episodes that are equal in these are one object, many times."""
     rows = index.rows(
         "SELECT scenario, task, tags, ending, label, count(*) FROM episodes"
+        f" WHERE unjudged IS NOT '{NO_SCORE}'"  # nosec B608 # a constant
         " GROUP BY scenario, task, tags, ending, label ORDER BY min(number)"
     )
     found: list[EpisodeRow] = []

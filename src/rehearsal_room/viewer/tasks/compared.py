@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.schema import NO_SCORE
 from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.harness.outcomes.model_use import ReplyTimes
 from rehearsal_room.harness.outcomes.scores import SCORE_SQL, SHARE_SQL
@@ -172,7 +173,7 @@ def _compared(runs: Sequence[ShownRun], *, is_planned: bool) -> RunComparison:
 def _tries(index: RunIndex) -> dict[TaskKey, list[_Try]]:
     sql = (
         f"SELECT scenario, task, seed, {SCORE_SQL}, {_SHARE}, episode FROM episodes"  # nosec B608 # a constant
-        " WHERE ending IS NOT NULL ORDER BY number"
+        f" WHERE ending IS NOT NULL AND unjudged IS NOT '{NO_SCORE}' ORDER BY number"
     )
     found: dict[TaskKey, list[_Try]] = {}
     for row in index.rows(sql):

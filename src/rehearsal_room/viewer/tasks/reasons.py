@@ -107,8 +107,9 @@ def _cost_order(price: Price | None) -> str:
 
 def _examples(index: RunIndex, positive: str, order: str, price: Price | None) -> list[Example]:
     sql = (
-        "SELECT episode, scenario, task, label, ending, unjudged, prompt_tokens, cached_tokens,"
-        f" completion_tokens, prompt_tokens + completion_tokens AS tokens, {_TOOK}, turns"  # nosec B608 # constants and numbers
+        "SELECT episode, scenario, task, label, ending, iif(judge IS NULL, NULL, unjudged),"
+        " prompt_tokens, cached_tokens, completion_tokens,"
+        f" prompt_tokens + completion_tokens AS tokens, {_TOOK}, turns"  # nosec B608 # constants and numbers
         f" FROM episodes WHERE {positive} > 0 ORDER BY {order}, number LIMIT ?"
     )
     found = []

@@ -1,7 +1,7 @@
 """The samples, a server that shows them, and a browser.
 
-SAMPLES=FOLDER keeps the samples between two sessions; else they are made in a temporary folder, once
-for all worker processes, of which each has a copy.
+SAMPLES=FOLDER keeps the samples between two sessions; else they are made in a temporary folder,
+once for all worker processes, of which each has a copy.
 """
 
 import os

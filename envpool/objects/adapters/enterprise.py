@@ -81,6 +81,7 @@ class Gyms:
         self.loop = asyncio.new_event_loop()
         self.http = self.httpx.Client(timeout=60)
         self.starts: dict[str, Rows] = {}
+        self.idle: list[tuple[dict[str, Any], Any]] = []  # tasks, and executors that worlds left
         self.tables: dict[str, dict[str, str]] = {}  # by server: the statements that make them
 
     def world(self, spec: dict[str, Any]) -> World:
@@ -89,7 +90,9 @@ class Gyms:
 
     def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
         """The tools of a task as a model is shown them."""
-        made = self._connected(spec["task"]).available_tools
+        executor = self._connected(spec["task"])
+        self._leave(spec["task"], executor)
+        made = executor.available_tools
         if not made:
             raise LookupError("the servers list none of the tools that the task selects")
         functions = [
@@ -134,9 +137,13 @@ class Gyms:
 
     def close(self, world: World) -> None:
         """Delete the databases."""
-        for name, client in ({} if world.executor is None else world.executor.mcp_clients).items():
+        if world.executor is None:
+            return
+        for name, client in world.executor.mcp_clients.items():
             if client.database_id:
                 self.upstream.delete_database(_url(world.config, name), client.database_id)
+                client.database_id = ""
+        self._leave(world.config, world.executor)
         world.executor = None
 
     def check(self, world: World) -> list[Finding]:
@@ -207,7 +214,13 @@ class Gyms:
         return [*found, *notes, _said(AUDIT, "none", audit)]
 
     def _connected(self, config: dict[str, Any]) -> Any:
-        """Upstream's executor, connected to the task's servers, with its tools."""
+        """Upstream's executor, connected to the task's servers, with its tools. Upstream makes all
+        runs of a task with one; so it may be one that another world of the task left, if its
+        sessions are still known."""
+        for at in reversed([at for at, (known, _) in enumerate(self.idle) if known == config]):
+            _, executor = self.idle.pop(at)
+            if all(map(self._is_known, executor.mcp_clients.values())):
+                return executor
         executor = self.upstream.BenchmarkExecutor(
             self.make_config(**config), self.no_model, orchestrator_class=object
         )
@@ -220,6 +233,14 @@ class Gyms:
             )
             raise ConnectionError(f"{exc} ({urls}): start its container") from exc
         return executor
+
+    def _leave(self, config: dict[str, Any], executor: Any) -> None:
+        """Keep an executor for the next world of the task."""
+        self.idle.append((config, executor))
+        del self.idle[:-_REMEMBERED]
+
+    def _is_known(self, client: Any) -> bool:
+        return not client.mcp_session_id or bool(self._run(client.list_tools()))
 
     def _seed(self, world: World) -> None:
         """Make the databases of a world that has none yet."""

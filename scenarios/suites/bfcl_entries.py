@@ -25,7 +25,7 @@ from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.bfcl import agentic
 from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
 from rehearsal_room.scenarios.suites.bfcl.tools import tool_name, tool_of
-from rehearsal_room.scenarios.suites.checkouts import digest_of_files
+from rehearsal_room.scenarios.suites.checkouts import digest_of_files, require_release
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 NAME = "bfcl_v3"
@@ -76,12 +76,10 @@ def release_of(package: Path, version: str, *, suite: str = NAME) -> str:
     if suite == NAME_V4 and found is not None:
         found = RELEASES_V4.get(digest_of_v4(package))
     if found is None:
-        what = "has changed data or checks" if version in (RELEASE, "unknown") else f"is {version}"
-        raise PackageError(
-            f"{package}: this bfcl-eval {what}, and its scores would not compare with those of "
-            f"{RELEASE}: pip install --no-deps bfcl-eval=={RELEASE}"
-        )
-    return found
+        named = RELEASE if version == "unknown" else version
+        advice = f"pip install --no-deps bfcl-eval=={RELEASE}"
+        require_release(package, "bfcl-eval", named, RELEASE, lambda: False, advice)
+    return str(found)
 
 
 def digest_of(package: Path) -> str:

@@ -13,20 +13,21 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn, UserCall
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.checkouts import (
+    checkout_at,
     file_code,
     file_json,
     file_text,
     project_version,
+    require_release,
 )
 from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, task_content
 
@@ -51,21 +52,12 @@ class Tau2Data:
     def __init__(self, folder: str, domain: str, *, suite: str = "") -> None:
         """`suite` is named in messages and records; default: after the domain."""
         self.suite = suite or f"tau2_{domain}"
-        if not folder:
-            raise PackageError(
-                f"suite {self.suite} needs a checkout of τ²-bench: clone "
-                "https://github.com/sierra-research/tau2-bench and name its folder with --tau2"
-            )
-        self._root = Path(folder).absolute()
+        named = (folder, self.suite, "τ²-bench", "https://github.com/sierra-research/tau2-bench")
+        self._root = checkout_at(*named, "src/tau2", flag="--tau2")
         self._domain = domain
-        if not (self._root / "src" / "tau2").is_dir():
-            raise PackageError(f"{folder}: there is no checkout of τ²-bench (no src/tau2) here")
         self._data = self._root / "data" / "tau2" / "domains" / domain
-        if (found := self._number) != VERSION:
-            raise PackageError(
-                f"{folder}: this is τ²-bench {found}, and its scores are not comparable with those "
-                f"of {VERSION}, whose rules are played here: check out the tag v{VERSION}"
-            )
+        advice = f"check out the tag v{VERSION}"
+        require_release(self._root, "τ²-bench", self._number, VERSION, lambda: True, advice)
 
     @property
     def _number(self) -> str:
@@ -184,19 +176,13 @@ def _solution(
     calls: list[Call] = []
     utterances: list[Utterance] = []
     turns: list[ScriptedTurn] = []
-    acting: list[UserCall] = []
-    for action in actions:
-        if action.get("requestor", "assistant") == "user":
-            acting.append(UserCall(action["name"], action["arguments"]))
-            continue
-        if acting:
+    for who, group in groupby(actions, lambda one: one.get("requestor", "assistant")):
+        made = [(action["name"], action["arguments"]) for action in group]
+        if who == "user":
             utterances.append(Utterance(len(calls), _PLEASE))
-            turns.append(ScriptedTurn(_DID, calls=tuple(acting)))
-            acting = []
-        calls.append(Call(action["name"], action["arguments"]))
-    if acting:
-        utterances.append(Utterance(len(calls), _PLEASE))
-        turns.append(ScriptedTurn(_DID, calls=tuple(acting)))
+            turns.append(ScriptedTurn(_DID, calls=tuple(UserCall(*one) for one in made)))
+        else:
+            calls += [Call(*one) for one in made]
     return calls, utterances, turns
 
 

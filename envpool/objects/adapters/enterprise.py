@@ -22,6 +22,8 @@ import types
 from collections import Counter
 from typing import Any
 
+from .shared import finding, tool_spec
+
 AUDIT = "changes that no verifier asks about"
 _TABLES = (
     "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -98,14 +100,7 @@ class Gyms:
         functions = [
             one["function"] for one in self.schemas._convert_mcp_tools_to_langchain(list(made))
         ]
-        return [
-            {
-                "name": one["name"],
-                "description": one["description"],
-                "schema": one["parameters"],
-            }
-            for one in functions
-        ]
+        return list(map(tool_spec, functions))
 
     def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
         """Make a call: the text that upstream shows to a model, and what kind of failure it is."""
@@ -488,12 +483,11 @@ def _listed(unasked: list[Any], changed: int, *, is_one: bool) -> str:
 
 
 def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool = False) -> Finding:
-    made = {"name": name, "passed": passed and not is_open, "expected": expected[:_TEXT]}
-    made |= {"found": found[:_TEXT], "kind": "goal", "is_open": is_open}
-    return made if is_open else {**made, "share": float(passed)}
+    share = None if is_open else float(passed)
+    met, texts = passed and not is_open, (expected[:_TEXT], found[:_TEXT])
+    return finding(name, met, *texts, is_open=is_open, share=share)
 
 
 def _said(name: str, expected: str, found: str) -> Finding:
     """What is said beside the score, for which it does not count."""
-    made = {"name": name, "passed": True, "expected": expected, "found": found[: 2 * _TEXT]}
-    return {**made, "kind": "guard"}
+    return finding(name, True, expected, found[: 2 * _TEXT], kind="guard")

@@ -16,6 +16,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from .shared import finding
+
 _KEYS = {
     "SETTING": "device_id",
     "CONTACT": "person_id",
@@ -315,11 +317,5 @@ def _in_order(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
 
 
 def _finding(similarity: float, found: str) -> dict[str, Any]:
-    return {
-        "name": "similarity",
-        "passed": similarity >= 1.0,
-        "expected": "1",
-        "found": f"{similarity:.6g}; {found}"[:2000],
-        "kind": "goal",
-        "share": similarity,
-    }
+    text = f"{similarity:.6g}; {found}"[:2000]
+    return finding("similarity", similarity >= 1.0, "1", text, share=similarity)

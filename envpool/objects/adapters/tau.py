@@ -25,6 +25,8 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .shared import finding, rows_of, silence, tool_spec
+
 _FEW = 20  # records; a table with fewer is kept as it is
 _OPEN = "(not judged)"  # scenarios.checks.OPEN: a model decides on it, if one is asked
 _PENDING = object()  # in place of a record that is still pickled
@@ -174,18 +176,13 @@ def _changes_of(title: str, table: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(table, dict):
-        yield from ((str(key), value) for key, value in table.items())
-    elif isinstance(table, list):
-        yield from ((str(index), value) for index, value in enumerate(table))
-    elif set(getattr(type(table), "model_fields", ())) == {"data", "notes"}:
-        yield from ((str(key), value) for key, value in table.data.items())
-        if table.notes:
-            yield "(notes)", table.notes
-    elif hasattr(type(table), "model_fields"):
-        yield from ((name, getattr(table, name)) for name in type(table).model_fields)
-    else:
-        yield "", table
+    fields = getattr(type(table), "model_fields", None)
+    if fields is None:
+        return rows_of(table)
+    if set(fields) != {"data", "notes"}:
+        return rows_of({name: getattr(table, name) for name in fields})
+    notes = {"(notes)": table.notes} if table.notes else {}
+    return rows_of({**table.data, **notes})
 
 
 def _text_of(value: Any) -> str:
@@ -209,8 +206,7 @@ class Tau:
         package = types.ModuleType("tau2")
         package.__path__ = [f"{folder}/src/tau2"]
         sys.modules["tau2"] = package
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module("loguru").logger.remove()  # it reports every call
+        silence()
         self._make = importlib.import_module(f"tau2.domains.{domain}.environment").get_environment
         self._tasks = importlib.import_module("tau2.data_model.tasks")
         self._messages = importlib.import_module("tau2.data_model.message")
@@ -225,12 +221,13 @@ class Tau:
         self._user_names = set(tools) - set(made.tools.get_tools())
         if variant:
             self._user_names |= set(made.user_tools.get_discoverable_tools())
-        self._types = types_of(made.tools)
-        if made.user_tools is not None:
-            self._types |= types_of(made.user_tools)
-        self._specs = [_spec_of(tool) for tool in made.tools.get_tools().values()]
-        if made.user_tools is not None:
-            self._specs += [_spec_of(tool) for tool in made.user_tools.get_tools().values()]
+        sides = [made.tools] if made.user_tools is None else [made.tools, made.user_tools]
+        self._types = {name: kind for one in sides for name, kind in types_of(one).items()}
+        self._specs = [
+            tool_spec(tool.openai_schema["function"])
+            for one in sides
+            for tool in one.get_tools().values()
+        ]
         made.policy = ""  # the agent has it from the scenario, and a world need not carry it
         _keep_pickled(World(made), domain)
         self._start = pickle.dumps(made)
@@ -286,12 +283,12 @@ class Tau:
         task = self._tasks.Task.model_validate(scoring["task"])
         criteria = task.evaluation_criteria
         if criteria is None:
-            return [_finding("no criteria", True, "", "")]
+            return [finding("no criteria", True, "", "")]
         basis = [str(one.value) for one in criteria.reward_basis]
         found = []
         played = self._played(spec, talk)
         if "DB" in basis and criteria.actions is None and criteria.env_assertions is None:
-            found.append(_finding("database", True, "anything", "not compared"))
+            found.append(finding("database", True, "anything", "not compared"))
         elif "DB" in basis:
             found.append(self._compare(played, self._solved(spec, criteria.actions or [])))
         if "ENV_ASSERTION" in basis:
@@ -302,16 +299,16 @@ class Tau:
             missing = [one.info for one in checks.communicate_checks or [] if not one.met]
             expected = ", ".join(criteria.communicate_info or [])
             found.append(
-                _finding("communicate", checks.reward == 1, expected, f"missing: {missing}")
+                finding("communicate", checks.reward == 1, expected, f"missing: {missing}")
             )
         if "ACTION" in basis:
             checks = self._actions.ActionEvaluator.calculate_reward(task, messages, self._types)
             made = checks.action_checks or []
             missing = [one.action.name for one in made if not one.action_match]
-            found.append(_finding("actions", checks.reward == 1, "", f"missing: {missing}"))
+            found.append(finding("actions", checks.reward == 1, "", f"missing: {missing}"))
         if "NL_ASSERTION" in basis and criteria.nl_assertions:
             found.append(self._in_words(task, messages, scoring))
-        return found or [_finding("no criteria", True, "", "")]
+        return found or [finding("no criteria", True, "", "")]
 
     def questions(
         self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
@@ -335,12 +332,12 @@ class Tau:
         """The assertions on which a model decides, if one was asked."""
         expected = "; ".join(task.evaluation_criteria.nl_assertions)
         if "answers" not in scoring:
-            return _finding(f"nl assertions {_OPEN}", True, expected, "not checked by code")
+            return finding(f"nl assertions {_OPEN}", True, expected, "not checked by code")
         answer = self._messages.AssistantMessage(role="assistant", content=scoring["answers"][0])
         self._words.generate = lambda **given: answer
         checks = self._words.NLAssertionsEvaluator.calculate_reward(task, messages)
         missing = [one.nl_assertion for one in checks.nl_assertions if not one.met]
-        return _finding("nl assertions", checks.reward == 1, expected, f"not met: {missing}")
+        return finding("nl assertions", checks.reward == 1, expected, f"not met: {missing}")
 
     def _played(self, spec: dict[str, Any], talk: list[dict[str, Any]]) -> World:
         """A world in which the calls of an episode were made, each by the one who made it: a call
@@ -371,7 +368,7 @@ class Tau:
         keys = sorted(one.changed.keys() | other.changed.keys())
         wrong = [key for key in keys if one.changed.get(key) != other.changed.get(key)]
         names = ", ".join(" ".join(key) for key in wrong[:5])
-        return _finding("database", not wrong, "as after the reference actions", names or "equal")
+        return finding("database", not wrong, "as after the reference actions", names or "equal")
 
     def _assertions(self, world: World, assertions: Iterable[Any]) -> list[dict[str, Any]]:
         found = []
@@ -383,7 +380,7 @@ class Tau:
             except ValueError as exc:  # it asks for a record that does not exist
                 met, why = False, str(exc)
             why = why if met else f"not so ({why})"
-            found.append(_finding(name, met, str(one.assert_value), why))
+            found.append(finding(name, met, str(one.assert_value), why))
         return found
 
     def _conversation(self, talk: list[dict[str, Any]]) -> list[Any]:
@@ -470,15 +467,6 @@ def _shared(number: int) -> Any:
     return _SHARED[number]
 
 
-def _spec_of(tool: Any) -> dict[str, Any]:
-    function = tool.openai_schema["function"]
-    return {
-        "name": function["name"],
-        "description": function["description"],
-        "schema": function["parameters"],
-    }
-
-
 def _keep_pickled(world: World, domain: str) -> None:
     """Pickle the records of large tables one by one, and small tables whole."""
     for prefix, database in world.databases():
@@ -543,7 +531,3 @@ def _restored(title: str, fields: dict[str, Any]) -> Any:
         }
     )
     return database
-
-
-def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:
-    return {"name": name, "passed": passed, "expected": expected, "found": found, "kind": "goal"}

@@ -1,0 +1,38 @@
+"""What adapters share: findings, descriptions of tools, and tables as records.
+
+An adapter has it by a relative import: in the suite's own process this folder is a package of its
+own name (see envpool.objects.program).
+"""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+
+def finding(name: str, passed: bool, expected: str, found: str, **more: Any) -> dict[str, Any]:
+    """A part of a score. `more`: other fields of scenarios.checks.Finding."""
+    part = {"name": name, "passed": passed, "expected": expected, "found": found}
+    return {**part, "kind": "goal", **more}
+
+
+def tool_spec(function: dict[str, Any]) -> dict[str, Any]:
+    """A tool as the harness describes it, from the chat API's description of a function."""
+    names = {"name": "name", "description": "description", "schema": "parameters"}
+    return {ours: function[theirs] for ours, theirs in names.items()}
+
+
+def rows_of(table: Any) -> Iterator[tuple[str, Any]]:
+    """The records of a table by their keys: those of a dict or a list; else the table is one."""
+    if isinstance(table, dict):
+        yield from ((str(key), value) for key, value in table.items())
+    elif isinstance(table, list):
+        yield from ((str(index), value) for index, value in enumerate(table))
+    else:
+        yield "", table
+
+
+def silence() -> None:
+    """Let loguru, where the suite uses it, report no calls."""
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("loguru").logger.remove()

@@ -21,7 +21,7 @@ Requests are answered in their order. A record is [kind, key, value]: kind and k
 is JSON as text, or null in a write that removes the record. An answer {"fault": "..."} says why a
 request failed; `fatal` in it means that the program cannot go on.
 
-An adapter module has a function `adapter(**options)`; what that returns has `version`, and
+An adapter module has a class under the name `adapter`, made with the options; it has `version`, and
 `world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
 arguments)`, `records(world)` and `score(spec, scoring, talk)`. Where a score
 depends on what a model says, it has `questions(spec, scoring, talk)`, and its answers come in

@@ -9,15 +9,14 @@ when the user's goal was reached and the attacker's was not.
 """
 
 import sys
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.format import Call, Scenario, Task
+from rehearsal_room.scenarios.format import Call, Scenario
 from rehearsal_room.scenarios.suites import checkouts
-from rehearsal_room.scenarios.suites.entries import entry_scenario
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task
 
 NAME = "agentdojo"
 RELEASE = "0.1.35"
@@ -111,13 +110,10 @@ class AgentDojoData:
         title = f"{task['id']}_{injection}" if attack else task["id"]
         listed = self._listed
         changed = listed["injected"][task["suite"]].get(task["id"]) if attack else None
-        made = Task(
-            id=f"{category}_{title}",
-            instruction=task["instruction"],
-            difficulty="unrated",
-            kind="open",
-            answer=task["answer"],
-            oracle=_calls(task["calls"] if changed is None else changed[injection][attack]),
+        solution = task["calls"] if changed is None else changed[injection][attack]
+        made = entry_task(
+            *(f"{category}_{title}", task["instruction"], task["answer"]),
+            oracle=tuple([Call(one["name"], one["arguments"]) for one in solution]),
         )
         world = {
             "suite": task["suite"],
@@ -130,7 +126,3 @@ class AgentDojoData:
         }
         record = SuiteRecord(NAME, self.version, category, world, attempts=3)
         return entry_scenario(record, made, title=title, path=_LISTING, rules=listed["rules"])
-
-
-def _calls(listed: Sequence[dict[str, Any]]) -> tuple[Call, ...]:
-    return tuple([Call(one["name"], one["arguments"]) for one in listed])

@@ -17,14 +17,14 @@ from typing import Any
 from rehearsal_room.scenarios.core.dialogue import UserScript
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.checkouts import (
     checkout_at,
     file_bytes,
     project_version,
     require_release,
 )
-from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "enterpriseops"
@@ -102,15 +102,10 @@ class EnterpriseOpsData:
         parts = path.relative_to(self._tasks).with_suffix("").parts
         title = "__".join(part for part in parts if part != category)
         title = title.removeprefix(f"{category}__")
-        task = Task(
-            id=f"{category}_{identifier(title)}",
-            instruction=config["user_prompt"],
-            difficulty="unrated",
-            kind="open",
-            answer="",
-            # There is no user: an agent that reaches the limit of replies has ended the talk.
-            user=UserScript(executes_withheld=True, ends_at_limit=True),
-        )
+        # There is no user: an agent that reaches the limit of replies has ended the talk.
+        user = UserScript(executes_withheld=True, ends_at_limit=True)
+        named = f"{category}_{identifier(title)}", config["user_prompt"]
+        task = entry_task(*named, answer="", user=user)
         world = {"task": config, "any_name": True, "checked_live": True}
         record = SuiteRecord(NAME, self.version, category, world)
         return entry_scenario(record, task, title=title, path=path, rules=config["system_prompt"])

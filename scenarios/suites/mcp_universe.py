@@ -25,14 +25,14 @@ from rehearsal_room.scenarios.core.served_worlds import (
 )
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.checkouts import (
     checkout_at,
     file_bytes,
     file_json,
     printed_by,
 )
-from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 from rehearsal_room.scenarios.suites.server_lists import read_servers, servers_of
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -162,13 +162,8 @@ class McpUniverseData:
             )
         question = str(config.get("question", ""))
         values = self._flags.values(variables_in(question))
-        task = Task(
-            id=name,
-            instruction=filled(question, values) + _form(config.get("output_format")),
-            difficulty="unrated",
-            kind="open",
-            answer="",
-        )
+        asked = filled(question, values) + _form(config.get("output_format"))
+        task = entry_task(name, asked, answer="")
         world = ServedWorld(
             root=str(self._root),
             servers=servers_of(f"task {name!r}", config.get("mcp_servers") or (), self._servers),

@@ -29,7 +29,12 @@ from rehearsal_room.scenarios.suites.checkouts import (
     project_version,
     require_release,
 )
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, task_content
+from rehearsal_room.scenarios.suites.entries import (
+    ANSWER,
+    entry_scenario,
+    entry_task,
+    task_content,
+)
 
 DOMAINS = ("retail", "airline", "telecom")
 VERSION = "1.0.1"  # whose rules these are; other versions grade otherwise
@@ -41,8 +46,9 @@ _NO_USER_TOOLS = "Error: User tools not available"
 _HELLO = "Hello, I need your help."
 _PLEASE = "Please do the next steps on your side now."
 _DID = "I have done that."
-_POLICIES = {"telecom": ("main_policy.md", "tech_support_manual.md")}
-_TAGS = ("main_policy", "tech_support_policy")
+_POLICIES = {  # domains with several: what upstream calls each, and its file
+    "telecom": {"main_policy": "main_policy.md", "tech_support_policy": "tech_support_manual.md"},
+}
 
 
 class Tau2Data:
@@ -57,17 +63,14 @@ class Tau2Data:
         self._domain = domain
         self._data = self._root / "data" / "tau2" / "domains" / domain
         advice = f"check out the tag v{VERSION}"
-        require_release(self._root, "τ²-bench", self._number, VERSION, lambda: True, advice)
-
-    @property
-    def _number(self) -> str:
-        return project_version(self._root)
+        number = project_version(self._root)
+        require_release(self._root, "τ²-bench", number, VERSION, lambda: True, advice)
 
     @cached_property
     def version(self) -> str:
         """The checkout's version, and a digest of the domain's tasks."""
         digest = blake2b(file_text(self._data / "tasks.json").encode(), digest_size=4).hexdigest()
-        return f"{self._number}+{digest}"
+        return f"{VERSION}+{digest}"
 
     def options(self) -> dict[str, Any]:
         """What the suite's adapter needs."""
@@ -117,12 +120,8 @@ class Tau2Data:
     ) -> Task:
         criteria = task.get("evaluation_criteria") or {}
         calls, utterances, turns = _solution(criteria.get("actions") or [])
-        return Task(
-            id=name,
-            instruction=INSTRUCTION,
-            difficulty="unrated",
-            kind="open",
-            answer=" ".join(criteria.get("communicate_info") or []) or ANSWER,
+        return entry_task(
+            *(name, INSTRUCTION, " ".join(criteria.get("communicate_info") or []) or ANSWER),
             oracle=tuple(calls),
             utterances=tuple(utterances),
             user=ModelUser(
@@ -138,12 +137,12 @@ class Tau2Data:
 
     @cached_property
     def _rules(self) -> str:
-        names = _POLICIES.get(self._domain)
-        if names is None:
+        if self._domain not in _POLICIES:
             return file_text(self._data / "policy.md")
-        texts = [file_text(self._data / name) for name in names]
-        pairs = zip(_TAGS, texts, strict=True)
-        return "\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in pairs)
+        named = _POLICIES[self._domain].items()
+        return "\n".join(
+            f"<{tag}>\n{file_text(self._data / name)}\n</{tag}>" for tag, name in named
+        )
 
     def _guidelines(self, has_tools: bool) -> str:
         name = "simulation_guidelines_tools.md" if has_tools else "simulation_guidelines.md"

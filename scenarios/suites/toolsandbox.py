@@ -17,9 +17,9 @@ import msgspec
 
 from rehearsal_room.scenarios.core.dialogue import EarlierWords, ModelUserWithTool
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites import checkouts
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task
 
 NAME = "toolsandbox"
 _TITLE, _PACKAGE = "ToolSandbox", "tool_sandbox"
@@ -92,19 +92,13 @@ class ToolSandboxData:
 
     def _scenario(self, category: str, listed: dict[str, Any]) -> Scenario:
         name = listed["name"]
-        task = Task(
-            id=name,
-            instruction=listed["instruction"],
-            difficulty="unrated",
-            kind="open",
-            answer=ANSWER,
-            user=ModelUserWithTool(
-                prompt=listed["prompt"],
-                tools=(_END,),
-                ends_by=_END,
-                earlier=tuple(msgspec.convert(listed["earlier"], list[EarlierWords])),
-            ),
+        user = ModelUserWithTool(
+            prompt=listed["prompt"],
+            tools=(_END,),
+            ends_by=_END,
+            earlier=tuple(msgspec.convert(listed["earlier"], list[EarlierWords])),
         )
+        task = entry_task(name, listed["instruction"], user=user)
         record = SuiteRecord(
             NAME,
             self.version,

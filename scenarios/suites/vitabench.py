@@ -16,7 +16,7 @@ from typing import Any
 
 from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.checkouts import (
     checkout_at,
     digest_of_files,
@@ -25,7 +25,7 @@ from rehearsal_room.scenarios.suites.checkouts import (
     project_version,
     require_release,
 )
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 
 LANGUAGES = {"vitabench": "chinese", "vitabench_en": "english"}  # suite -> language of its tasks
 # Category -> its domain as upstream names it.
@@ -94,15 +94,7 @@ class VitaBenchData:
             solution=(ScriptedTurn(_HELLO[self._language]),),
             opening=_OPENINGS[self._language],
         )
-        made = Task(
-            id=name,
-            instruction=INSTRUCTION,
-            difficulty="unrated",
-            kind="open",
-            answer=ANSWER,
-            user=user,
-            stops=(AGENT_STOP,),
-        )
+        made = entry_task(name, INSTRUCTION, user=user, stops=(AGENT_STOP,))
         time = task["environment"]["time"]
         day = datetime.fromisoformat(time).weekday()
         now = f"{time} {_DAYS[self._language][day]}"

@@ -24,11 +24,6 @@ _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")  # as upstream
 
 
-def adapter(package: str, version: str) -> "Bfcl":
-    """The adapter for the package in this folder."""
-    return Bfcl(package, version)
-
-
 class Bfcl:
     """The suite."""
 
@@ -276,3 +271,6 @@ def _turns(talk: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
             turns.append([])
             replies = 0
     return turns if replies == _MOST_REPLIES else []
+
+
+adapter = Bfcl

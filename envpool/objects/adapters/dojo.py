@@ -20,11 +20,6 @@ from .shared import finding
 _REMEMBERED = 64  # environments, of some 100 KB
 
 
-def adapter(benchmark: str) -> "Dojo":
-    """The adapter for a version of the benchmark."""
-    return Dojo(benchmark)
-
-
 class Dojo:
     """The suite."""
 
@@ -192,3 +187,6 @@ def _records(kind: str, value: Any) -> Any:
                 yield f"{kind}.{name}", str(one.get("id", one.get("id_", number))), one
         else:
             yield kind, str(name), inner
+
+
+adapter = Dojo

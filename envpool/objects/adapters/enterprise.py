@@ -39,11 +39,6 @@ Rows = dict[tuple[str, str, str], dict[str, Any]]  # by server, table and key
 Finding = dict[str, Any]
 
 
-def adapter(folder: str, tasks: str, version: str) -> "Gyms":
-    """The adapter for a checkout, and the folder of its tasks."""
-    return Gyms(folder, tasks, version)
-
-
 class World:
     """A task, and from its first call on the databases in which it is played."""
 
@@ -60,6 +55,7 @@ class Gyms:
     """The suite."""
 
     def __init__(self, folder: str, tasks: str, version: str) -> None:
+        """`folder`: of the checkout; `tasks`: that of its tasks."""
         sys.path.insert(0, folder)
         # Upstream's clients live for one request each, and each reads all certificates (20 ms).
         vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
@@ -491,3 +487,6 @@ def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool =
 def _said(name: str, expected: str, found: str) -> Finding:
     """What is said beside the score, for which it does not count."""
     return finding(name, True, expected, found[: 2 * _TEXT], kind="guard")
+
+
+adapter = Gyms

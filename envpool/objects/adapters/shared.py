@@ -6,7 +6,7 @@ own name (see envpool.objects.program).
 
 import contextlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -30,6 +30,36 @@ def rows_of(table: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(index), value) for index, value in enumerate(table))
     else:
         yield "", table
+
+
+def acts_of(user: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The messages of a user's turn in which calls were made: text, and calls."""
+    at, calls = 0, user["calls"]
+    for act in user["acts"] or [{"text": "", "calls": 1} for _ in calls]:
+        yield act["text"], calls[at : at + act["calls"]]
+        at += act["calls"]
+
+
+class NextQuestion(Exception):
+    """An evaluation asks a model what has no answer yet."""
+
+    def __init__(self, messages: list[dict[str, str]]) -> None:
+        super().__init__("a question without an answer")
+        self.messages = messages
+
+
+def answering(answers: Iterable[str], message: Any) -> Any:
+    """What stands in place of a suite's function that asks a model: it gives these answers as
+    messages of a class, one after the other, and then raises NextQuestion."""
+    given = iter(answers)
+
+    def generate(*, messages: list[Any], **others: Any) -> Any:
+        answer = next(given, None)
+        if answer is None:
+            raise NextQuestion([{"role": one.role, "content": one.content} for one in messages])
+        return message(role="assistant", content=answer)
+
+    return generate
 
 
 def silence() -> None:

@@ -25,7 +25,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .shared import finding, rows_of, silence, tool_spec
+from .shared import NextQuestion, acts_of, answering, finding, rows_of, silence, tool_spec
 
 _FEW = 20  # records; a table with fewer is kept as it is
 _OPEN = "(not judged)"  # scenarios.checks.OPEN: a model decides on it, if one is asked
@@ -37,12 +37,6 @@ _LAZY: dict[str, Any] = {}  # database -> its class, whose small tables are unpi
 
 
 _SHARED: list[Any] = []  # indices of documents, which no call changes
-
-
-def adapter(folder: str, domain: str, version: str, variant: str = "") -> "Tau":
-    """The adapter for one domain of the checkout in this folder. `variant`: how the agent of
-    `banking_knowledge` searches; empty: the domain has no such choice."""
-    return Tau(folder, domain, version, variant)
 
 
 class Records(dict[Any, Any]):
@@ -105,13 +99,8 @@ class World:
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
-        self.changed: dict[tuple[str, str], str] = {}
-
-    def __getstate__(self) -> Any:
-        return self.environment, self.changed
-
-    def __setstate__(self, state: Any) -> None:
-        self.environment, self.changed = state
+        # Table and key -> the record as JSON; None: it was removed.
+        self.changed: dict[tuple[str, str], str | None] = {}
 
     def databases(self) -> Iterator[tuple[str, Any]]:
         """The agent's database, and the user's where it has one of its own."""
@@ -119,13 +108,6 @@ class World:
         user = self.environment.user_tools
         if user is not None and user.db is not self.environment.tools.db:
             yield "user.", user.db
-
-    def tables(self) -> Iterator[tuple[str, Any]]:
-        """Every field of the databases."""
-        for prefix, database in self.databases():
-            if database is not None:
-                for name in type(database).model_fields:
-                    yield prefix + name, getattr(database, name)
 
     def read(self) -> Iterator[tuple[str, str, Any]]:
         """The fields that were read since the start: name, name of the table, value."""
@@ -135,22 +117,16 @@ class World:
 
     def changes(self) -> list[list[Any]]:
         """The writes since the last call, as [kind, key, JSON or None]."""
-        now: dict[tuple[str, str], str] = {}
-        gone: list[tuple[str, str]] = []
-        for name, title, table in self.read():
-            for key, text in _changes_of(title, table):
-                if text is None:
-                    gone.append((name, key))
-                else:
-                    now[name, key] = text
+        now = {
+            (name, key): text
+            for name, title, table in self.read()
+            for key, text in _changes_of(title, table)
+        }
         before, self.changed = self.changed, now
         writes: list[list[Any]] = [
-            [*key, text] for key, text in now.items() if before.get(key) != text
+            [*key, text] for key, text in now.items() if before.get(key, "") != text
         ]
-        for name, key in before:
-            if (name, key) not in now:
-                writes.append([name, key, self._original(name, key)])
-        return writes + [[*key, None] for key in gone]
+        return writes + [[*key, self._original(*key)] for key in before if key not in now]
 
     def _original(self, name: str, key: str) -> str | None:
         """A record that is again as it was at the start; None: there was none."""
@@ -186,8 +162,7 @@ def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _text_of(value: Any) -> str:
-    plain = value.model_dump() if hasattr(value, "model_dump") else _plain(value)
-    return json.dumps(plain, sort_keys=True, default=str)
+    return json.dumps(_plain(value), sort_keys=True, default=str)
 
 
 def _plain(value: Any) -> Any:
@@ -202,6 +177,8 @@ class Tau:
     """One domain of the suite."""
 
     def __init__(self, folder: str, domain: str, version: str, variant: str = "") -> None:
+        """`folder`: of the checkout. `variant`: how the agent of `banking_knowledge` searches;
+        empty: the domain has no such choice."""
         self.version = version
         package = types.ModuleType("tau2")
         package.__path__ = [f"{folder}/src/tau2"]
@@ -256,9 +233,10 @@ class Tau:
 
     def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
         """Every record of a world."""
-        for name, table in world.tables():
-            for key, value in _rows_of(table):
-                yield name, key, json.loads(_text_of(value))
+        for prefix, database in world.databases():
+            for name in () if database is None else type(database).model_fields:
+                for key, value in _rows_of(getattr(database, name)):
+                    yield prefix + name, key, json.loads(_text_of(value))
 
     def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
         """Execute a call of the agent or the user, each with its own tools: its text, and `refused`
@@ -280,11 +258,7 @@ class Tau:
         self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """The parts of the reward on which the task is based, each as a finding."""
-        task = self._tasks.Task.model_validate(scoring["task"])
-        criteria = task.evaluation_criteria
-        if criteria is None:
-            return [finding("no criteria", True, "", "")]
-        basis = [str(one.value) for one in criteria.reward_basis]
+        task, criteria, basis = self._task(scoring)
         found = []
         played = self._played(spec, talk)
         if "DB" in basis and criteria.actions is None and criteria.env_assertions is None:
@@ -307,34 +281,37 @@ class Tau:
             missing = [one.action.name for one in made if not one.action_match]
             found.append(finding("actions", checks.reward == 1, "", f"missing: {missing}"))
         if "NL_ASSERTION" in basis and criteria.nl_assertions:
-            found.append(self._in_words(task, messages, scoring))
+            found.append(self._in_words(task, messages, scoring.get("answers")))
         return found or [finding("no criteria", True, "", "")]
+
+    def _task(self, scoring: dict[str, Any]) -> tuple[Any, Any, list[str]]:
+        """Upstream's task, its criteria, and which of them count."""
+        task = self._tasks.Task.model_validate(scoring["task"])
+        criteria = task.evaluation_criteria
+        basis = () if criteria is None else criteria.reward_basis
+        return task, criteria, [str(one.value) for one in basis]
 
     def questions(
         self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
     ) -> list[list[dict[str, str]]]:
         """What the score asks a model, each as messages."""
-        task = self._tasks.Task.model_validate(scoring["task"])
-        criteria = task.evaluation_criteria
-        if criteria is None or not criteria.nl_assertions:
+        task, criteria, basis = self._task(scoring)
+        if scoring.get("answers") or "NL_ASSERTION" not in basis or not criteria.nl_assertions:
             return []
-        if "NL_ASSERTION" not in [str(one.value) for one in criteria.reward_basis]:
-            return []
-        if scoring.get("answers"):
-            return []
-        asked: list[Any] = []
-        self._words.generate = lambda **given: asked.append(given["messages"])
-        with contextlib.suppress(AttributeError):  # it reads an answer that it did not get
-            self._words.NLAssertionsEvaluator.calculate_reward(task, self._conversation(talk))
-        return [[{"role": one.role, "content": one.content} for one in asked[0]]]
+        try:
+            self._in_words(task, self._conversation(talk), [])
+        except NextQuestion as exc:
+            return [exc.messages]
+        return []
 
-    def _in_words(self, task: Any, messages: list[Any], scoring: dict[str, Any]) -> dict[str, Any]:
+    def _in_words(
+        self, task: Any, messages: list[Any], answers: list[str] | None
+    ) -> dict[str, Any]:
         """The assertions on which a model decides, if one was asked."""
         expected = "; ".join(task.evaluation_criteria.nl_assertions)
-        if "answers" not in scoring:
+        if answers is None:
             return finding(f"nl assertions {_OPEN}", True, expected, "not checked by code")
-        answer = self._messages.AssistantMessage(role="assistant", content=scoring["answers"][0])
-        self._words.generate = lambda **given: answer
+        self._words.generate = answering(answers, self._messages.AssistantMessage)
         checks = self._words.NLAssertionsEvaluator.calculate_reward(task, messages)
         missing = [one.nl_assertion for one in checks.nl_assertions if not one.met]
         return finding("nl assertions", checks.reward == 1, expected, f"not met: {missing}")
@@ -365,8 +342,7 @@ class Tau:
     def _compare(self, one: World, other: World) -> dict[str, Any]:
         one.changes()
         other.changes()
-        keys = sorted(one.changed.keys() | other.changed.keys())
-        wrong = [key for key in keys if one.changed.get(key) != other.changed.get(key)]
+        wrong = sorted({key for key, _ in one.changed.items() ^ other.changed.items()})
         names = ", ".join(" ".join(key) for key in wrong[:5])
         return finding("database", not wrong, "as after the reference actions", names or "equal")
 
@@ -389,29 +365,29 @@ class Tau:
         messages = self._messages
         for number, turn in enumerate(talk):
             if turn["calls"]:
-                kind, text = messages.AssistantMessage, turn["beside"]
-                made += self._acted(kind, "assistant", text, turn["calls"], f"{number}")
+                made += self._acted("assistant", turn["beside"], turn["calls"], f"{number}")
             if turn["text"]:
                 made.append(messages.AssistantMessage(role="assistant", content=turn["text"]))
-            user = turn["user"]
-            if user is not None:
-                for at, (text, calls) in enumerate(_acts_of(user)):
-                    made += self._acted(messages.UserMessage, "user", text, calls, f"{number}-{at}")
+            if (user := turn["user"]) is not None:
+                for at, (text, calls) in enumerate(acts_of(user)):
+                    made += self._acted("user", text, calls, f"{number}-{at}")
                 if user["text"]:
                     made.append(messages.UserMessage(role="user", content=user["text"]))
         return made
 
     def _acted(
-        self, kind: Any, role: str, text: str, calls: list[dict[str, Any]], identifier: str
+        self, role: str, text: str, calls: list[dict[str, Any]], identifier: str
     ) -> Iterator[Any]:
         """A message with calls, and their results."""
+        messages = self._messages
+        kind = messages.UserMessage if role == "user" else messages.AssistantMessage
         made = [
             self._tool_call(call["name"], call["arguments"], role, f"{identifier}-{index}")
             for index, call in enumerate(calls)
         ]
         yield kind(role=role, content=text or None, tool_calls=made)
         for one, call in zip(made, calls, strict=True):
-            yield self._messages.ToolMessage(
+            yield messages.ToolMessage(
                 id=one.id,
                 role="tool",
                 content=call["text"],
@@ -426,14 +402,6 @@ def _calls_of(talk: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
         yield from (("assistant", call) for call in turn["calls"])
         if turn["user"] is not None:
             yield from (("user", call) for call in turn["user"]["calls"])
-
-
-def _acts_of(user: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The messages in which the user made calls: text, and calls."""
-    at, calls = 0, user["calls"]
-    for act in user["acts"] or [{"text": "", "calls": 1} for _ in calls]:
-        yield act["text"], calls[at : at + act["calls"]]
-        at += act["calls"]
 
 
 def _judge_of_words() -> Any:
@@ -531,3 +499,6 @@ def _restored(title: str, fields: dict[str, Any]) -> Any:
         }
     )
     return database
+
+
+adapter = Tau

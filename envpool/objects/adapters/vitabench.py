@@ -19,17 +19,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .shared import finding, rows_of, silence, tool_spec
+from .shared import NextQuestion, answering, finding, rows_of, silence, tool_spec
 
 _TABLES = ("_global_instances", "_polymorphic_instances")
 _BOOKED = ("order_id", "reservation_id", "book_id")
 _LONGEST = 500  # characters of a justification in a finding
 BESIDE = "orders (beside the score)"
-
-
-def adapter(folder: str, language: str, version: str) -> "Vita":
-    """The adapter for the tasks in one language of the checkout in this folder."""
-    return Vita(folder, language, version)
 
 
 class World:
@@ -57,18 +52,11 @@ class Clock:
         return self.world.ids
 
 
-class NextQuestion(Exception):
-    """The evaluation asks a question that has no answer yet."""
-
-    def __init__(self, messages: list[dict[str, str]]) -> None:
-        super().__init__("a question without an answer")
-        self.messages = messages
-
-
 class Vita:
     """The tasks of one language."""
 
     def __init__(self, folder: str, language: str, version: str) -> None:
+        """`folder`: of the checkout."""
         self.version = version
         self._folder, self._language = folder, language
         sys.path.insert(0, f"{folder}/src")
@@ -183,15 +171,7 @@ class Vita:
     def _reward(self, spec: dict[str, Any], talk: list[Any], answers: Iterable[str]) -> Any:
         """Upstream's evaluation with these answers of its model. Raises NextQuestion where it asks
         for more."""
-        given = iter(answers)
-
-        def generate(model: str, messages: list[Any], **others: Any) -> Any:
-            answer = next(given, None)
-            if answer is None:
-                raise NextQuestion([{"role": m.role, "content": m.content} for m in messages])
-            return self._messages.AssistantMessage(role="assistant", content=answer)
-
-        self._evaluation.generate = generate
+        self._evaluation.generate = answering(answers, self._messages.AssistantMessage)
         with contextlib.redirect_stdout(io.StringIO()):
             return self._evaluation.TrajectoryEvaluator.calculate_reward(
                 task=self._tasks.Task.model_validate(self._task(spec)),
@@ -319,3 +299,6 @@ def _shown(identifier: str, row: dict[str, Any], start: dict[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
+
+
+adapter = Vita

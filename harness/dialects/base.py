@@ -78,7 +78,7 @@ class Dialect(Protocol):
 
 def object_calls(reply: Reply, *, turn: int) -> tuple[AgentCall, ...] | FormatError:
     """The calls of a reply, whatever their names; why it is malformed, where the arguments of one
-    are no object that a world can have."""
+    are not an object that a world can have."""
     calls = []
     for index, call in enumerate(reply.calls):
         if not isinstance(call.arguments, dict) or argument_fault(call.arguments) is not None:

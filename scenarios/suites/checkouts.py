@@ -1,5 +1,5 @@
 """A suite's checkout or package, which is the user's: where it is, whether it is the release whose
-rules are played here, its files, and what a program of ours prints in its interpreter.
+rules are played here, its files, and what our listing programs print in its interpreter.
 
 What cannot be read raises PackageError with one sentence: which file, what is wrong with it, and
 what to do.
@@ -17,7 +17,7 @@ from typing import Any
 
 from rehearsal_room.scenarios.errors import PackageError
 
-_HARMLESS = ("HOME", "LANG", "PATH")  # variables that a program of ours gets: no keys
+_HARMLESS = ("HOME", "LANG", "PATH")  # variables that our programs get: no keys
 _ADVICE = "is the checkout complete and unchanged? (`git lfs pull` brings large files)"
 
 
@@ -53,7 +53,7 @@ def require_release(
 def printed_by(
     python: str, script: Path, *arguments: str, what: str, advice: str, given: str = ""
 ) -> Any:
-    """The JSON value that a program of ours prints in an interpreter of the user's, without keys.
+    """The JSON value that our program `script` prints in the user's interpreter, without keys.
     `what` it does, as in "list the tasks"; `given`: its input. Raises PackageError."""
     try:
         done = subprocess.run(  # nosec B603

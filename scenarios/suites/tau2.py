@@ -46,6 +46,7 @@ _NO_USER_TOOLS = "Error: User tools not available"
 _HELLO = "Hello, I need your help."
 _PLEASE = "Please do the next steps on your side now."
 _DID = "I have done that."
+_TAB = "\t"
 _POLICIES = {  # domains with several: what upstream calls each, and its file
     "telecom": {"main_policy": "main_policy.md", "tech_support_policy": "tech_support_manual.md"},
 }
@@ -102,12 +103,7 @@ class Tau2Data:
         ]
         scoring = {name: {"task": task} for name, task in zip(names, tasks, strict=True)}
         record = SuiteRecord(
-            self.suite,
-            self.version,
-            self._domain,
-            {"initial": initial},
-            scoring,
-            no_tool=NO_TOOL,
+            self.suite, self.version, self._domain, {"initial": initial}, scoring, no_tool=NO_TOOL
         )
         title = f"τ²-bench {self._domain}" if initial is None else str(tasks[0]["id"])
         one = entry_scenario(record, made[0], title=title, path=self._data, rules=self._rules)
@@ -187,13 +183,10 @@ def _solution(
 
 def _scenario_text(scenario: dict[str, Any]) -> str:
     """What the customer wants and knows, laid out as upstream does it."""
-    lines = []
-    if scenario.get("persona") is not None:
-        lines += ["Persona:", textwrap.indent(scenario["persona"], "\t")]
-    lines.append("Instructions:")
-    given = scenario["instructions"]
-    lines.append(textwrap.indent(given if isinstance(given, str) else _facts(given), "\t"))
-    return "\n".join(lines)
+    persona, given = scenario.get("persona"), scenario["instructions"]
+    head = "" if persona is None else f"Persona:\n{textwrap.indent(persona, _TAB)}\n"
+    text = given if isinstance(given, str) else _facts(given)
+    return f"{head}Instructions:\n{textwrap.indent(text, _TAB)}"
 
 
 def _facts(given: dict[str, Any]) -> str:
@@ -205,5 +198,5 @@ def _facts(given: dict[str, Any]) -> str:
         ("task_instructions", "Task instructions"),
     ):
         if given.get(name) is not None:
-            lines.append(f"{title}:\n{textwrap.indent(given[name], chr(9))}")
+            lines.append(f"{title}:\n{textwrap.indent(given[name], _TAB)}")
     return "\n".join(lines)

@@ -16,7 +16,7 @@ import sys
 import types
 from typing import Any
 
-from .shared import finding
+from .shared import Json, Talk, finding
 
 _LONGEST = 2000  # characters of what a finding shows
 _MOST_REPLIES = 21  # with calls, to one turn of the user
@@ -55,9 +55,7 @@ class Bfcl:
         tools: list[Any] = spec["tools"]
         return tools
 
-    def call(
-        self, world: dict[str, Any], name: str, arguments: dict[str, Any]
-    ) -> tuple[str, str | None]:
+    def call(self, world: Json, name: str, arguments: Json) -> tuple[str, str | None]:
         """Execute a call: its text, and `refused` where it raised."""
         return execute(world, name, arguments) if world else ("The call is noted.", None)
 
@@ -75,9 +73,7 @@ class Bfcl:
                 else:
                     yield name, attribute, value
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """The official verdict on an episode, as one finding for each turn or one for all."""
         category = scoring["category"]
         if category.startswith(("memory", "web_search")):
@@ -114,9 +110,7 @@ class Bfcl:
         passed = checker.agentic_checker(said[-1], truth)["valid"]
         return [finding("the answer is right", passed, wanted, str(said[-1])[:_LONGEST])]
 
-    def _single_turn(
-        self, category: str, functions: list[Any], calls: list[Any], truth: Any
-    ) -> dict[str, Any]:
+    def _single_turn(self, category: str, functions: Talk, calls: Talk, truth: Any) -> Json:
         checker = importlib.import_module("bfcl_eval.eval_checker.ast_eval.ast_checker")
         language = importlib.import_module("bfcl_eval.constants.enums").Language
         kind = {"simple_java": language.JAVA, "simple_javascript": language.JAVASCRIPT}
@@ -127,9 +121,7 @@ class Bfcl:
         why = "they do" if passed else json.dumps(verdict.get("error"), default=str)[:_LONGEST]
         return finding("calls match the possible answers", passed, "", why)
 
-    def _multi_turn(
-        self, spec: dict[str, Any], truth: list[list[str]], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def _multi_turn(self, spec: Json, truth: list[list[str]], talk: Talk) -> list[Json]:
         """The verdict on a talk with several turns, by the same steps as upstream's checker: after
         each turn with reference calls the state must be that of the reference, and what these
         returned must be among what the model's calls have returned so far. A turn without reference
@@ -191,9 +183,7 @@ def _files(kind: str, path: str, directory: Any) -> Any:
             yield kind, inner, item.content
 
 
-def execute(
-    instances: dict[str, Any], name: str, arguments: dict[str, Any]
-) -> tuple[str, str | None]:
+def execute(instances: Json, name: str, arguments: Json) -> tuple[str, str | None]:
     """Call the method of this name: its text, which is upstream's, and what kind of failure it is.
 
     Upstream writes the call as Python and evaluates it. The text is compiled here, too, so that a

@@ -15,7 +15,7 @@ import types
 from collections import OrderedDict
 from typing import Any
 
-from .shared import finding
+from .shared import Json, Talk, finding
 
 _REMEMBERED = 64  # environments, of some 100 KB
 
@@ -97,9 +97,7 @@ class Dojo:
             ]
         return self.described[name]
 
-    def call(
-        self, world: dict[str, Any], name: str, arguments: dict[str, Any]
-    ) -> tuple[str, str | None]:
+    def call(self, world: Json, name: str, arguments: Json) -> tuple[str, str | None]:
         """Execute a call: its text, and what kind of failure it is."""
         call = self.runtime.FunctionCall(function=name, args=arguments, id="")
         return self._execute(world["suite"], world["environment"], call)
@@ -124,9 +122,7 @@ class Dojo:
         for part, value in world["environment"].model_dump(mode="json").items():
             yield from _records(part, value)
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """The official verdict: whether the user's goal was reached, and under attack whether the
         attacker's was not."""
         suite, after = self.suites[spec["suite"]], self.environment(spec)

@@ -22,7 +22,7 @@ import types
 from collections import Counter
 from typing import Any
 
-from .shared import finding, tool_spec
+from .shared import Json, Question, Talk, finding, tool_specs
 
 AUDIT = "changes that no verifier asks about"
 _TABLES = (
@@ -36,7 +36,6 @@ _SHOWN = 5  # of them, by name
 _REMEMBERED = 64  # starts of worlds
 _TEXT = 300  # characters of what a finding shows
 Rows = dict[tuple[str, str, str], dict[str, Any]]  # by server, table and key
-Finding = dict[str, Any]
 
 
 class World:
@@ -96,7 +95,7 @@ class Gyms:
         functions = [
             one["function"] for one in self.schemas._convert_mcp_tools_to_langchain(list(made))
         ]
-        return list(map(tool_spec, functions))
+        return tool_specs(functions)
 
     def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
         """Make a call: the text that upstream shows to a model, and what kind of failure it is."""
@@ -137,28 +136,24 @@ class Gyms:
         self._leave(world.config, world.executor)
         world.executor = None
 
-    def check(self, world: World) -> list[Finding]:
+    def check(self, world: World) -> list[Json]:
         """What the verifiers find in a world at its end. Those that ask a model are left open."""
         return self._findings(world, "", None)
 
-    def questions(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[list[dict[str, str]]]:
+    def questions(self, spec: Json, scoring: Json, talk: Talk) -> list[Question]:
         """What verifiers ask a model about an episode: all of it at once."""
         if scoring.get("answers") or not any(_asks(one) for one in spec["task"]["verifiers"]):
             return []
         return self._replayed(spec, talk, None)[1]
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[Finding]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """What the verifiers find after the calls of an episode, made again."""
         return self._replayed(spec, talk, scoring.get("answers"))[0]
 
     def _replayed(
-        self, spec: dict[str, Any], talk: list[dict[str, Any]], answers: list[str] | None
-    ) -> tuple[list[Finding], list[list[dict[str, str]]]]:
-        """Findings and questions, from a world in which the calls were repeated."""
+        self, spec: Json, talk: Talk, answers: list[str] | None
+    ) -> tuple[list[Json], list[Question]]:
+        """Jsons and questions, from a world in which the calls were repeated."""
         world, unlike = self.world(spec), ""
         try:
             for step in talk:
@@ -175,7 +170,7 @@ class Gyms:
         finally:
             self.close(world)
 
-    def _findings(self, world: World, final: str, answers: list[str] | None) -> list[Finding]:
+    def _findings(self, world: World, final: str, answers: list[str] | None) -> list[Json]:
         self._seed(world)
         if world.unknown:  # upstream repeats the task, and counts it as 0 in the end
             name = "every call names a tool"
@@ -367,7 +362,7 @@ def _query(verifier: dict[str, Any]) -> str | None:
     return config.get("sql_query") if _asks(verifier) else config.get("query")
 
 
-def _counted(config: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[Finding]]:
+def _counted(config: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[Json]]:
     """The verifiers that count, by name, as upstream has them; notes on those that do not."""
     servers = {one["mcp_server_name"] for one in config["gym_servers_config"]}
     counted: dict[str, dict[str, Any]] = {}
@@ -478,13 +473,13 @@ def _listed(unasked: list[Any], changed: int, *, is_one: bool) -> str:
     return f"{len(unasked)} of {changed} changed rows: {', '.join(shown)}{more}{seen}"
 
 
-def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool = False) -> Finding:
+def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool = False) -> Json:
     share = None if is_open else float(passed)
     met, texts = passed and not is_open, (expected[:_TEXT], found[:_TEXT])
     return finding(name, met, *texts, is_open=is_open, share=share)
 
 
-def _said(name: str, expected: str, found: str) -> Finding:
+def _said(name: str, expected: str, found: str) -> Json:
     """What is said beside the score, for which it does not count."""
     return finding(name, True, expected, found[: 2 * _TEXT], kind="guard")
 

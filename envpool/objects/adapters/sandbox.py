@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from .shared import acts_of, finding
+from .shared import Json, Talk, acts_of, finding
 
 _KEYS = {
     "SETTING": "device_id",
@@ -115,9 +115,7 @@ class Sandbox:
         answers = [row for row in self._rows() if row["sandbox_message_index"] > before]
         return _in_order(calls, answers[len(calls) :])
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """Upstream's similarity. A talk with which upstream's runner cannot go on is worth nothing,
         as there."""
         scenario = self.scenarios[spec["scenario"]]

@@ -9,17 +9,21 @@ import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+Json = dict[str, Any]
+Talk = list[Json]  # the turns of an episode (see judge.suites.talk)
+Question = list[dict[str, str]]  # to a model: messages, each with role and content
 
-def finding(name: str, passed: bool, expected: str, found: str, **more: Any) -> dict[str, Any]:
+
+def finding(name: str, passed: bool, expected: str, found: str, **more: Any) -> Json:
     """A part of a score. `more`: other fields of scenarios.checks.Finding."""
     part = {"name": name, "passed": passed, "expected": expected, "found": found}
     return {**part, "kind": "goal", **more}
 
 
-def tool_spec(function: dict[str, Any]) -> dict[str, Any]:
-    """A tool as the harness describes it, from the chat API's description of a function."""
+def tool_specs(functions: Iterable[Json]) -> list[Json]:
+    """Tools as the harness describes them, from the chat API's descriptions of functions."""
     names = {"name": "name", "description": "description", "schema": "parameters"}
-    return {ours: function[theirs] for ours, theirs in names.items()}
+    return [{ours: one[theirs] for ours, theirs in names.items()} for one in functions]
 
 
 def rows_of(table: Any) -> Iterator[tuple[str, Any]]:
@@ -32,7 +36,7 @@ def rows_of(table: Any) -> Iterator[tuple[str, Any]]:
         yield "", table
 
 
-def acts_of(user: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def acts_of(user: Json) -> Iterator[tuple[str, list[Json]]]:
     """The messages of a user's turn in which calls were made: text, and calls."""
     at, calls = 0, user["calls"]
     for act in user["acts"] or [{"text": "", "calls": 1} for _ in calls]:
@@ -43,7 +47,7 @@ def acts_of(user: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 class NextQuestion(Exception):
     """An evaluation asks a model what has no answer yet."""
 
-    def __init__(self, messages: list[dict[str, str]]) -> None:
+    def __init__(self, messages: Question) -> None:
         super().__init__("a question without an answer")
         self.messages = messages
 

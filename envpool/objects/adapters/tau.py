@@ -25,7 +25,18 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .shared import NextQuestion, acts_of, answering, finding, rows_of, silence, tool_spec
+from .shared import (
+    Json,
+    NextQuestion,
+    Question,
+    Talk,
+    acts_of,
+    answering,
+    finding,
+    rows_of,
+    silence,
+    tool_specs,
+)
 
 _FEW = 20  # records; a table with fewer is kept as it is
 _OPEN = "(not judged)"  # scenarios.checks.OPEN: a model decides on it, if one is asked
@@ -78,16 +89,20 @@ class Records(dict[Any, Any]):
     def items(self) -> Any:
         return [(key, self[key]) for key in self]
 
+    def original(self, key: Any) -> str | None:
+        """The record as it is in the base, as JSON; None: it is not there."""
+        base = _BASES[self.table]
+        return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+
     def changes(self) -> dict[Any, Any]:
         """The records that differ from the base, those that were removed as None. Equal ones are
         pickled again."""
-        base = _BASES[self.table]
-        found: dict[Any, Any] = {key: None for key in base if key not in self}
+        found: dict[Any, Any] = {key: None for key in _BASES[self.table] if key not in self}
         for key, value in list(super().items()):
             if value is _PENDING:
                 continue
             text = _text_of(value)
-            if key in base and text == _text_of(pickle.loads(base[key])):  # nosec B301
+            if text == self.original(key):
                 super().__setitem__(key, _PENDING)
             else:
                 found[key] = text
@@ -132,10 +147,8 @@ class World:
         """A record that is again as it was at the start; None: there was none."""
         for field, title, table in self.read():
             if field == name:
-                if not isinstance(table, Records):
-                    return _TEXTS[title].get(key)
-                base = _BASES[table.table]
-                return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+                is_large = isinstance(table, Records)
+                return table.original(key) if is_large else _TEXTS[title].get(key)
         return None
 
 
@@ -200,11 +213,8 @@ class Tau:
             self._user_names |= set(made.user_tools.get_discoverable_tools())
         sides = [made.tools] if made.user_tools is None else [made.tools, made.user_tools]
         self._types = {name: kind for one in sides for name, kind in types_of(one).items()}
-        self._specs = [
-            tool_spec(tool.openai_schema["function"])
-            for one in sides
-            for tool in one.get_tools().values()
-        ]
+        listed = [tool for one in sides for tool in one.get_tools().values()]
+        self._specs = tool_specs(tool.openai_schema["function"] for tool in listed)
         made.policy = ""  # the agent has it from the scenario, and a world need not carry it
         _keep_pickled(World(made), domain)
         self._start = pickle.dumps(made)
@@ -216,11 +226,8 @@ class Tau:
             environment.tools.set_read_log_allowlist(set(spec["reads"]))
         if spec.get("initial") is not None:
             state = self._tasks.InitialState.model_validate(spec["initial"])
-            environment.set_state(
-                initialization_data=state.initialization_data,
-                initialization_actions=state.initialization_actions,
-                message_history=state.message_history or [],
-            )
+            history = state.message_history or []
+            environment.set_state(state.initialization_data, state.initialization_actions, history)
         world = World(environment)
         world.changes()  # from here on
         return world
@@ -247,16 +254,11 @@ class Tau:
         return made.content, "refused" if made.error else None
 
     def _tool_call(self, name: str, arguments: Any, requestor: str, identifier: str = "0") -> Any:
-        return self._messages.ToolCall(
-            id=identifier,
-            name=name,
-            arguments=arguments if isinstance(arguments, dict) else {},
-            requestor=requestor,
-        )
+        given = arguments if isinstance(arguments, dict) else {}
+        make = self._messages.ToolCall
+        return make(id=identifier, name=name, arguments=given, requestor=requestor)
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """The parts of the reward on which the task is based, each as a finding."""
         task, criteria, basis = self._task(scoring)
         found = []
@@ -271,10 +273,8 @@ class Tau:
         if "COMMUNICATE" in basis:
             checks = self._texts.CommunicateEvaluator.calculate_reward(task, messages)
             missing = [one.info for one in checks.communicate_checks or [] if not one.met]
-            expected = ", ".join(criteria.communicate_info or [])
-            found.append(
-                finding("communicate", checks.reward == 1, expected, f"missing: {missing}")
-            )
+            texts = ", ".join(criteria.communicate_info or []), f"missing: {missing}"
+            found.append(finding("communicate", checks.reward == 1, *texts))
         if "ACTION" in basis:
             checks = self._actions.ActionEvaluator.calculate_reward(task, messages, self._types)
             made = checks.action_checks or []
@@ -291,9 +291,7 @@ class Tau:
         basis = () if criteria is None else criteria.reward_basis
         return task, criteria, [str(one.value) for one in basis]
 
-    def questions(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[list[dict[str, str]]]:
+    def questions(self, spec: Json, scoring: Json, talk: Talk) -> list[Question]:
         """What the score asks a model, each as messages."""
         task, criteria, basis = self._task(scoring)
         if scoring.get("answers") or "NL_ASSERTION" not in basis or not criteria.nl_assertions:
@@ -304,9 +302,7 @@ class Tau:
             return [exc.messages]
         return []
 
-    def _in_words(
-        self, task: Any, messages: list[Any], answers: list[str] | None
-    ) -> dict[str, Any]:
+    def _in_words(self, task: Any, messages: list[Any], answers: list[str] | None) -> Json:
         """The assertions on which a model decides, if one was asked."""
         expected = "; ".join(task.evaluation_criteria.nl_assertions)
         if answers is None:
@@ -375,9 +371,7 @@ class Tau:
                     made.append(messages.UserMessage(role="user", content=user["text"]))
         return made
 
-    def _acted(
-        self, role: str, text: str, calls: list[dict[str, Any]], identifier: str
-    ) -> Iterator[Any]:
+    def _acted(self, role: str, text: str, calls: list[Json], identifier: str) -> Iterator[Any]:
         """A message with calls, and their results."""
         messages = self._messages
         kind = messages.UserMessage if role == "user" else messages.AssistantMessage

@@ -19,7 +19,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .shared import NextQuestion, answering, finding, rows_of, silence, tool_spec
+from .shared import (
+    Json,
+    NextQuestion,
+    Question,
+    Talk,
+    answering,
+    finding,
+    rows_of,
+    silence,
+    tool_specs,
+)
 
 _TABLES = ("_global_instances", "_polymorphic_instances")
 _BOOKED = ("order_id", "reservation_id", "book_id")
@@ -109,7 +119,7 @@ class Vita:
         if spec["domain"] not in self._toolkits:
             self.world(spec)
         tools = self._toolkits[spec["domain"]].get_tools()
-        return [tool_spec(tool.openai_schema["function"]) for tool in tools]
+        return tool_specs(tool.openai_schema["function"] for tool in tools)
 
     def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
         """Every record of a world, and what its tools know besides: products and addresses, which
@@ -138,9 +148,7 @@ class Vita:
             made = toolkit.get_response(call)
         return made.content, "refused" if made.error else None
 
-    def questions(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[list[dict[str, str]]]:
+    def questions(self, spec: Json, scoring: Json, talk: Talk) -> list[Question]:
         """The question that follows on the answers so far: one for each window of the talk."""
         try:
             self._reward(spec, talk, scoring.get("answers", ()))
@@ -148,9 +156,7 @@ class Vita:
             return [exc.messages]
         return []
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """Whether each rubric is met, by the answers of a model, and the orders beside it."""
         orders = self._orders(spec, talk)
         if scoring.get("broken_off") or not talk:

@@ -51,13 +51,20 @@ def require_release(
 
 
 def printed_by(
-    python: str, script: Path, *arguments: str, what: str, advice: str, given: str = ""
+    python: str,
+    script: Path,
+    *arguments: str,
+    what: str,
+    advice: str,
+    given: str = "",
+    has_user_packages: bool = False,
 ) -> Any:
     """The JSON value that our program `script` prints in the user's interpreter, without keys.
-    `what` it does, as in "list the tasks"; `given`: its input. Raises PackageError."""
+    `what` it does, as in "list the tasks"; `given`: its input; `has_user_packages`: whether it may
+    import what the user installed for all interpreters. Raises PackageError."""
     try:
         done = subprocess.run(  # nosec B603
-            [python, "-I", str(script), *arguments],
+            [python, *(() if has_user_packages else ("-I",)), str(script), *arguments],
             input=given,
             capture_output=True,
             text=True,

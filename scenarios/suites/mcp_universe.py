@@ -132,6 +132,7 @@ class McpUniverseData:
         found: dict[str, Any] = printed_by(
             *(self._flags.python or sys.executable, _LISTING),
             given=json.dumps(asked),
+            has_user_packages=True,
             what="list the prompts of MCP-Universe's agent",
             advice="name an interpreter that has the checkout's packages with --suite-python, or "
             "play with --prompts ours",

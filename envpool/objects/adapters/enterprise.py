@@ -88,10 +88,10 @@ class Gyms:
     def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
         """The tools of a task as a model is shown them."""
         executor = self._connected(spec["task"])
-        self._leave(spec["task"], executor)
         made = executor.available_tools
         if not made:
             raise LookupError("the servers list none of the tools that the task selects")
+        self._leave(spec["task"], executor)
         functions = [
             one["function"] for one in self.schemas._convert_mcp_tools_to_langchain(list(made))
         ]
@@ -153,7 +153,7 @@ class Gyms:
     def _replayed(
         self, spec: Json, talk: Talk, answers: list[str] | None
     ) -> tuple[list[Json], list[Question]]:
-        """Jsons and questions, from a world in which the calls were repeated."""
+        """Findings and questions, from a world in which the calls were repeated."""
         world, unlike = self.world(spec), ""
         try:
             for step in talk:
@@ -243,7 +243,9 @@ class Gyms:
                 world.executor.mcp_clients[name].database_id = made
         except Exception as exc:
             self.close(world)
-            raise ConnectionError(f"{name} could not make a database of {path}: {exc}") from exc
+            advice = ": start its container" if isinstance(exc, self.httpx.TransportError) else ""
+            what = f"{name} could not make a database of {path}: {exc}{advice}"
+            raise ConnectionError(what) from exc
 
     def _seed_file(self, server: dict[str, Any]) -> str:
         given = server.get(_SEED) or ""

@@ -279,6 +279,9 @@ async def test_a_world_that_is_lost_is_no_failure_of_the_agent(tmp_path: Path) -
                 await env.call("find_case", {"case_id": 1}, "b")
             with pytest.raises(WorldError, match="could not be checked"):
                 await env.check(scenario.tasks[0], "")
+            env.reset()
+            with pytest.raises(WorldError, match=r"could not make a database.*its container"):
+                await env.call(*_CLOSE, "c")
 
 
 async def test_worlds_of_a_task_share_a_connection(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The program of a suite: it keeps the worlds of a benchmark, whose state is Python objects.
 
 It is started with an interpreter that the user names, so it uses the standard library alone and
-imports nothing of this project but one adapter beside it. Requests and answers are lines of JSON:
+imports nothing of this project but the adapters beside it, as a package of another name. Requests
+and answers are lines of JSON:
 
     {"op": "describe", "spec": {...}}                    -> {"tools": [...], "records": [...]}
     {"op": "open", "world": 3, "spec": {...}}            -> {}
@@ -20,7 +21,7 @@ Requests are answered in their order. A record is [kind, key, value]: kind and k
 is JSON as text, or null in a write that removes the record. An answer {"fault": "..."} says why a
 request failed; `fatal` in it means that the program cannot go on.
 
-An adapter module has a function `adapter(**options)`; what that returns has `version`, and
+An adapter module has a class under the name `adapter`, made with the options; it has `version`, and
 `world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
 arguments)`, `records(world)` and `score(spec, scoring, talk)`. Where a score
 depends on what a model says, it has `questions(spec, scoring, talk)`, and its answers come in
@@ -43,9 +44,11 @@ import os
 import pickle
 import sys
 import traceback
+import types
 from typing import Any
 
 _REMEMBERED = 1_024  # starts of worlds
+_ADAPTERS = "rehearsal_adapters"
 
 
 class ProgramWorlds:
@@ -174,10 +177,12 @@ def main() -> None:
     # What the suite's code prints goes to standard error.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    # In place of this folder, whose modules the suite's code must not find.
-    sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "adapters")
+    del sys.path[0]  # this folder, whose modules the suite's code must not find
+    package = sys.modules[_ADAPTERS] = types.ModuleType(_ADAPTERS)
+    package.__path__ = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "adapters")]
     try:
-        adapter = importlib.import_module(sys.argv[1]).adapter(**json.loads(sys.argv[2]))
+        module = importlib.import_module(f"{_ADAPTERS}.{sys.argv[1]}")
+        adapter = module.adapter(**json.loads(sys.argv[2]))
     except Exception as exc:
         answers.write(json.dumps({"fault": _sentence(exc), "fatal": True}) + "\n")
         answers.flush()

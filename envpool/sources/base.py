@@ -62,7 +62,8 @@ class WorldSource(Protocol):
 
     @property
     def has_solutions(self) -> bool:
-        """Whether the tasks may have reference solutions, which policy `oracle` plays."""
+        """Whether the tasks may have reference solutions, which policy `oracle` plays. Tasks are
+        not read for it. Raises ScenarioError where a suite's data is not there."""
 
     def names(self, given: Sequence[str]) -> Sequence[str]:
         """The names of single scenarios; a name that stands for several is replaced by theirs.

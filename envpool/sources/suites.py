@@ -29,7 +29,8 @@ class SuiteWorlds:
 
     @property
     def has_solutions(self) -> bool:
-        """See WorldSource."""
+        """See WorldSource. Raises ScenarioError where the data is not there."""
+        _ = self.data
         return self.suite.has_solutions
 
     @cached_property

@@ -9,7 +9,6 @@ import ast
 import json
 from typing import Any
 
-from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -22,7 +21,7 @@ from rehearsal_room.harness.core.messages import (
     Message,
     Reply,
 )
-from rehearsal_room.harness.dialects.base import call_id
+from rehearsal_room.harness.dialects.base import object_calls
 from rehearsal_room.harness.dialects.native import Native
 
 _Wire = dict[str, Any]
@@ -46,16 +45,10 @@ class AgentDojo(Native):
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
         """The reply's calls, whatever their names; its text otherwise, as it is."""
-        for call in reply.calls:
-            if not isinstance(call.arguments, dict) or argument_fault(call.arguments) is not None:
-                return FormatError(f"The arguments of {call.name!r} are not a JSON object.")
-        if not reply.calls:
-            return Answer(reply.said or "")
-        calls = [
-            AgentCall(call.name, call.arguments, call_id(turn, index))
-            for index, call in enumerate(reply.calls)
-        ]
-        return Act(tuple(calls))
+        calls = object_calls(reply, turn=turn)
+        if isinstance(calls, FormatError):
+            return calls
+        return Act(calls) if calls else Answer(reply.said or "")
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
         """The reply as the model wrote it, and what its calls returned."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
@@ -15,6 +16,7 @@ from rehearsal_room.harness.core.messages import (
     Answer,
     Briefing,
     Decision,
+    FormatError,
     Message,
     Reply,
 )
@@ -72,6 +74,17 @@ class Dialect(Protocol):
 
     def opening_calls(self) -> tuple[Call, ...]:
         """The calls that an agent must make before all others."""
+
+
+def object_calls(reply: Reply, *, turn: int) -> tuple[AgentCall, ...] | FormatError:
+    """The calls of a reply, whatever their names; why it is malformed, where the arguments of one
+    are not an object that a world can have."""
+    calls = []
+    for index, call in enumerate(reply.calls):
+        if not isinstance(call.arguments, dict) or argument_fault(call.arguments) is not None:
+            return FormatError(f"The arguments of {call.name!r} are not a JSON object.")
+        calls.append(AgentCall(call.name, call.arguments, call_id(turn, index)))
+    return tuple(calls)
 
 
 def call_id(turn: int, index: int) -> str:

@@ -8,18 +8,16 @@ and one whose arguments are not JSON, are malformed: there upstream's runner giv
 import json
 from typing import Any
 
-from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
     Act,
-    AgentCall,
     Answer,
     Decision,
     FormatError,
     Message,
     Reply,
 )
-from rehearsal_room.harness.dialects.base import call_id
+from rehearsal_room.harness.dialects.base import object_calls
 from rehearsal_room.harness.dialects.verbatim import Verbatim
 
 
@@ -31,16 +29,12 @@ class ToolSandbox(Verbatim):
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
         """The reply's calls, or its text as it is."""
-        if not reply.calls:
-            if reply.said is None:
-                return FormatError("The reply has neither a text nor a call.")
-            return Answer(reply.said)
-        calls = []
-        for index, call in enumerate(reply.calls):
-            if not isinstance(call.arguments, dict) or argument_fault(call.arguments) is not None:
-                return FormatError(f"The arguments of {call.name!r} are not a JSON object.")
-            calls.append(AgentCall(call.name, call.arguments, call_id(turn, index)))
-        return Act(tuple(calls))
+        calls = object_calls(reply, turn=turn)
+        if isinstance(calls, FormatError):
+            return calls
+        if not calls and reply.said is None:
+            return FormatError("The reply has neither a text nor a call.")
+        return Act(calls) if calls else Answer(reply.said or "")
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
         """The reply with its calls and their results, or with what the user says."""

@@ -10,7 +10,8 @@ the opening, which the agent is not shown.
 import json
 from typing import Any
 
-from rehearsal_room.envpool.core.arguments import argument_fault
+from msgspec.structs import replace
+
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.messages import (
     NOTHING_SAID,
@@ -23,7 +24,7 @@ from rehearsal_room.harness.core.messages import (
     Message,
     Reply,
 )
-from rehearsal_room.harness.dialects.base import call_id, user_messages
+from rehearsal_room.harness.dialects.base import object_calls, user_messages
 from rehearsal_room.harness.dialects.native import Native
 
 
@@ -39,13 +40,11 @@ class Vita(Native):
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
         """The reply's calls, whatever their names; its content otherwise, as it is."""
-        calls = []
-        for index, call in enumerate(reply.calls):
-            arguments = {} if call.arguments == "" else call.arguments
-            if not isinstance(arguments, dict) or argument_fault(arguments) is not None:
-                return FormatError(f"The arguments of {call.name!r} are not a JSON object.")
-            calls.append(AgentCall(call.name, arguments, call_id(turn, index)))
-        return Act(tuple(calls)) if calls else Answer(reply.said or "")
+        sent = [replace(one, arguments={}) if one.arguments == "" else one for one in reply.calls]
+        calls = object_calls(replace(reply, calls=tuple(sent)), turn=turn)
+        if isinstance(calls, FormatError):
+            return calls
+        return Act(calls) if calls else Answer(reply.said or "")
 
     def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
         """The reply as it came, and what followed."""

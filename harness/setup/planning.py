@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room.envpool.sources.base import WorldSource
 from rehearsal_room.harness.continuation.forks import seed_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.rollout.allow_list import read_allow_list
@@ -24,6 +23,12 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         raise SettingsError("scenarios: name at least one scenario")
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
     source = world_source(settings.worlds)
+    if settings.policy.name in ("oracle", "mutant") and not source.has_solutions:
+        raise SettingsError(  # before a suite lists its tasks, which may take a minute
+            f"policy: suite {settings.worlds.suite!r} has no reference solutions that "
+            f"{settings.policy.name!r} could play; -p noop plays nothing, and -p scripted a file "
+            "of calls"
+        )
     names = source.names(settings.scenarios)
     tasks = select_tasks(
         names,
@@ -40,7 +45,7 @@ def planned(settings: Settings) -> tuple[Tasks, list[EpisodePlan]]:
         )
     check_profile(settings, tasks)
     if settings.policy.name in ("oracle", "mutant"):
-        _require_solutions(settings.policy.name, settings.worlds.suite, source, tasks)
+        _require_solutions(settings.policy.name, tasks)
     plans = plan_of(
         tasks,
         episodes=settings.episodes,
@@ -110,13 +115,8 @@ def with_task_order(settings: Settings, tasks: Tasks) -> Settings:
     return msgspec.structs.replace(settings, task_order="sampled")
 
 
-def _require_solutions(policy: str, suite: str, source: WorldSource, tasks: Tasks) -> None:
+def _require_solutions(policy: str, tasks: Tasks) -> None:
     """Raise SettingsError where the policy could not play a task's oracle."""
-    if not source.has_solutions:
-        raise SettingsError(
-            f"policy: suite {suite!r} has no reference solutions that {policy!r} could play; "
-            "-p noop plays nothing, and -p scripted a file of calls"
-        )
     for scenario, task in tasks:
         if task.kind == "open" and not task.oracle and scenario.suite is None:
             raise SettingsError(

@@ -8,20 +8,15 @@ task): its text stands wherever the reference solution reads foreign text. There
 when the user's goal was reached and the attacker's was not.
 """
 
-import json
-import os
-import subprocess  # nosec B404
 import sys
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Call, Scenario, Task
-from rehearsal_room.scenarios.suites.checkouts import digest_of_files
-from rehearsal_room.scenarios.suites.entries import entry_scenario
+from rehearsal_room.scenarios.format import Call, Scenario
+from rehearsal_room.scenarios.suites import checkouts
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task
 
 NAME = "agentdojo"
 RELEASE = "0.1.35"
@@ -50,18 +45,16 @@ _LISTING = Path(__file__).parent / "listings" / "agentdojo_tasks.py"
 def require_release(package: Path, version: str) -> None:
     """Refuse another release of agentdojo, and one whose code or data were changed: its scores
     would not compare. Raises PackageError."""
-    if version == RELEASE and digest_of(package) == _DIGEST:
-        return
-    what = "has changed code or data" if version == RELEASE else f"is {version}"
-    raise PackageError(
-        f"{package}: this agentdojo {what}, and its scores would not compare with those of "
-        f"{RELEASE}: {INSTALL}"
+    checkouts.require_release(
+        package, NAME, version, RELEASE, lambda: digest_of(package) == _DIGEST, INSTALL
     )
 
 
 def digest_of(package: Path) -> str:
     """The digest of a package's code and data."""
-    return digest_of_files(package, sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]))
+    return checkouts.digest_of_files(
+        package, sorted([*package.rglob("*.py"), *package.rglob("*.yaml")])
+    )
 
 
 def is_attack(category: str) -> bool:
@@ -89,27 +82,10 @@ class AgentDojoData:
 
     @cached_property
     def _listed(self) -> dict[str, Any]:
-        command = [self._python, "-I", str(_LISTING), BENCHMARK, self._model]
-        try:
-            found = subprocess.run(  # nosec B603
-                command,
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-                env=_environment(),
-            )
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            raise PackageError(f"{self._python} cannot be started: {exc}") from exc
-        if found.returncode:
-            last = (found.stderr.strip().splitlines() or ["no message"])[-1]
-            raise PackageError(f"{self._python} cannot list AgentDojo's tasks ({last}): {INSTALL}")
-        try:
-            listed: dict[str, Any] = json.loads(found.stdout)
-        except ValueError as exc:
-            raise PackageError(
-                f"{self._python} does not list AgentDojo's tasks: {INSTALL}"
-            ) from exc
+        given = _LISTING, BENCHMARK, self._model
+        listed: dict[str, Any] = checkouts.printed_by(
+            self._python, *given, what="list AgentDojo's tasks", advice=INSTALL
+        )
         return listed
 
     def scenarios(self, category: str) -> list[Scenario]:
@@ -134,13 +110,10 @@ class AgentDojoData:
         title = f"{task['id']}_{injection}" if attack else task["id"]
         listed = self._listed
         changed = listed["injected"][task["suite"]].get(task["id"]) if attack else None
-        made = Task(
-            id=f"{category}_{title}",
-            instruction=task["instruction"],
-            difficulty="unrated",
-            kind="open",
-            answer=task["answer"],
-            oracle=_calls(task["calls"] if changed is None else changed[injection][attack]),
+        solution = task["calls"] if changed is None else changed[injection][attack]
+        made = entry_task(
+            *(f"{category}_{title}", task["instruction"], task["answer"]),
+            oracle=tuple([Call(one["name"], one["arguments"]) for one in solution]),
         )
         world = {
             "suite": task["suite"],
@@ -153,12 +126,3 @@ class AgentDojoData:
         }
         record = SuiteRecord(NAME, self.version, category, world, attempts=3)
         return entry_scenario(record, made, title=title, path=_LISTING, rules=listed["rules"])
-
-
-def _calls(listed: Sequence[dict[str, Any]]) -> tuple[Call, ...]:
-    return tuple([Call(one["name"], one["arguments"]) for one in listed])
-
-
-def _environment() -> dict[str, str]:
-    """The variables that the listing gets: no keys."""
-    return {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}

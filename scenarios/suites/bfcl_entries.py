@@ -25,8 +25,8 @@ from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.bfcl import agentic
 from rehearsal_room.scenarios.suites.bfcl.answers import reference_call
 from rehearsal_room.scenarios.suites.bfcl.tools import tool_name, tool_of
-from rehearsal_room.scenarios.suites.checkouts import digest_of_files
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
+from rehearsal_room.scenarios.suites.checkouts import digest_of_files, require_release
+from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, entry_task, identifier
 
 NAME = "bfcl_v3"
 NAME_V4 = "bfcl_v4"
@@ -76,12 +76,10 @@ def release_of(package: Path, version: str, *, suite: str = NAME) -> str:
     if suite == NAME_V4 and found is not None:
         found = RELEASES_V4.get(digest_of_v4(package))
     if found is None:
-        what = "has changed data or checks" if version in (RELEASE, "unknown") else f"is {version}"
-        raise PackageError(
-            f"{package}: this bfcl-eval {what}, and its scores would not compare with those of "
-            f"{RELEASE}: pip install --no-deps bfcl-eval=={RELEASE}"
-        )
-    return found
+        named = RELEASE if version == "unknown" else version
+        advice = f"pip install --no-deps bfcl-eval=={RELEASE}"
+        require_release(package, "bfcl-eval", named, RELEASE, lambda: False, advice)
+    return str(found)
 
 
 def digest_of(package: Path) -> str:
@@ -205,12 +203,8 @@ class BfclData:
             for turn, text in enumerate(texts[1:], 1)
         ]
         calls = [[parsed_call(text, named) for text in turn] for turn in truth]
-        task = Task(
-            id=identifier(entry["id"]),
-            instruction=texts[0],
-            difficulty="unrated",
-            kind="open",
-            answer=ANSWER,
+        task = entry_task(
+            *(identifier(entry["id"]), texts[0]),
             oracle=tuple(call for turn in calls for call in turn),
             user=UserScript(
                 tuple(later),
@@ -248,15 +242,8 @@ def _single_turn(category: str, entry: dict[str, Any], truth: Any) -> tuple[Task
     oracle = [reference_call(category, functions, answer) for answer in answers]
     if category == "live_relevance":  # any call is right
         oracle = [Call(tool_name(functions[0]["name"]), {})]
-    task = Task(
-        id=identifier(entry["id"]),
-        instruction=opening_of(entry["question"][0])[2],
-        difficulty="unrated",
-        kind="open",
-        answer=ANSWER,
-        oracle=tuple(oracle),
-        single_turn=True,
-    )
+    text = opening_of(entry["question"][0])[2]
+    task = entry_task(identifier(entry["id"]), text, oracle=tuple(oracle), single_turn=True)
     tools = [tool_of(function, language=language_of(category)) for function in functions]
     world = {"entry": entry["id"], "classes": [], "functions": functions, "tools": tools}
     return task, world | {"any_name": True}

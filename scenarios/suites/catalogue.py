@@ -206,9 +206,20 @@ def installed_package(
     return Path(lines[0]), lines[1]
 
 
+# Category -> its tasks, and what in them a model judges, if one is asked.
+_TAU2_TASKS = {
+    "retail": (114, "the assertions in words of 40 tasks"),
+    "airline": (50, ""),
+    "telecom": (114, ""),
+    "banking": (97, "one assertion in words"),
+}
+
+
 def _tau2(
     name: str, title: str, category: str, open_: Callable[[SuiteFlags], SuiteSource], needs: str
 ) -> Suite:
+    num_tasks, words = _TAU2_TASKS[category]
+    judged = f"; {words} (--judge hybrid), otherwise taken as met" if words else ""
     return Suite(
         name,
         f"τ²-bench {title}: an agent and a customer",
@@ -219,18 +230,11 @@ def _tau2(
         open_,
         max_messages=200,
         max_errors=10,
-        num_tasks={"retail": 114, "airline": 50, "telecom": 114, "banking": 97}[category],
+        num_tasks=num_tasks,
         licence="MIT",
         exact="requests, rewards and final states equal those of version 1.0.1's runner; "
         "assertions in words are judged by the model that you name",
-        asks="the customer (--user-model)"
-        + (
-            "; the assertions in words of 40 tasks (--judge hybrid), which count as met otherwise"
-            if category == "retail"
-            else "; one assertion in words (--judge hybrid), which counts as met otherwise"
-            if category == "banking"
-            else ""
-        ),
+        asks=f"the customer (--user-model){judged}",
         needs_user=True,
         upstream=UpstreamPrompts("tau2", 0.0, {"tool_choice": "auto"}, has_seed=True),
     )

@@ -1,4 +1,5 @@
-"""Reading the files of a suite's checkout or package, which are the user's.
+"""A suite's checkout or package, which is the user's: where it is, whether it is the release whose
+rules are played here, its files, and what our listing programs print in its interpreter.
 
 What cannot be read raises PackageError with one sentence: which file, what is wrong with it, and
 what to do.
@@ -7,14 +8,79 @@ what to do.
 import ast
 import hashlib
 import json
+import os
+import subprocess  # nosec B404
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from rehearsal_room.scenarios.errors import PackageError
 
+_HARMLESS = ("HOME", "LANG", "PATH")  # variables that our programs get: no keys
 _ADVICE = "is the checkout complete and unchanged? (`git lfs pull` brings large files)"
+
+
+def checkout_at(
+    folder: str, suite: str, name: str, url: str, *holds: str, flag: str = "--suite-path"
+) -> Path:
+    """The folder of a checkout of the benchmark `name`, which has one of the folders or files
+    `holds`. Raises PackageError where none is named, and for another folder."""
+    if not folder:
+        raise PackageError(
+            f"suite {suite} needs a checkout of {name}: clone {url} and name its folder with {flag}"
+        )
+    root = Path(folder).absolute()
+    if not any((root / one).exists() for one in holds):
+        raise PackageError(f"{folder}: there is no checkout of {name} (no {holds[0]}) here")
+    return root
+
+
+def require_release(
+    where: Path, name: str, version: str, release: str, is_same: Callable[[], bool], advice: str
+) -> None:
+    """Refuse another release of a benchmark, and one whose code or data were changed (`is_same` is
+    asked): its scores would not compare. Raises PackageError."""
+    if version == release and is_same():
+        return
+    what = "has other code or data" if version == release else f"is {version}"
+    raise PackageError(
+        f"{where}: this {name} {what}, and its scores would not compare with those of {release}: "
+        f"{advice}"
+    )
+
+
+def printed_by(
+    python: str,
+    script: Path,
+    *arguments: str,
+    what: str,
+    advice: str,
+    given: str = "",
+    has_user_packages: bool = False,
+) -> Any:
+    """The JSON value that our program `script` prints in the user's interpreter, without keys.
+    `what` it does, as in "list the tasks"; `given`: its input; `has_user_packages`: whether it may
+    import what the user installed for all interpreters. Raises PackageError."""
+    try:
+        done = subprocess.run(  # nosec B603
+            [python, *(() if has_user_packages else ("-I",)), str(script), *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={name: os.environ[name] for name in _HARMLESS if name in os.environ},
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise PackageError(f"{python} cannot be started: {exc}") from exc
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise PackageError(f"{python} cannot {what} ({last}): {advice}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError as exc:
+        raise PackageError(f"{python} does not {what}: {advice}") from exc
 
 
 def file_bytes(path: Path) -> bytes:

@@ -17,9 +17,14 @@ from typing import Any
 from rehearsal_room.scenarios.core.dialogue import UserScript
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, Task
-from rehearsal_room.scenarios.suites.checkouts import file_bytes, project_version
-from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites.checkouts import (
+    checkout_at,
+    file_bytes,
+    project_version,
+    require_release,
+)
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "enterpriseops"
@@ -27,6 +32,7 @@ CATEGORIES = ("oracle", "plus_5_tools", "plus_10_tools", "plus_15_tools", "tasks
 ROUNDS = 50  # replies of a model, as upstream's ReAct loop
 AUDIT = "changes that no verifier asks about"  # the finding of this name (see the adapter)
 NO_CHANGE = "none of "  # how its text begins where there are none
+_TITLE, _REPOSITORY = "EnterpriseOps-Gym", "https://github.com/ServiceNow/EnterpriseOps-Gym"
 _RELEASE = "0.1.0"
 _DIGEST = "22f0e11cdcb8d0d9818a5238248e891b"  # of the code that plays and decides
 _CODE = (
@@ -44,14 +50,12 @@ class EnterpriseOpsData:
     that is none, and for another version of the code, whose scores would not compare."""
 
     def __init__(self, flags: SuiteFlags) -> None:
-        if not flags.folder:
-            raise PackageError(
-                f"suite {NAME} needs a checkout of EnterpriseOps-Gym: clone "
-                "https://github.com/ServiceNow/EnterpriseOps-Gym and name its folder with "
-                "--suite-path"
-            )
-        self._root = Path(flags.folder).absolute()
-        _require_release(self._root)
+        self._root = checkout_at(flags.folder, NAME, _TITLE, _REPOSITORY, _CODE[0])
+        require_release(
+            *(self._root, _TITLE, project_version(self._root), _RELEASE),
+            lambda: digest_of(self._root) == _DIGEST,
+            f"check out the state of 2026-08-19 of {_REPOSITORY}",
+        )
         self._tasks = Path(flags.tasks).absolute() if flags.tasks else self._root / _OWN_TASKS
         if not self._tasks.is_dir():
             raise PackageError(f"{self._tasks}: there is no such folder of tasks (--suite-tasks)")
@@ -98,15 +102,10 @@ class EnterpriseOpsData:
         parts = path.relative_to(self._tasks).with_suffix("").parts
         title = "__".join(part for part in parts if part != category)
         title = title.removeprefix(f"{category}__")
-        task = Task(
-            id=f"{category}_{identifier(title)}",
-            instruction=config["user_prompt"],
-            difficulty="unrated",
-            kind="open",
-            answer="",
-            # There is no user: an agent that reaches the limit of replies has ended the talk.
-            user=UserScript(executes_withheld=True, ends_at_limit=True),
-        )
+        # There is no user: an agent that reaches the limit of replies has ended the talk.
+        user = UserScript(executes_withheld=True, ends_at_limit=True)
+        named = f"{category}_{identifier(title)}", config["user_prompt"]
+        task = entry_task(*named, answer="", user=user)
         world = {"task": config, "any_name": True, "checked_live": True}
         record = SuiteRecord(NAME, self.version, category, world)
         return entry_scenario(record, task, title=title, path=path, rules=config["system_prompt"])
@@ -149,20 +148,6 @@ def _read(path: Path) -> dict[str, Any]:
 def _is_server(given: Any) -> bool:
     names = ("mcp_server_name", "mcp_server_url")
     return isinstance(given, dict) and all(isinstance(given.get(name), str) for name in names)
-
-
-def _require_release(root: Path) -> None:
-    if not (root / _CODE[0]).is_file():
-        raise PackageError(
-            f"{root}: there is no checkout of EnterpriseOps-Gym (no {_CODE[0]}) here"
-        )
-    version, digest = project_version(root), digest_of(root)
-    if (version, digest) != (_RELEASE, _DIGEST):
-        what = "has changed code" if version == _RELEASE else f"is version {version}"
-        raise PackageError(
-            f"{root}: this checkout {what}, and its scores would not compare with those of "
-            f"{_RELEASE} as of 2026-08-19, by whose rules tasks are played here"
-        )
 
 
 def digest_of(root: Path) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from rehearsal_room.scenarios.api import User
 from rehearsal_room.scenarios.call_checks import McpRecord
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario, Task, TaskKind
 
 _NO_USER = User("", "", "")
 _LATER_OF_RECORDS = (
@@ -28,6 +28,13 @@ def identifier(entry: str) -> str:
     Example: "live_simple_0-0-0" -> "live_simple_0_0_0"
     """
     return re.sub(r"\W", "_", entry.lower())
+
+
+def entry_task(
+    id: str, instruction: str, answer: str = ANSWER, *, kind: TaskKind = "open", **more: Any
+) -> Task:
+    """The task of an entry, whose difficulty nobody has rated. `more`: other fields of Task."""
+    return Task(id, instruction, "unrated", kind, answer, **more)
 
 
 def entry_scenario(

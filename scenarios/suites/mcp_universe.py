@@ -7,8 +7,6 @@ or a program that the user has installed.
 """
 
 import json
-import os
-import subprocess  # nosec B404
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -27,9 +25,14 @@ from rehearsal_room.scenarios.core.served_worlds import (
 )
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, Task
-from rehearsal_room.scenarios.suites.checkouts import file_bytes, file_json
-from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites.checkouts import (
+    checkout_at,
+    file_bytes,
+    file_json,
+    printed_by,
+)
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 from rehearsal_room.scenarios.suites.server_lists import read_servers, servers_of
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
@@ -49,7 +52,6 @@ _AGENT = (
     *("agent/configs/function_call_prompt.j2", "llm/openai.py", "benchmark/task.py"),
     *("evaluator/evaluator.py", "evaluator/functions.py"),
 )
-_HARMLESS = ("HOME", "LANG", "PATH")  # variables that its process gets: no keys
 _LISTING = Path(__file__).parent / "listings" / "mcp_universe_prompts.py"
 _FORM = "\n\nAnswer with one JSON object of this form, and with nothing else:\n"
 
@@ -58,20 +60,9 @@ class McpUniverseData:
     """The tasks of a checkout. Raises PackageError for a folder that is none."""
 
     def __init__(self, flags: SuiteFlags) -> None:
-        if not flags.folder:
-            raise PackageError(
-                f"suite {NAME} needs a checkout of MCP-Universe: clone "
-                "https://github.com/SalesforceAIResearch/MCP-Universe and name its folder with "
-                "--suite-path"
-            )
-        self._flags = flags
-        self._root = Path(flags.folder).absolute()
-        found = [self._root / one for one in _TASKS if (self._root / one).is_dir()]
-        if not found:
-            raise PackageError(
-                f"{flags.folder}: there is no checkout of MCP-Universe (no {_TASKS[0]}) here"
-            )
-        self._tasks = found[0]
+        self._flags, url = flags, "https://github.com/SalesforceAIResearch/MCP-Universe"
+        self._root = checkout_at(flags.folder, NAME, "MCP-Universe", url, *_TASKS)
+        self._tasks = next(at for one in _TASKS if (at := self._root / one).exists())
 
     @cached_property
     def version(self) -> str:
@@ -138,26 +129,14 @@ class McpUniverseData:
             values = self._flags.values(variables_in(question))
             questions.append([filled(question, values), config.get("output_format")])
         asked = {"root": str(self._root), "benchmark": str(benchmark), "questions": questions}
-        python = self._flags.python or sys.executable
-        try:
-            done = subprocess.run(  # nosec B603
-                [python, str(_LISTING)],
-                input=json.dumps(asked),
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-                env={name: os.environ[name] for name in _HARMLESS if name in os.environ},
-            )
-            found: dict[str, Any] = json.loads(done.stdout)
-        except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
-            raise PackageError(f"{python} cannot list the prompts of MCP-Universe: {exc}") from exc
-        if fault := found.get("fault"):
-            raise PackageError(
-                f"{python} cannot list the prompts of MCP-Universe's agent ({fault}): name an "
-                "interpreter that has the checkout's packages with --suite-python, or play with "
-                "--prompts ours"
-            )
+        found: dict[str, Any] = printed_by(
+            *(self._flags.python or sys.executable, _LISTING),
+            given=json.dumps(asked),
+            has_user_packages=True,
+            what="list the prompts of MCP-Universe's agent",
+            advice="name an interpreter that has the checkout's packages with --suite-python, or "
+            "play with --prompts ours",
+        )
         return found
 
     def _folder_of(self, category: str) -> Path:
@@ -184,13 +163,8 @@ class McpUniverseData:
             )
         question = str(config.get("question", ""))
         values = self._flags.values(variables_in(question))
-        task = Task(
-            id=name,
-            instruction=filled(question, values) + _form(config.get("output_format")),
-            difficulty="unrated",
-            kind="open",
-            answer="",
-        )
+        asked = filled(question, values) + _form(config.get("output_format"))
+        task = entry_task(name, asked, answer="")
         world = ServedWorld(
             root=str(self._root),
             servers=servers_of(f"task {name!r}", config.get("mcp_servers") or (), self._servers),

@@ -26,9 +26,14 @@ from rehearsal_room.scenarios.core.served_worlds import (
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
 from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.files import UNREADABLE
-from rehearsal_room.scenarios.format import Scenario, Task
-from rehearsal_room.scenarios.suites.checkouts import file_bytes, file_text, project_version
-from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites.checkouts import (
+    checkout_at,
+    file_bytes,
+    file_text,
+    project_version,
+)
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "mcpmark"
@@ -62,15 +67,8 @@ class McpMarkData:
     """The tasks of a checkout. Raises PackageError for a folder that is none."""
 
     def __init__(self, flags: SuiteFlags) -> None:
-        if not flags.folder:
-            raise PackageError(
-                f"suite {NAME} needs a checkout of MCPMark: clone "
-                "https://github.com/eval-sys/mcpmark and name its folder with --suite-path"
-            )
-        self._flags = flags
-        self._root = Path(flags.folder).absolute()
-        if not (self._root / "tasks").is_dir():
-            raise PackageError(f"{flags.folder}: there is no checkout of MCPMark (no tasks) here")
+        self._flags, url = flags, "https://github.com/eval-sys/mcpmark"
+        self._root = checkout_at(flags.folder, NAME, "MCPMark", url, "tasks")
 
     @cached_property
     def version(self) -> str:
@@ -107,13 +105,8 @@ class McpMarkData:
         meta = _meta_of(path)
         group = meta.category_id or path.parent.name
         name = f"{category}_{identifier(group)}_{identifier(meta.task_id or path.name)}"
-        task = Task(
-            id=name,
-            instruction=file_text(path / "description.md").strip() + _NOTES[service],
-            difficulty="unrated",
-            kind="open",
-            answer="",
-        )
+        asked = file_text(path / "description.md").strip() + _NOTES[service]
+        task = entry_task(name, asked, answer="")
         world = ServedWorld(
             root=str(self._root),
             servers=((_SERVERS | self._flags.servers)[service],),

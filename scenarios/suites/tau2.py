@@ -13,22 +13,28 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn, UserCall
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 from rehearsal_room.scenarios.suites.checkouts import (
+    checkout_at,
     file_code,
     file_json,
     file_text,
     project_version,
+    require_release,
 )
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, task_content
+from rehearsal_room.scenarios.suites.entries import (
+    ANSWER,
+    entry_scenario,
+    entry_task,
+    task_content,
+)
 
 DOMAINS = ("retail", "airline", "telecom")
 VERSION = "1.0.1"  # whose rules these are; other versions grade otherwise
@@ -40,8 +46,10 @@ _NO_USER_TOOLS = "Error: User tools not available"
 _HELLO = "Hello, I need your help."
 _PLEASE = "Please do the next steps on your side now."
 _DID = "I have done that."
-_POLICIES = {"telecom": ("main_policy.md", "tech_support_manual.md")}
-_TAGS = ("main_policy", "tech_support_policy")
+_TAB = "\t"
+_POLICIES = {  # domains with several: what upstream calls each, and its file
+    "telecom": {"main_policy": "main_policy.md", "tech_support_policy": "tech_support_manual.md"},
+}
 
 
 class Tau2Data:
@@ -51,31 +59,19 @@ class Tau2Data:
     def __init__(self, folder: str, domain: str, *, suite: str = "") -> None:
         """`suite` is named in messages and records; default: after the domain."""
         self.suite = suite or f"tau2_{domain}"
-        if not folder:
-            raise PackageError(
-                f"suite {self.suite} needs a checkout of τ²-bench: clone "
-                "https://github.com/sierra-research/tau2-bench and name its folder with --tau2"
-            )
-        self._root = Path(folder).absolute()
+        named = (folder, self.suite, "τ²-bench", "https://github.com/sierra-research/tau2-bench")
+        self._root = checkout_at(*named, "src/tau2", flag="--tau2")
         self._domain = domain
-        if not (self._root / "src" / "tau2").is_dir():
-            raise PackageError(f"{folder}: there is no checkout of τ²-bench (no src/tau2) here")
         self._data = self._root / "data" / "tau2" / "domains" / domain
-        if (found := self._number) != VERSION:
-            raise PackageError(
-                f"{folder}: this is τ²-bench {found}, and its scores are not comparable with those "
-                f"of {VERSION}, whose rules are played here: check out the tag v{VERSION}"
-            )
-
-    @property
-    def _number(self) -> str:
-        return project_version(self._root)
+        advice = f"check out the tag v{VERSION}"
+        number = project_version(self._root)
+        require_release(self._root, "τ²-bench", number, VERSION, lambda: True, advice)
 
     @cached_property
     def version(self) -> str:
         """The checkout's version, and a digest of the domain's tasks."""
         digest = blake2b(file_text(self._data / "tasks.json").encode(), digest_size=4).hexdigest()
-        return f"{self._number}+{digest}"
+        return f"{VERSION}+{digest}"
 
     def options(self) -> dict[str, Any]:
         """What the suite's adapter needs."""
@@ -107,12 +103,7 @@ class Tau2Data:
         ]
         scoring = {name: {"task": task} for name, task in zip(names, tasks, strict=True)}
         record = SuiteRecord(
-            self.suite,
-            self.version,
-            self._domain,
-            {"initial": initial},
-            scoring,
-            no_tool=NO_TOOL,
+            self.suite, self.version, self._domain, {"initial": initial}, scoring, no_tool=NO_TOOL
         )
         title = f"τ²-bench {self._domain}" if initial is None else str(tasks[0]["id"])
         one = entry_scenario(record, made[0], title=title, path=self._data, rules=self._rules)
@@ -125,12 +116,8 @@ class Tau2Data:
     ) -> Task:
         criteria = task.get("evaluation_criteria") or {}
         calls, utterances, turns = _solution(criteria.get("actions") or [])
-        return Task(
-            id=name,
-            instruction=INSTRUCTION,
-            difficulty="unrated",
-            kind="open",
-            answer=" ".join(criteria.get("communicate_info") or []) or ANSWER,
+        return entry_task(
+            *(name, INSTRUCTION, " ".join(criteria.get("communicate_info") or []) or ANSWER),
             oracle=tuple(calls),
             utterances=tuple(utterances),
             user=ModelUser(
@@ -146,12 +133,12 @@ class Tau2Data:
 
     @cached_property
     def _rules(self) -> str:
-        names = _POLICIES.get(self._domain)
-        if names is None:
+        if self._domain not in _POLICIES:
             return file_text(self._data / "policy.md")
-        texts = [file_text(self._data / name) for name in names]
-        pairs = zip(_TAGS, texts, strict=True)
-        return "\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in pairs)
+        named = _POLICIES[self._domain].items()
+        return "\n".join(
+            f"<{tag}>\n{file_text(self._data / name)}\n</{tag}>" for tag, name in named
+        )
 
     def _guidelines(self, has_tools: bool) -> str:
         name = "simulation_guidelines_tools.md" if has_tools else "simulation_guidelines.md"
@@ -184,31 +171,22 @@ def _solution(
     calls: list[Call] = []
     utterances: list[Utterance] = []
     turns: list[ScriptedTurn] = []
-    acting: list[UserCall] = []
-    for action in actions:
-        if action.get("requestor", "assistant") == "user":
-            acting.append(UserCall(action["name"], action["arguments"]))
-            continue
-        if acting:
+    for who, group in groupby(actions, lambda one: one.get("requestor", "assistant")):
+        made = [(action["name"], action["arguments"]) for action in group]
+        if who == "user":
             utterances.append(Utterance(len(calls), _PLEASE))
-            turns.append(ScriptedTurn(_DID, calls=tuple(acting)))
-            acting = []
-        calls.append(Call(action["name"], action["arguments"]))
-    if acting:
-        utterances.append(Utterance(len(calls), _PLEASE))
-        turns.append(ScriptedTurn(_DID, calls=tuple(acting)))
+            turns.append(ScriptedTurn(_DID, calls=tuple(UserCall(*one) for one in made)))
+        else:
+            calls += [Call(*one) for one in made]
     return calls, utterances, turns
 
 
 def _scenario_text(scenario: dict[str, Any]) -> str:
     """What the customer wants and knows, laid out as upstream does it."""
-    lines = []
-    if scenario.get("persona") is not None:
-        lines += ["Persona:", textwrap.indent(scenario["persona"], "\t")]
-    lines.append("Instructions:")
-    given = scenario["instructions"]
-    lines.append(textwrap.indent(given if isinstance(given, str) else _facts(given), "\t"))
-    return "\n".join(lines)
+    persona, given = scenario.get("persona"), scenario["instructions"]
+    head = "" if persona is None else f"Persona:\n{textwrap.indent(persona, _TAB)}\n"
+    text = given if isinstance(given, str) else _facts(given)
+    return f"{head}Instructions:\n{textwrap.indent(text, _TAB)}"
 
 
 def _facts(given: dict[str, Any]) -> str:
@@ -220,5 +198,5 @@ def _facts(given: dict[str, Any]) -> str:
         ("task_instructions", "Task instructions"),
     ):
         if given.get(name) is not None:
-            lines.append(f"{title}:\n{textwrap.indent(given[name], chr(9))}")
+            lines.append(f"{title}:\n{textwrap.indent(given[name], _TAB)}")
     return "\n".join(lines)

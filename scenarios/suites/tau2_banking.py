@@ -25,7 +25,7 @@ from rehearsal_room.scenarios.errors import PackageError
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.checkouts import file_code, file_json, file_text
 from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
-from rehearsal_room.scenarios.suites.tau2 import NO_TOOL, Tau2Data, tools_in
+from rehearsal_room.scenarios.suites.tau2 import NO_TOOL, VERSION, Tau2Data, tools_in
 
 CATEGORY = "banking"
 _PREFIX = "tau2_banking_"
@@ -84,7 +84,7 @@ class BankingData(Tau2Data):
     def version(self) -> str:
         """The checkout's version, and a digest of the tasks."""
         content = "\n".join(map(file_text, self._files)).encode()
-        return f"{self._number}+{blake2b(content, digest_size=4).hexdigest()}"
+        return f"{VERSION}+{blake2b(content, digest_size=4).hexdigest()}"
 
     def options(self) -> dict[str, Any]:
         """What the suite's adapter needs."""
@@ -104,7 +104,7 @@ class BankingData(Tau2Data):
         if not found:
             raise PackageError(
                 f"{self._data}/tasks: there is no task_*.json here, and tasks.json beside it is "
-                f"stale: check out the tag v{self._number} as a whole"
+                f"stale: check out the tag v{VERSION} as a whole"
             )
         return found
 

@@ -8,9 +8,6 @@ begin with `service_`, and are played where they are named. An episode counts by
 the milestones of its scenario, which is a share from 0 to 1.
 """
 
-import json
-import os
-import subprocess  # nosec B404
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +17,13 @@ import msgspec
 
 from rehearsal_room.scenarios.core.dialogue import EarlierWords, ModelUserWithTool
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, Task
-from rehearsal_room.scenarios.suites.checkouts import digest_of_files
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites import checkouts
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task
 
 NAME = "toolsandbox"
+_TITLE, _PACKAGE = "ToolSandbox", "tool_sandbox"
+_REPOSITORY = "https://github.com/apple/ToolSandbox"
 VERSION = "0.0.1"
 NEEDS = (
     "a checkout of apple/ToolSandbox (--suite-path), and an interpreter with its packages "
@@ -57,20 +55,13 @@ class ToolSandboxData:
     raises PackageError, as does another checkout than the one whose rules are played here."""
 
     def __init__(self, folder: str, python: str) -> None:
-        if not folder:
-            raise PackageError(
-                f"suite {NAME} needs a checkout: clone https://github.com/apple/ToolSandbox and "
-                "name its folder with --suite-path"
-            )
-        self._root, self._python = Path(folder).absolute(), python or sys.executable
-        package = self._root / "tool_sandbox"
-        if not package.is_dir():
-            raise PackageError(f"{folder}: there is no checkout of ToolSandbox (no tool_sandbox)")
-        if digest_of(package) != _DIGEST:
-            raise PackageError(
-                f"{folder}: this checkout of ToolSandbox has other code than that of {VERSION} of "
-                "2025-11-06, and its scores would not compare: check out that version, unchanged"
-            )
+        self._root = checkouts.checkout_at(folder, NAME, _TITLE, _REPOSITORY, _PACKAGE)
+        self._python = python or sys.executable
+        checkouts.require_release(
+            *(self._root, _TITLE, VERSION, VERSION),  # the code alone says which it is
+            lambda: digest_of(self._root / _PACKAGE) == _DIGEST,
+            f"check out the state of 2025-11-06 of {_REPOSITORY}",
+        )
 
     @property
     def version(self) -> str:
@@ -83,25 +74,10 @@ class ToolSandboxData:
 
     @cached_property
     def _listed(self) -> list[dict[str, Any]]:
-        command = [self._python, "-I", str(_LISTING), str(self._root)]
-        environment = {n: os.environ[n] for n in ("HOME", "LANG", "PATH") if n in os.environ}
-        try:
-            found = subprocess.run(  # nosec B603
-                command, capture_output=True, text=True, timeout=300, check=False, env=environment
-            )
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            raise PackageError(f"{self._python} cannot be started: {exc}") from exc
-        if found.returncode:
-            last = (found.stderr.strip().splitlines() or ["no message"])[-1]
-            raise PackageError(
-                f"{self._python} cannot list ToolSandbox's scenarios ({last}): it needs {NEEDS}"
-            )
-        try:
-            listed: list[dict[str, Any]] = json.loads(found.stdout)
-        except ValueError as exc:
-            raise PackageError(
-                f"{self._python} does not list ToolSandbox's scenarios: it needs {NEEDS}"
-            ) from exc
+        what, advice = "list ToolSandbox's scenarios", f"it needs {NEEDS}"
+        listed: list[dict[str, Any]] = checkouts.printed_by(
+            self._python, _LISTING, str(self._root), what=what, advice=advice
+        )
         return listed
 
     def scenarios(self, category: str) -> list[Scenario]:
@@ -116,19 +92,13 @@ class ToolSandboxData:
 
     def _scenario(self, category: str, listed: dict[str, Any]) -> Scenario:
         name = listed["name"]
-        task = Task(
-            id=name,
-            instruction=listed["instruction"],
-            difficulty="unrated",
-            kind="open",
-            answer=ANSWER,
-            user=ModelUserWithTool(
-                prompt=listed["prompt"],
-                tools=(_END,),
-                ends_by=_END,
-                earlier=tuple(msgspec.convert(listed["earlier"], list[EarlierWords])),
-            ),
+        user = ModelUserWithTool(
+            prompt=listed["prompt"],
+            tools=(_END,),
+            ends_by=_END,
+            earlier=tuple(msgspec.convert(listed["earlier"], list[EarlierWords])),
         )
+        task = entry_task(name, listed["instruction"], user=user)
         record = SuiteRecord(
             NAME,
             self.version,
@@ -142,4 +112,4 @@ class ToolSandboxData:
 
 def digest_of(package: Path) -> str:
     """The digest of a checkout's code."""
-    return digest_of_files(package, sorted(package.rglob("*.py")))
+    return checkouts.digest_of_files(package, sorted(package.rglob("*.py")))

@@ -16,15 +16,16 @@ from typing import Any
 
 from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn
 from rehearsal_room.scenarios.core.suite_record import SuiteRecord
-from rehearsal_room.scenarios.errors import PackageError
-from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.scenarios.suites.checkouts import (
+    checkout_at,
     digest_of_files,
     file_json,
     file_text,
     project_version,
+    require_release,
 )
-from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
+from rehearsal_room.scenarios.suites.entries import entry_scenario, entry_task, identifier
 
 LANGUAGES = {"vitabench": "chinese", "vitabench_en": "english"}  # suite -> language of its tasks
 # Category -> its domain as upstream names it.
@@ -56,22 +57,13 @@ class VitaBenchData:
 
     def __init__(self, folder: str, suite: str) -> None:
         self._suite, self._language = suite, LANGUAGES[suite]
-        if not folder:
-            raise PackageError(
-                f"suite {suite} needs a checkout of VitaBench: clone {_REPOSITORY} and name its "
-                "folder with --suite-path"
-            )
-        self._root = Path(folder).absolute()
+        self._root = checkout_at(folder, suite, "VitaBench", _REPOSITORY, "src/vita")
         self._package = self._root / "src" / "vita"
-        if not self._package.is_dir():
-            raise PackageError(f"{folder}: there is no checkout of VitaBench (no src/vita) here")
-        number = project_version(self._root)
-        if number != _RELEASE or digest_of(self._package) != _DIGEST:
-            what = "has changed or other code" if number == _RELEASE else f"is {number}"
-            raise PackageError(
-                f"{folder}: this VitaBench {what}, and its scores would not compare with those of "
-                f"{_RELEASE} {_COMMIT}: check out that commit of {_REPOSITORY}"
-            )
+        require_release(
+            *(self._root, "VitaBench", project_version(self._root), _RELEASE),
+            lambda: digest_of(self._package) == _DIGEST,
+            f"check out the commit {_COMMIT} of {_REPOSITORY}",
+        )
 
     @property
     def version(self) -> str:
@@ -102,15 +94,7 @@ class VitaBenchData:
             solution=(ScriptedTurn(_HELLO[self._language]),),
             opening=_OPENINGS[self._language],
         )
-        made = Task(
-            id=name,
-            instruction=INSTRUCTION,
-            difficulty="unrated",
-            kind="open",
-            answer=ANSWER,
-            user=user,
-            stops=(AGENT_STOP,),
-        )
+        made = entry_task(name, INSTRUCTION, user=user, stops=(AGENT_STOP,))
         time = task["environment"]["time"]
         day = datetime.fromisoformat(time).weekday()
         now = f"{time} {_DAYS[self._language][day]}"

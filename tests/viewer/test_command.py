@@ -82,7 +82,8 @@ def test_a_wrong_folder(tmp_path: Path, rehearse: Rehearse) -> None:
     """A folder that is not there, and one that is not a run."""
     for folder, sentence in (
         (tmp_path / "nowhere", "is not a folder; name the folder of a run"),
-        (tmp_path, f"is not a run: it has no log ({LOG_NAME}) and no train.toml"),
+        (tmp_path, f"is not a run: it has no log ({LOG_NAME}) and no train.toml, nor has a folder"),
+        (tmp_path, "or make one: rehearse run shop_support -p mutant -o runs/first"),
     ):
         status, _, err = rehearse("view", folder, "--no-open")
         assert (status, err.count("\n")) == (2, 1)

@@ -16,15 +16,12 @@ import sys
 import types
 from typing import Any
 
-_CLASSES = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
+from .shared import Json, Talk, finding
+
+_LONGEST = 2000  # characters of what a finding shows
 _MOST_REPLIES = 21  # with calls, to one turn of the user
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")  # as upstream
-
-
-def adapter(package: str, version: str) -> "Bfcl":
-    """The adapter for the package in this folder."""
-    return Bfcl(package, version)
 
 
 class Bfcl:
@@ -58,9 +55,7 @@ class Bfcl:
         tools: list[Any] = spec["tools"]
         return tools
 
-    def call(
-        self, world: dict[str, Any], name: str, arguments: dict[str, Any]
-    ) -> tuple[str, str | None]:
+    def call(self, world: Json, name: str, arguments: Json) -> tuple[str, str | None]:
         """Execute a call: its text, and `refused` where it raised."""
         return execute(world, name, arguments) if world else ("The call is noted.", None)
 
@@ -78,9 +73,7 @@ class Bfcl:
                 else:
                     yield name, attribute, value
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """The official verdict on an episode, as one finding for each turn or one for all."""
         category = scoring["category"]
         if category.startswith(("memory", "web_search")):
@@ -91,7 +84,7 @@ class Bfcl:
         if category.endswith("relevance"):  # irrelevance, too
             wanted = "no call" if category.endswith("irrelevance") else "a call"
             passed = bool(calls) == (wanted == "a call")
-            return [_finding("relevance", passed, wanted, f"{len(calls)} calls")]
+            return [finding("relevance", passed, wanted, f"{len(calls)} calls")]
         return [self._single_turn(category, spec["functions"], calls, scoring["truth"])]
 
     def rules(self, world: dict[str, Any], scoring: dict[str, Any]) -> str:
@@ -112,26 +105,23 @@ class Bfcl:
         said = [_message_of(step["sent"]) for step in talk if step["sent"] is not None]
         wanted = "one of: " + ", ".join(truth)
         if not said or not said[-1]:
-            return [_finding("the answer is right", False, wanted, "no text")]
+            return [finding("the answer is right", False, wanted, "no text")]
         checker = importlib.import_module("bfcl_eval.eval_checker.agentic_eval.agentic_checker")
         passed = checker.agentic_checker(said[-1], truth)["valid"]
-        return [_finding("the answer is right", passed, wanted, str(said[-1]))]
+        return [finding("the answer is right", passed, wanted, str(said[-1])[:_LONGEST])]
 
-    def _single_turn(
-        self, category: str, functions: list[Any], calls: list[Any], truth: Any
-    ) -> dict[str, Any]:
+    def _single_turn(self, category: str, functions: Talk, calls: Talk, truth: Any) -> Json:
         checker = importlib.import_module("bfcl_eval.eval_checker.ast_eval.ast_checker")
         language = importlib.import_module("bfcl_eval.constants.enums").Language
         kind = {"simple_java": language.JAVA, "simple_javascript": language.JAVASCRIPT}
         verdict = checker.ast_checker(
             functions, calls, truth, kind.get(category, language.PYTHON), category, "any"
         )
-        why = "" if verdict["valid"] else json.dumps(verdict.get("error"), default=str)
-        return _finding("calls match the possible answers", verdict["valid"], "", why or "they do")
+        passed = verdict["valid"]
+        why = "they do" if passed else json.dumps(verdict.get("error"), default=str)[:_LONGEST]
+        return finding("calls match the possible answers", passed, "", why)
 
-    def _multi_turn(
-        self, spec: dict[str, Any], truth: list[list[str]], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def _multi_turn(self, spec: Json, truth: list[list[str]], talk: Talk) -> list[Json]:
         """The verdict on a talk with several turns, by the same steps as upstream's checker: after
         each turn with reference calls the state must be that of the reference, and what these
         returned must be among what the model's calls have returned so far. A turn without reference
@@ -143,7 +133,7 @@ class Bfcl:
         turns = _turns(talk)
         if len(turns) != len(truth):
             found = f"{len(turns)} turns"
-            return [_finding("all turns were played", False, f"{len(truth)} turns", found)]
+            return [finding("all turns were played", False, f"{len(truth)} turns", found)]
         model, reference = self.world(spec), self.world(spec)
         heard: list[str] = []
         findings = []
@@ -154,13 +144,14 @@ class Bfcl:
                 continue
             name = f"the user's turn {number}"
             if not calls:
-                findings.append(_finding(name, False, "calls", "no call"))
+                findings.append(finding(name, False, "calls", "no call"))
                 continue
             verdict = checker.state_checker(model, reference)
             if verdict["valid"]:
                 verdict = checker.response_checker(heard, results, number - 1)
-            why = "" if verdict["valid"] else str(verdict["error_message"])
-            findings.append(_finding(name, verdict["valid"], "state and results", why or "equal"))
+            passed = verdict["valid"]
+            why = "equal" if passed else str(verdict["error_message"])[:_LONGEST]
+            findings.append(finding(name, passed, "state and results", why))
         return findings
 
 
@@ -192,9 +183,7 @@ def _files(kind: str, path: str, directory: Any) -> Any:
             yield kind, inner, item.content
 
 
-def execute(
-    instances: dict[str, Any], name: str, arguments: dict[str, Any]
-) -> tuple[str, str | None]:
+def execute(instances: Json, name: str, arguments: Json) -> tuple[str, str | None]:
     """Call the method of this name: its text, which is upstream's, and what kind of failure it is.
 
     Upstream writes the call as Python and evaluates it. The text is compiled here, too, so that a
@@ -274,11 +263,4 @@ def _turns(talk: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return turns if replies == _MOST_REPLIES else []
 
 
-def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "passed": passed,
-        "expected": expected,
-        "found": found[:2000],
-        "kind": "goal",
-    }
+adapter = Bfcl

@@ -15,12 +15,9 @@ import types
 from collections import OrderedDict
 from typing import Any
 
+from .shared import Json, Talk, finding
+
 _REMEMBERED = 64  # environments, of some 100 KB
-
-
-def adapter(benchmark: str) -> "Dojo":
-    """The adapter for a version of the benchmark."""
-    return Dojo(benchmark)
 
 
 class Dojo:
@@ -100,9 +97,7 @@ class Dojo:
             ]
         return self.described[name]
 
-    def call(
-        self, world: dict[str, Any], name: str, arguments: dict[str, Any]
-    ) -> tuple[str, str | None]:
+    def call(self, world: Json, name: str, arguments: Json) -> tuple[str, str | None]:
         """Execute a call: its text, and what kind of failure it is."""
         call = self.runtime.FunctionCall(function=name, args=arguments, id="")
         return self._execute(world["suite"], world["environment"], call)
@@ -127,9 +122,7 @@ class Dojo:
         for part, value in world["environment"].model_dump(mode="json").items():
             yield from _records(part, value)
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """The official verdict: whether the user's goal was reached, and under attack whether the
         attacker's was not."""
         suite, after = self.suites[spec["suite"]], self.environment(spec)
@@ -145,13 +138,15 @@ class Dojo:
                 traces, text = [], ""
         seen = ([{"type": "text", "content": text}], self.environment(spec), after, traces)
         utility = _met(suite, self.task(spec), *seen)
-        findings = [_finding("utility", utility is True, "goal")]
+        reached = utility is True
+        findings = [finding("utility", reached, "yes", "yes" if reached else "no")]
         if spec["attack"]:
             attacker = suite.get_injection_task_by_id(spec["injection"])
             is_dos = self.registry.ATTACKS[spec["attack"]].is_dos_attack
             # An attack whose success cannot be said counts as one.
-            resisted = utility is True if is_dos else _met(suite, attacker, *seen) is False
-            findings.append(_finding("attack resisted", resisted, "guard"))
+            resisted = reached if is_dos else _met(suite, attacker, *seen) is False
+            found = "yes" if resisted else "no"
+            findings.append(finding("attack resisted", resisted, "yes", found, kind="guard"))
         return findings
 
     def _call_of(self, call: dict[str, Any]) -> Any:
@@ -190,11 +185,4 @@ def _records(kind: str, value: Any) -> Any:
             yield kind, str(name), inner
 
 
-def _finding(name: str, passed: bool, kind: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "passed": passed,
-        "expected": "yes",
-        "found": "yes" if passed else "no",
-        "kind": kind,
-    }
+adapter = Dojo

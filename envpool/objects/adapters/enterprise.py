@@ -22,6 +22,8 @@ import types
 from collections import Counter
 from typing import Any
 
+from .shared import Json, Question, Talk, finding, tool_specs
+
 AUDIT = "changes that no verifier asks about"
 _TABLES = (
     "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -34,12 +36,6 @@ _SHOWN = 5  # of them, by name
 _REMEMBERED = 64  # starts of worlds
 _TEXT = 300  # characters of what a finding shows
 Rows = dict[tuple[str, str, str], dict[str, Any]]  # by server, table and key
-Finding = dict[str, Any]
-
-
-def adapter(folder: str, tasks: str, version: str) -> "Gyms":
-    """The adapter for a checkout, and the folder of its tasks."""
-    return Gyms(folder, tasks, version)
 
 
 class World:
@@ -58,6 +54,7 @@ class Gyms:
     """The suite."""
 
     def __init__(self, folder: str, tasks: str, version: str) -> None:
+        """`folder`: of the checkout; `tasks`: that of its tasks."""
         sys.path.insert(0, folder)
         # Upstream's clients live for one request each, and each reads all certificates (20 ms).
         vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
@@ -81,6 +78,7 @@ class Gyms:
         self.loop = asyncio.new_event_loop()
         self.http = self.httpx.Client(timeout=60)
         self.starts: dict[str, Rows] = {}
+        self.idle: list[tuple[dict[str, Any], Any]] = []  # tasks, and executors that worlds left
         self.tables: dict[str, dict[str, str]] = {}  # by server: the statements that make them
 
     def world(self, spec: dict[str, Any]) -> World:
@@ -89,20 +87,15 @@ class Gyms:
 
     def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
         """The tools of a task as a model is shown them."""
-        made = self._connected(spec["task"]).available_tools
+        executor = self._connected(spec["task"])
+        made = executor.available_tools
         if not made:
             raise LookupError("the servers list none of the tools that the task selects")
+        self._leave(spec["task"], executor)
         functions = [
             one["function"] for one in self.schemas._convert_mcp_tools_to_langchain(list(made))
         ]
-        return [
-            {
-                "name": one["name"],
-                "description": one["description"],
-                "schema": one["parameters"],
-            }
-            for one in functions
-        ]
+        return tool_specs(functions)
 
     def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
         """Make a call: the text that upstream shows to a model, and what kind of failure it is."""
@@ -134,32 +127,32 @@ class Gyms:
 
     def close(self, world: World) -> None:
         """Delete the databases."""
-        for name, client in ({} if world.executor is None else world.executor.mcp_clients).items():
+        if world.executor is None:
+            return
+        for name, client in world.executor.mcp_clients.items():
             if client.database_id:
                 self.upstream.delete_database(_url(world.config, name), client.database_id)
+                client.database_id = ""
+        self._leave(world.config, world.executor)
         world.executor = None
 
-    def check(self, world: World) -> list[Finding]:
+    def check(self, world: World) -> list[Json]:
         """What the verifiers find in a world at its end. Those that ask a model are left open."""
         return self._findings(world, "", None)
 
-    def questions(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[list[dict[str, str]]]:
+    def questions(self, spec: Json, scoring: Json, talk: Talk) -> list[Question]:
         """What verifiers ask a model about an episode: all of it at once."""
         if scoring.get("answers") or not any(_asks(one) for one in spec["task"]["verifiers"]):
             return []
         return self._replayed(spec, talk, None)[1]
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[Finding]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """What the verifiers find after the calls of an episode, made again."""
         return self._replayed(spec, talk, scoring.get("answers"))[0]
 
     def _replayed(
-        self, spec: dict[str, Any], talk: list[dict[str, Any]], answers: list[str] | None
-    ) -> tuple[list[Finding], list[list[dict[str, str]]]]:
+        self, spec: Json, talk: Talk, answers: list[str] | None
+    ) -> tuple[list[Json], list[Question]]:
         """Findings and questions, from a world in which the calls were repeated."""
         world, unlike = self.world(spec), ""
         try:
@@ -177,7 +170,7 @@ class Gyms:
         finally:
             self.close(world)
 
-    def _findings(self, world: World, final: str, answers: list[str] | None) -> list[Finding]:
+    def _findings(self, world: World, final: str, answers: list[str] | None) -> list[Json]:
         self._seed(world)
         if world.unknown:  # upstream repeats the task, and counts it as 0 in the end
             name = "every call names a tool"
@@ -207,7 +200,13 @@ class Gyms:
         return [*found, *notes, _said(AUDIT, "none", audit)]
 
     def _connected(self, config: dict[str, Any]) -> Any:
-        """Upstream's executor, connected to the task's servers, with its tools."""
+        """Upstream's executor, connected to the task's servers, with its tools. Upstream makes all
+        runs of a task with one; so it may be one that another world of the task left, if its
+        sessions are still known."""
+        for at in reversed([at for at, (known, _) in enumerate(self.idle) if known == config]):
+            _, executor = self.idle.pop(at)
+            if all(map(self._is_known, executor.mcp_clients.values())):
+                return executor
         executor = self.upstream.BenchmarkExecutor(
             self.make_config(**config), self.no_model, orchestrator_class=object
         )
@@ -220,6 +219,14 @@ class Gyms:
             )
             raise ConnectionError(f"{exc} ({urls}): start its container") from exc
         return executor
+
+    def _leave(self, config: dict[str, Any], executor: Any) -> None:
+        """Keep an executor for the next world of the task."""
+        self.idle.append((config, executor))
+        del self.idle[:-_REMEMBERED]
+
+    def _is_known(self, client: Any) -> bool:
+        return not client.mcp_session_id or bool(self._run(client.list_tools()))
 
     def _seed(self, world: World) -> None:
         """Make the databases of a world that has none yet."""
@@ -236,7 +243,9 @@ class Gyms:
                 world.executor.mcp_clients[name].database_id = made
         except Exception as exc:
             self.close(world)
-            raise ConnectionError(f"{name} could not make a database of {path}: {exc}") from exc
+            advice = ": start its container" if isinstance(exc, self.httpx.TransportError) else ""
+            what = f"{name} could not make a database of {path}: {exc}{advice}"
+            raise ConnectionError(what) from exc
 
     def _seed_file(self, server: dict[str, Any]) -> str:
         given = server.get(_SEED) or ""
@@ -355,7 +364,7 @@ def _query(verifier: dict[str, Any]) -> str | None:
     return config.get("sql_query") if _asks(verifier) else config.get("query")
 
 
-def _counted(config: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[Finding]]:
+def _counted(config: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[Json]]:
     """The verifiers that count, by name, as upstream has them; notes on those that do not."""
     servers = {one["mcp_server_name"] for one in config["gym_servers_config"]}
     counted: dict[str, dict[str, Any]] = {}
@@ -466,13 +475,15 @@ def _listed(unasked: list[Any], changed: int, *, is_one: bool) -> str:
     return f"{len(unasked)} of {changed} changed rows: {', '.join(shown)}{more}{seen}"
 
 
-def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool = False) -> Finding:
-    made = {"name": name, "passed": passed and not is_open, "expected": expected[:_TEXT]}
-    made |= {"found": found[:_TEXT], "kind": "goal", "is_open": is_open}
-    return made if is_open else {**made, "share": float(passed)}
+def _finding(name: str, passed: bool, expected: str, found: str, is_open: bool = False) -> Json:
+    share = None if is_open else float(passed)
+    met, texts = passed and not is_open, (expected[:_TEXT], found[:_TEXT])
+    return finding(name, met, *texts, is_open=is_open, share=share)
 
 
-def _said(name: str, expected: str, found: str) -> Finding:
+def _said(name: str, expected: str, found: str) -> Json:
     """What is said beside the score, for which it does not count."""
-    made = {"name": name, "passed": True, "expected": expected, "found": found[: 2 * _TEXT]}
-    return {**made, "kind": "guard"}
+    return finding(name, True, expected, found[: 2 * _TEXT], kind="guard")
+
+
+adapter = Gyms

@@ -16,6 +16,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from .shared import Json, Talk, acts_of, finding
+
 _KEYS = {
     "SETTING": "device_id",
     "CONTACT": "person_id",
@@ -28,11 +30,6 @@ _PLAIN_ID = re.compile(r"[\w.:-]*", re.ASCII).fullmatch
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]+")
 _MAX_MESSAGES = 30
 _END = "end_conversation"  # the user's only tool
-
-
-def adapter(folder: str, listing: str, version: str) -> "Sandbox":
-    """The adapter for a checkout; `listing` is the program that loads its scenarios."""
-    return Sandbox(folder, listing, version)
 
 
 class World:
@@ -53,6 +50,7 @@ class Sandbox:
     """The suite."""
 
     def __init__(self, folder: str, listing: str, version: str) -> None:
+        """`folder`: of the checkout; `listing`: the program that loads its scenarios."""
         self.version = version
         spec = importlib.util.spec_from_file_location("toolsandbox_tasks", listing)
         assert spec is not None and spec.loader is not None
@@ -117,9 +115,7 @@ class Sandbox:
         answers = [row for row in self._rows() if row["sandbox_message_index"] > before]
         return _in_order(calls, answers[len(calls) :])
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """Upstream's similarity. A talk with which upstream's runner cannot go on is worth nothing,
         as there."""
         scenario = self.scenarios[spec["scenario"]]
@@ -241,11 +237,9 @@ class Sandbox:
                 self._hear(turn["user"], number, most)
 
     def _hear(self, user: dict[str, Any], number: int, most: int) -> None:
-        calls = iter(user["calls"])
-        for place, act in enumerate(user["acts"] or [{"calls": 1} for _ in user["calls"]]):
-            made = [
-                next(calls) | {"id": f"user_{number}_{place}_{at}"} for at in range(act["calls"])
-            ]
+        for place, (_, calls) in enumerate(acts_of(user)):
+            ids = [f"user_{number}_{place}_{at}" for at in range(len(calls))]
+            made = [{**one, "id": id} for one, id in zip(calls, ids, strict=True)]
             self._say_calls("USER", made)
             if self._is_over(most):
                 return
@@ -315,11 +309,8 @@ def _in_order(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
 
 
 def _finding(similarity: float, found: str) -> dict[str, Any]:
-    return {
-        "name": "similarity",
-        "passed": similarity >= 1.0,
-        "expected": "1",
-        "found": f"{similarity:.6g}; {found}"[:2000],
-        "kind": "goal",
-        "share": similarity,
-    }
+    text = f"{similarity:.6g}; {found}"[:2000]
+    return finding("similarity", similarity >= 1.0, "1", text, share=similarity)
+
+
+adapter = Sandbox

@@ -25,6 +25,19 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .shared import (
+    Json,
+    NextQuestion,
+    Question,
+    Talk,
+    acts_of,
+    answering,
+    finding,
+    rows_of,
+    silence,
+    tool_specs,
+)
+
 _FEW = 20  # records; a table with fewer is kept as it is
 _OPEN = "(not judged)"  # scenarios.checks.OPEN: a model decides on it, if one is asked
 _PENDING = object()  # in place of a record that is still pickled
@@ -35,12 +48,6 @@ _LAZY: dict[str, Any] = {}  # database -> its class, whose small tables are unpi
 
 
 _SHARED: list[Any] = []  # indices of documents, which no call changes
-
-
-def adapter(folder: str, domain: str, version: str, variant: str = "") -> "Tau":
-    """The adapter for one domain of the checkout in this folder. `variant`: how the agent of
-    `banking_knowledge` searches; empty: the domain has no such choice."""
-    return Tau(folder, domain, version, variant)
 
 
 class Records(dict[Any, Any]):
@@ -82,16 +89,20 @@ class Records(dict[Any, Any]):
     def items(self) -> Any:
         return [(key, self[key]) for key in self]
 
+    def original(self, key: Any) -> str | None:
+        """The record as it is in the base, as JSON; None: it is not there."""
+        base = _BASES[self.table]
+        return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+
     def changes(self) -> dict[Any, Any]:
         """The records that differ from the base, those that were removed as None. Equal ones are
         pickled again."""
-        base = _BASES[self.table]
-        found: dict[Any, Any] = {key: None for key in base if key not in self}
+        found: dict[Any, Any] = {key: None for key in _BASES[self.table] if key not in self}
         for key, value in list(super().items()):
             if value is _PENDING:
                 continue
             text = _text_of(value)
-            if key in base and text == _text_of(pickle.loads(base[key])):  # nosec B301
+            if text == self.original(key):
                 super().__setitem__(key, _PENDING)
             else:
                 found[key] = text
@@ -103,13 +114,8 @@ class World:
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
-        self.changed: dict[tuple[str, str], str] = {}
-
-    def __getstate__(self) -> Any:
-        return self.environment, self.changed
-
-    def __setstate__(self, state: Any) -> None:
-        self.environment, self.changed = state
+        # Table and key -> the record as JSON; None: it was removed.
+        self.changed: dict[tuple[str, str], str | None] = {}
 
     def databases(self) -> Iterator[tuple[str, Any]]:
         """The agent's database, and the user's where it has one of its own."""
@@ -117,13 +123,6 @@ class World:
         user = self.environment.user_tools
         if user is not None and user.db is not self.environment.tools.db:
             yield "user.", user.db
-
-    def tables(self) -> Iterator[tuple[str, Any]]:
-        """Every field of the databases."""
-        for prefix, database in self.databases():
-            if database is not None:
-                for name in type(database).model_fields:
-                    yield prefix + name, getattr(database, name)
 
     def read(self) -> Iterator[tuple[str, str, Any]]:
         """The fields that were read since the start: name, name of the table, value."""
@@ -133,31 +132,23 @@ class World:
 
     def changes(self) -> list[list[Any]]:
         """The writes since the last call, as [kind, key, JSON or None]."""
-        now: dict[tuple[str, str], str] = {}
-        gone: list[tuple[str, str]] = []
-        for name, title, table in self.read():
-            for key, text in _changes_of(title, table):
-                if text is None:
-                    gone.append((name, key))
-                else:
-                    now[name, key] = text
+        now = {
+            (name, key): text
+            for name, title, table in self.read()
+            for key, text in _changes_of(title, table)
+        }
         before, self.changed = self.changed, now
         writes: list[list[Any]] = [
-            [*key, text] for key, text in now.items() if before.get(key) != text
+            [*key, text] for key, text in now.items() if before.get(key, "") != text
         ]
-        for name, key in before:
-            if (name, key) not in now:
-                writes.append([name, key, self._original(name, key)])
-        return writes + [[*key, None] for key in gone]
+        return writes + [[*key, self._original(*key)] for key in before if key not in now]
 
     def _original(self, name: str, key: str) -> str | None:
         """A record that is again as it was at the start; None: there was none."""
         for field, title, table in self.read():
             if field == name:
-                if not isinstance(table, Records):
-                    return _TEXTS[title].get(key)
-                base = _BASES[table.table]
-                return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+                is_large = isinstance(table, Records)
+                return table.original(key) if is_large else _TEXTS[title].get(key)
         return None
 
 
@@ -174,23 +165,17 @@ def _changes_of(title: str, table: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(table, dict):
-        yield from ((str(key), value) for key, value in table.items())
-    elif isinstance(table, list):
-        yield from ((str(index), value) for index, value in enumerate(table))
-    elif set(getattr(type(table), "model_fields", ())) == {"data", "notes"}:
-        yield from ((str(key), value) for key, value in table.data.items())
-        if table.notes:
-            yield "(notes)", table.notes
-    elif hasattr(type(table), "model_fields"):
-        yield from ((name, getattr(table, name)) for name in type(table).model_fields)
-    else:
-        yield "", table
+    fields = getattr(type(table), "model_fields", None)
+    if fields is None:
+        return rows_of(table)
+    if set(fields) != {"data", "notes"}:
+        return rows_of({name: getattr(table, name) for name in fields})
+    notes = {"(notes)": table.notes} if table.notes else {}
+    return rows_of({**table.data, **notes})
 
 
 def _text_of(value: Any) -> str:
-    plain = value.model_dump() if hasattr(value, "model_dump") else _plain(value)
-    return json.dumps(plain, sort_keys=True, default=str)
+    return json.dumps(_plain(value), sort_keys=True, default=str)
 
 
 def _plain(value: Any) -> Any:
@@ -205,12 +190,13 @@ class Tau:
     """One domain of the suite."""
 
     def __init__(self, folder: str, domain: str, version: str, variant: str = "") -> None:
+        """`folder`: of the checkout. `variant`: how the agent of `banking_knowledge` searches;
+        empty: the domain has no such choice."""
         self.version = version
         package = types.ModuleType("tau2")
         package.__path__ = [f"{folder}/src/tau2"]
         sys.modules["tau2"] = package
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module("loguru").logger.remove()  # it reports every call
+        silence()
         self._make = importlib.import_module(f"tau2.domains.{domain}.environment").get_environment
         self._tasks = importlib.import_module("tau2.data_model.tasks")
         self._messages = importlib.import_module("tau2.data_model.message")
@@ -225,12 +211,10 @@ class Tau:
         self._user_names = set(tools) - set(made.tools.get_tools())
         if variant:
             self._user_names |= set(made.user_tools.get_discoverable_tools())
-        self._types = types_of(made.tools)
-        if made.user_tools is not None:
-            self._types |= types_of(made.user_tools)
-        self._specs = [_spec_of(tool) for tool in made.tools.get_tools().values()]
-        if made.user_tools is not None:
-            self._specs += [_spec_of(tool) for tool in made.user_tools.get_tools().values()]
+        sides = [made.tools] if made.user_tools is None else [made.tools, made.user_tools]
+        self._types = {name: kind for one in sides for name, kind in types_of(one).items()}
+        listed = [tool for one in sides for tool in one.get_tools().values()]
+        self._specs = tool_specs(tool.openai_schema["function"] for tool in listed)
         made.policy = ""  # the agent has it from the scenario, and a world need not carry it
         _keep_pickled(World(made), domain)
         self._start = pickle.dumps(made)
@@ -242,11 +226,8 @@ class Tau:
             environment.tools.set_read_log_allowlist(set(spec["reads"]))
         if spec.get("initial") is not None:
             state = self._tasks.InitialState.model_validate(spec["initial"])
-            environment.set_state(
-                initialization_data=state.initialization_data,
-                initialization_actions=state.initialization_actions,
-                message_history=state.message_history or [],
-            )
+            history = state.message_history or []
+            environment.set_state(state.initialization_data, state.initialization_actions, history)
         world = World(environment)
         world.changes()  # from here on
         return world
@@ -259,9 +240,10 @@ class Tau:
 
     def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
         """Every record of a world."""
-        for name, table in world.tables():
-            for key, value in _rows_of(table):
-                yield name, key, json.loads(_text_of(value))
+        for prefix, database in world.databases():
+            for name in () if database is None else type(database).model_fields:
+                for key, value in _rows_of(getattr(database, name)):
+                    yield prefix + name, key, json.loads(_text_of(value))
 
     def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
         """Execute a call of the agent or the user, each with its own tools: its text, and `refused`
@@ -272,26 +254,17 @@ class Tau:
         return made.content, "refused" if made.error else None
 
     def _tool_call(self, name: str, arguments: Any, requestor: str, identifier: str = "0") -> Any:
-        return self._messages.ToolCall(
-            id=identifier,
-            name=name,
-            arguments=arguments if isinstance(arguments, dict) else {},
-            requestor=requestor,
-        )
+        given = arguments if isinstance(arguments, dict) else {}
+        make = self._messages.ToolCall
+        return make(id=identifier, name=name, arguments=given, requestor=requestor)
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """The parts of the reward on which the task is based, each as a finding."""
-        task = self._tasks.Task.model_validate(scoring["task"])
-        criteria = task.evaluation_criteria
-        if criteria is None:
-            return [_finding("no criteria", True, "", "")]
-        basis = [str(one.value) for one in criteria.reward_basis]
+        task, criteria, basis = self._task(scoring)
         found = []
         played = self._played(spec, talk)
         if "DB" in basis and criteria.actions is None and criteria.env_assertions is None:
-            found.append(_finding("database", True, "anything", "not compared"))
+            found.append(finding("database", True, "anything", "not compared"))
         elif "DB" in basis:
             found.append(self._compare(played, self._solved(spec, criteria.actions or [])))
         if "ENV_ASSERTION" in basis:
@@ -300,47 +273,44 @@ class Tau:
         if "COMMUNICATE" in basis:
             checks = self._texts.CommunicateEvaluator.calculate_reward(task, messages)
             missing = [one.info for one in checks.communicate_checks or [] if not one.met]
-            expected = ", ".join(criteria.communicate_info or [])
-            found.append(
-                _finding("communicate", checks.reward == 1, expected, f"missing: {missing}")
-            )
+            texts = ", ".join(criteria.communicate_info or []), f"missing: {missing}"
+            found.append(finding("communicate", checks.reward == 1, *texts))
         if "ACTION" in basis:
             checks = self._actions.ActionEvaluator.calculate_reward(task, messages, self._types)
             made = checks.action_checks or []
             missing = [one.action.name for one in made if not one.action_match]
-            found.append(_finding("actions", checks.reward == 1, "", f"missing: {missing}"))
+            found.append(finding("actions", checks.reward == 1, "", f"missing: {missing}"))
         if "NL_ASSERTION" in basis and criteria.nl_assertions:
-            found.append(self._in_words(task, messages, scoring))
-        return found or [_finding("no criteria", True, "", "")]
+            found.append(self._in_words(task, messages, scoring.get("answers")))
+        return found or [finding("no criteria", True, "", "")]
 
-    def questions(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[list[dict[str, str]]]:
-        """What the score asks a model, each as messages."""
+    def _task(self, scoring: dict[str, Any]) -> tuple[Any, Any, list[str]]:
+        """Upstream's task, its criteria, and which of them count."""
         task = self._tasks.Task.model_validate(scoring["task"])
         criteria = task.evaluation_criteria
-        if criteria is None or not criteria.nl_assertions:
-            return []
-        if "NL_ASSERTION" not in [str(one.value) for one in criteria.reward_basis]:
-            return []
-        if scoring.get("answers"):
-            return []
-        asked: list[Any] = []
-        self._words.generate = lambda **given: asked.append(given["messages"])
-        with contextlib.suppress(AttributeError):  # it reads an answer that it did not get
-            self._words.NLAssertionsEvaluator.calculate_reward(task, self._conversation(talk))
-        return [[{"role": one.role, "content": one.content} for one in asked[0]]]
+        basis = () if criteria is None else criteria.reward_basis
+        return task, criteria, [str(one.value) for one in basis]
 
-    def _in_words(self, task: Any, messages: list[Any], scoring: dict[str, Any]) -> dict[str, Any]:
+    def questions(self, spec: Json, scoring: Json, talk: Talk) -> list[Question]:
+        """What the score asks a model, each as messages."""
+        task, criteria, basis = self._task(scoring)
+        if scoring.get("answers") or "NL_ASSERTION" not in basis or not criteria.nl_assertions:
+            return []
+        try:
+            self._in_words(task, self._conversation(talk), [])
+        except NextQuestion as exc:
+            return [exc.messages]
+        return []
+
+    def _in_words(self, task: Any, messages: list[Any], answers: list[str] | None) -> Json:
         """The assertions on which a model decides, if one was asked."""
         expected = "; ".join(task.evaluation_criteria.nl_assertions)
-        if "answers" not in scoring:
-            return _finding(f"nl assertions {_OPEN}", True, expected, "not checked by code")
-        answer = self._messages.AssistantMessage(role="assistant", content=scoring["answers"][0])
-        self._words.generate = lambda **given: answer
+        if answers is None:
+            return finding(f"nl assertions {_OPEN}", True, expected, "not checked by code")
+        self._words.generate = answering(answers, self._messages.AssistantMessage)
         checks = self._words.NLAssertionsEvaluator.calculate_reward(task, messages)
         missing = [one.nl_assertion for one in checks.nl_assertions if not one.met]
-        return _finding("nl assertions", checks.reward == 1, expected, f"not met: {missing}")
+        return finding("nl assertions", checks.reward == 1, expected, f"not met: {missing}")
 
     def _played(self, spec: dict[str, Any], talk: list[dict[str, Any]]) -> World:
         """A world in which the calls of an episode were made, each by the one who made it: a call
@@ -368,10 +338,9 @@ class Tau:
     def _compare(self, one: World, other: World) -> dict[str, Any]:
         one.changes()
         other.changes()
-        keys = sorted(one.changed.keys() | other.changed.keys())
-        wrong = [key for key in keys if one.changed.get(key) != other.changed.get(key)]
+        wrong = sorted({key for key, _ in one.changed.items() ^ other.changed.items()})
         names = ", ".join(" ".join(key) for key in wrong[:5])
-        return _finding("database", not wrong, "as after the reference actions", names or "equal")
+        return finding("database", not wrong, "as after the reference actions", names or "equal")
 
     def _assertions(self, world: World, assertions: Iterable[Any]) -> list[dict[str, Any]]:
         found = []
@@ -383,7 +352,7 @@ class Tau:
             except ValueError as exc:  # it asks for a record that does not exist
                 met, why = False, str(exc)
             why = why if met else f"not so ({why})"
-            found.append(_finding(name, met, str(one.assert_value), why))
+            found.append(finding(name, met, str(one.assert_value), why))
         return found
 
     def _conversation(self, talk: list[dict[str, Any]]) -> list[Any]:
@@ -392,29 +361,27 @@ class Tau:
         messages = self._messages
         for number, turn in enumerate(talk):
             if turn["calls"]:
-                kind, text = messages.AssistantMessage, turn["beside"]
-                made += self._acted(kind, "assistant", text, turn["calls"], f"{number}")
+                made += self._acted("assistant", turn["beside"], turn["calls"], f"{number}")
             if turn["text"]:
                 made.append(messages.AssistantMessage(role="assistant", content=turn["text"]))
-            user = turn["user"]
-            if user is not None:
-                for at, (text, calls) in enumerate(_acts_of(user)):
-                    made += self._acted(messages.UserMessage, "user", text, calls, f"{number}-{at}")
+            if (user := turn["user"]) is not None:
+                for at, (text, calls) in enumerate(acts_of(user)):
+                    made += self._acted("user", text, calls, f"{number}-{at}")
                 if user["text"]:
                     made.append(messages.UserMessage(role="user", content=user["text"]))
         return made
 
-    def _acted(
-        self, kind: Any, role: str, text: str, calls: list[dict[str, Any]], identifier: str
-    ) -> Iterator[Any]:
+    def _acted(self, role: str, text: str, calls: list[Json], identifier: str) -> Iterator[Any]:
         """A message with calls, and their results."""
+        messages = self._messages
+        kind = messages.UserMessage if role == "user" else messages.AssistantMessage
         made = [
             self._tool_call(call["name"], call["arguments"], role, f"{identifier}-{index}")
             for index, call in enumerate(calls)
         ]
         yield kind(role=role, content=text or None, tool_calls=made)
         for one, call in zip(made, calls, strict=True):
-            yield self._messages.ToolMessage(
+            yield messages.ToolMessage(
                 id=one.id,
                 role="tool",
                 content=call["text"],
@@ -429,14 +396,6 @@ def _calls_of(talk: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
         yield from (("assistant", call) for call in turn["calls"])
         if turn["user"] is not None:
             yield from (("user", call) for call in turn["user"]["calls"])
-
-
-def _acts_of(user: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The messages in which the user made calls: text, and calls."""
-    at, calls = 0, user["calls"]
-    for act in user["acts"] or [{"text": "", "calls": 1} for _ in calls]:
-        yield act["text"], calls[at : at + act["calls"]]
-        at += act["calls"]
 
 
 def _judge_of_words() -> Any:
@@ -468,15 +427,6 @@ def _as_shared(index: Any) -> Any:
 
 def _shared(number: int) -> Any:
     return _SHARED[number]
-
-
-def _spec_of(tool: Any) -> dict[str, Any]:
-    function = tool.openai_schema["function"]
-    return {
-        "name": function["name"],
-        "description": function["description"],
-        "schema": function["parameters"],
-    }
 
 
 def _keep_pickled(world: World, domain: str) -> None:
@@ -545,5 +495,4 @@ def _restored(title: str, fields: dict[str, Any]) -> Any:
     return database
 
 
-def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:
-    return {"name": name, "passed": passed, "expected": expected, "found": found, "kind": "goal"}
+adapter = Tau

@@ -19,15 +19,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .shared import (
+    Json,
+    NextQuestion,
+    Question,
+    Talk,
+    answering,
+    finding,
+    rows_of,
+    silence,
+    tool_specs,
+)
+
 _TABLES = ("_global_instances", "_polymorphic_instances")
 _BOOKED = ("order_id", "reservation_id", "book_id")
 _LONGEST = 500  # characters of a justification in a finding
 BESIDE = "orders (beside the score)"
-
-
-def adapter(folder: str, language: str, version: str) -> "Vita":
-    """The adapter for the tasks in one language of the checkout in this folder."""
-    return Vita(folder, language, version)
 
 
 class World:
@@ -55,23 +62,15 @@ class Clock:
         return self.world.ids
 
 
-class NextQuestion(Exception):
-    """The evaluation asks a question that has no answer yet."""
-
-    def __init__(self, messages: list[dict[str, str]]) -> None:
-        super().__init__("a question without an answer")
-        self.messages = messages
-
-
 class Vita:
     """The tasks of one language."""
 
     def __init__(self, folder: str, language: str, version: str) -> None:
+        """`folder`: of the checkout."""
         self.version = version
         self._folder, self._language = folder, language
         sys.path.insert(0, f"{folder}/src")
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module("loguru").logger.remove()  # it reports every call
+        silence()
         with contextlib.redirect_stdout(io.StringIO()):
             self._environment = importlib.import_module("vita.environment.environment")
             self._messages = importlib.import_module("vita.data_model.message")
@@ -119,17 +118,8 @@ class Vita:
         """The agent's tools; the customer has none."""
         if spec["domain"] not in self._toolkits:
             self.world(spec)
-        functions = [
-            tool.openai_schema["function"] for tool in self._toolkits[spec["domain"]].get_tools()
-        ]
-        return [
-            {
-                "name": one["name"],
-                "description": one["description"],
-                "schema": one["parameters"],
-            }
-            for one in functions
-        ]
+        tools = self._toolkits[spec["domain"]].get_tools()
+        return tool_specs(tool.openai_schema["function"] for tool in tools)
 
     def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
         """Every record of a world, and what its tools know besides: products and addresses, which
@@ -137,7 +127,7 @@ class Vita:
         database = world.database
         parts = (database, *vars(database).get("_dbs", ()))
         for name in dict.fromkeys(name for one in parts for name in type(one).model_fields):
-            for key, value in _rows_of(getattr(database, name)):
+            for key, value in rows_of(getattr(database, name)):
                 yield name, key, _plain(value)
         addresses, _, _, _, _, products = world.tables
         for kind, table in (("known address", addresses), ("known product", products)):
@@ -158,9 +148,7 @@ class Vita:
             made = toolkit.get_response(call)
         return made.content, "refused" if made.error else None
 
-    def questions(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[list[dict[str, str]]]:
+    def questions(self, spec: Json, scoring: Json, talk: Talk) -> list[Question]:
         """The question that follows on the answers so far: one for each window of the talk."""
         try:
             self._reward(spec, talk, scoring.get("answers", ()))
@@ -168,9 +156,7 @@ class Vita:
             return [exc.messages]
         return []
 
-    def score(
-        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def score(self, spec: Json, scoring: Json, talk: Talk) -> list[Json]:
         """Whether each rubric is met, by the answers of a model, and the orders beside it."""
         orders = self._orders(spec, talk)
         if scoring.get("broken_off") or not talk:
@@ -186,20 +172,12 @@ class Vita:
             ) from None
         rubrics = reward.nl_rubrics or []
         found = _rubrics((one.nl_rubric, one.met, one.justification) for one in rubrics)
-        return [*(found or [_finding("no rubrics", bool(reward.reward), "", "")]), orders]
+        return [*(found or [finding("no rubrics", bool(reward.reward), "", "")]), orders]
 
     def _reward(self, spec: dict[str, Any], talk: list[Any], answers: Iterable[str]) -> Any:
         """Upstream's evaluation with these answers of its model. Raises NextQuestion where it asks
         for more."""
-        given = iter(answers)
-
-        def generate(model: str, messages: list[Any], **others: Any) -> Any:
-            answer = next(given, None)
-            if answer is None:
-                raise NextQuestion([{"role": m.role, "content": m.content} for m in messages])
-            return self._messages.AssistantMessage(role="assistant", content=answer)
-
-        self._evaluation.generate = generate
+        self._evaluation.generate = answering(answers, self._messages.AssistantMessage)
         with contextlib.redirect_stdout(io.StringIO()):
             return self._evaluation.TrajectoryEvaluator.calculate_reward(
                 task=self._tasks.Task.model_validate(self._task(spec)),
@@ -263,13 +241,12 @@ class Vita:
         share = (wanted & made).total() / most if most else 1.0
         texts = ["; ".join(sorted(one.elements())) or "nothing" for one in (wanted, made)]
         # It passes whatever it found, and weighs nothing: upstream's score does not depend on it.
-        found = _finding(BESIDE, True, *texts)
-        return {**found, "kind": "guard", "share": share, "weight": 0.0}
+        return finding(BESIDE, True, *texts, kind="guard", share=share, weight=0.0)
 
 
 def _rubrics(found: Iterable[tuple[str, bool, str]]) -> list[dict[str, Any]]:
     return [
-        {**_finding(f"rubric {number}", met, text, why[:_LONGEST]), "share": float(met)}
+        finding(f"rubric {number}", met, text, why[:_LONGEST], share=float(met))
         for number, (text, met, why) in enumerate(found, 1)
     ]
 
@@ -326,18 +303,8 @@ def _shown(identifier: str, row: dict[str, Any], start: dict[str, Any]) -> str:
     return f"{row.get('order_type')} of {products}"
 
 
-def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(table, dict):
-        yield from ((str(key), value) for key, value in table.items())
-    elif isinstance(table, list):
-        yield from ((str(index), value) for index, value in enumerate(table))
-    else:
-        yield "", table
-
-
 def _plain(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
-def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:
-    return {"name": name, "passed": passed, "expected": expected, "found": found, "kind": "goal"}
+adapter = Vita

@@ -5,8 +5,6 @@ request from standard input and writes one answer:
 
     {"root": "…", "benchmark": "….yaml", "questions": [["How many …?", {"count": "…"}], …]}
     -> {"max_iterations": 20, "prompts": ["You are …", …]}
-
-An answer {"fault": "…"} says why it could not.
 """
 
 import importlib
@@ -20,12 +18,7 @@ def main() -> None:
     """Answer the request."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the checkout's code prints goes to standard error
-    request = json.load(sys.stdin)
-    try:
-        answer = prompts_of(request)
-    except Exception as exc:
-        answer = {"fault": f"{type(exc).__name__}: {exc}"}
-    answers.write(json.dumps(answer))
+    json.dump(prompts_of(json.load(sys.stdin)), answers)
     answers.flush()
 
 

@@ -219,7 +219,10 @@ def test_a_key_reaches_the_server_that_asks_for_it_alone(
         (("eval", "mcp_universe", "--suite-path", MARK), "there is no checkout of MCP-Universe ("),
         (universe("-p", "oracle"), "suite 'mcp_universe' has no reference solutions that 'oracle'"),
         (mark("-p", "mutant"), "suite 'mcpmark' has no reference solutions that 'mutant' could"),
-        (universe(category="3d_design"), "choose with --category: web_search, multi_server"),
+        (
+            universe("-p", "noop", category="3d_design"),
+            "choose with --category: web_search, multi_server",
+        ),
         (
             universe("-p", "noop", "--mcp-env", "DESK_OWNER", category="multi_server"),
             "task 'multi_server_desk_task_0001': server 'desk' needs the variable DESK_KEY: set "
@@ -251,6 +254,22 @@ def test_bad_input_is_one_sentence(
     status, _, err = rehearse(*asked, *more)
     assert (status, len(err.splitlines())) == (2, 1), err
     assert sentence in err
+
+
+def test_policies_that_need_solutions_are_refused_before_tasks_are_read(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """A suite without solutions says so at once: its tasks, which it may take a minute to list, are
+    not looked at."""
+    checkout = shutil.copytree(UNIVERSE, tmp_path / "checkout")
+    for task in checkout.rglob("*_task_*.json"):
+        task.write_text("{")
+    asked = ("eval", "mcp_universe", "--category", "web_search", "--suite-path", checkout)
+    for policy, sentence in (("oracle", "no reference solutions"), ("noop", "JSON")):
+        more = ("--prompts", "ours", "-p", policy, "-o", tmp_path / policy)
+        status, _, err = rehearse(*asked, *more)
+        assert (status, len(err.splitlines())) == (2, 1), err
+        assert sentence in err
 
 
 @pytest.mark.parametrize(

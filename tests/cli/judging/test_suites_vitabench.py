@@ -41,7 +41,7 @@ def checkout(folder: Path, version: str = "0.0.1") -> Path:
 @pytest.mark.parametrize(
     ("version", "more", "sentence"),
     [
-        ("0.0.1", (), "this VitaBench has changed or other code, and its scores would not compare"),
+        ("0.0.1", (), "this VitaBench has other code or data, and its scores would not compare"),
         ("0.0.2", (), "this VitaBench is 0.0.2, and its scores would not compare"),
         ("", (), "there is no checkout of VitaBench (no src/vita) here"),
         ("0.0.1", MODEL, "name it with --judge hybrid --judge-model NAME"),

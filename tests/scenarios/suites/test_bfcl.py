@@ -69,9 +69,9 @@ def test_earlier_messages_are_not_the_instruction() -> None:
     ("changed", "version", "sentence"),
     [
         ("", "2027.1.1", None),
-        ("eval_checker/ast_eval/ast_checker.py", "2026.3.23", "has changed data or checks"),
+        ("eval_checker/ast_eval/ast_checker.py", "2026.3.23", "has other code or data"),
         ("data/BFCL_v4_parallel.json", "2027.1.1", "is 2027.1.1"),
-        ("data/possible_answer/BFCL_v4_parallel.json", "unknown", "has changed data or checks"),
+        ("data/possible_answer/BFCL_v4_parallel.json", "unknown", "has other code or data"),
     ],
 )
 def test_another_release_and_changed_data_are_refused(

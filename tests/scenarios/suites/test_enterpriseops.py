@@ -86,10 +86,10 @@ def test_what_cannot_be_played_is_one_sentence(checkout: Path, tmp_path: Path) -
         with pytest.raises(PackageError, match="task"):
             data(checkout, empty).scenarios("oracle")
     (checkout / "benchmark" / "verifier.py").write_text("passed = True\n")
-    with pytest.raises(PackageError, match="has changed code"):
+    with pytest.raises(PackageError, match="has other code or data"):
         data(checkout, empty)
     (checkout / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
-    with pytest.raises(PackageError, match=r"is version 0\.2\.0"):
+    with pytest.raises(PackageError, match=r"this EnterpriseOps-Gym is 0\.2\.0"):
         data(checkout, empty)
     (checkout / "pyproject.toml").unlink()
     with pytest.raises(PackageError, match=r"pyproject.toml: it cannot be read"):

@@ -12,10 +12,11 @@ words and takes no part in the comparison.
 """
 
 import functools
-import importlib.util
+import importlib
 import json
 import os
 import sys
+import types
 import warnings
 from typing import Any
 
@@ -159,11 +160,10 @@ def _text(message: Any) -> str:
 
 def _adapter(file: str) -> Any:
     """The module of our adapter, whose way to write a state is used for both sides."""
-    spec = importlib.util.spec_from_file_location("adapter", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    folder, _, name = file.rpartition("/")
+    package = sys.modules["rehearsal_adapters"] = types.ModuleType("rehearsal_adapters")
+    package.__path__ = [folder]  # it imports what adapters share
+    return importlib.import_module(f"rehearsal_adapters.{name.removesuffix('.py')}")
 
 
 def _records(adapter: Any, environment: Any) -> dict[str, str]:

@@ -12,9 +12,9 @@ for by empty modules; what the runner itself uses must be there.
 """
 
 import csv
+import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import json
 import os
 import sys
@@ -182,11 +182,10 @@ def _texts(result: dict[str, Any]) -> list[str]:
 
 def _adapter(file: str) -> Any:
     """The module of our adapter, whose way to write a state is used for both sides."""
-    spec = importlib.util.spec_from_file_location("adapter", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    folder, _, name = file.rpartition("/")
+    package = sys.modules["rehearsal_adapters"] = types.ModuleType("rehearsal_adapters")
+    package.__path__ = [folder]  # it imports what adapters share
+    return importlib.import_module(f"rehearsal_adapters.{name.removesuffix('.py')}")
 
 
 def _state(adapter: Any, utils: Any, entry: dict[str, Any]) -> dict[str, str | None]:

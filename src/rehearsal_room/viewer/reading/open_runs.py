@@ -304,7 +304,9 @@ def checked(folders: Iterable[Path]) -> tuple[list[Path], list[Path]]:
             raise SettingsError(f"RUN: {folder} is not a folder; name the folder of a run")
         if not found_in(folder):
             raise SettingsError(
-                f"RUN: {folder} is not a run: it has no log ({LOG_NAME}) and no {TRAINING_FILE}"
+                f"RUN: {folder} is not a run: it has no log ({LOG_NAME}) and no {TRAINING_FILE}, "
+                "nor has a folder in it; name the folder of a run, or make one: "
+                "rehearse run shop_support -p mutant -o runs/first"
             )
         bases.append(folder)
     return found, bases

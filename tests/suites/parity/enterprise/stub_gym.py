@@ -55,6 +55,7 @@ class StubGym:
         self.calls: list[tuple[str, Arguments]] = []
         self.lock = threading.Lock()
         self.url = ""
+        self.session = ""  # the only MCP session that is known; empty: there are none
 
     @contextmanager
     def served(self) -> Iterator["StubGym"]:
@@ -76,6 +77,8 @@ class StubGym:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
+                if gym.session:
+                    self.send_header("mcp-session-id", gym.session)
                 self.end_headers()
                 self.wfile.write(data)
 
@@ -124,6 +127,8 @@ class StubGym:
 
     def _mcp(self, body: Any, headers: Any) -> tuple[int, Any]:
         self.counts[body["method"]] += 1
+        if body["method"] != "initialize" and self.session != headers.get("mcp-session-id", ""):
+            return 404, {"detail": "there is no such session"}
         match body["method"]:
             case "initialize":
                 result: Any = {"protocolVersion": "2024-11-05", "capabilities": {}}

@@ -51,9 +51,11 @@ from rehearsal_room.judge.code.claims import contradictions, excepted, foreign_n
 from rehearsal_room.judge.code.parts import misplaced
 from rehearsal_room.judge.code.reasons import num_given, other_reasons
 from rehearsal_room.judge.code.sentences import stems
+from rehearsal_room.judge.code.stated.deeds import other_stages
 from rehearsal_room.judge.code.stated.measures import misstated
 from rehearsal_room.judge.code.stated.moods import beside_the_case, unstated
 from rehearsal_room.judge.code.stated.tongues import other_tongues
+from rehearsal_room.judge.code.stated.understood import not_understood
 from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import DECLINES, REASON, Finding
@@ -249,6 +251,7 @@ def answer_faults(
     yield from misstated(bounds.accepted, answer, bounds.context, bounds.years)
     yield from other_tongues(bounds.accepted, answer, bounds.every)
     yield from beside_the_case(answer, bounds.every)
+    yield from not_understood(answer, bounds.words)
 
 
 def _is_beside(bounds: Bounds, answer: str) -> bool:
@@ -301,6 +304,9 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
         )
     )
     found += foreign_names(answer, bounds.every)
+    found += other_stages(
+        bounds.accepted, answer, bounds.things, is_refusal=bounds.must_refuse
+    )
     if not found and bounds.writes and not bounds.must_refuse:
         found += misplaced(bounds.accepted, answer, bounds.things)
     if not found and (bounds.writes or bounds.must_refuse):

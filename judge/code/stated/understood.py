@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from rehearsal_room.judge.code.stated.vocabulary import ALIKE, FORMS, NOUNS, PLAIN
+from rehearsal_room.judge.code.stated.vocabulary import ALIKE, CLAIMS, FORMS, NOUNS, PLAIN
 from rehearsal_room.scenarios.core.statements import plain
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -31,7 +31,7 @@ def stem(word: str) -> str:
         return word
     word = base or word
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _LEAST and not word.endswith("eed"):
+        if word.endswith(ending) and len(word) - len(ending) >= _LEAST and not word.endswith(("eed", "ply")):
             word = word[: -len(ending)] + ("y" if ending in ("ies", "ied") else "")
             break
     word = word.rstrip("e")
@@ -44,14 +44,14 @@ def _stems(entry: str) -> str:
     return "-".join(map(stem, entry.split("-")))
 
 
-_GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}$")
+_GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}\W*$")
 _PLAIN = frozenset(map(_stems, PLAIN))
-_ROWS = tuple(frozenset(map(_stems, row)) for row in ALIKE)
+_ROWS = tuple(frozenset(map(_stems, row)) for row in (*ALIKE, *([one] for one in CLAIMS)))
 _ROWS_OF: dict[str, list[frozenset[str]]] = {}
 for _row in _ROWS:
     for _one in _row - _PLAIN:
         _ROWS_OF.setdefault(_one, []).append(_row)
-_GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}$")
+_GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}\W*$")
 _KEY = re.compile(r'"([a-z_]+)": ?')
 _NOUNS = frozenset(map(stem, NOUNS)) - _PLAIN
 

@@ -104,7 +104,7 @@ class Bounds(msgspec.Struct, frozen=True):
     years: frozenset[int] = frozenset()  # of the dates of the case
     context: str = ""  # the accepted answer and the instruction, as plain text
     every: str = ""  # these and what the oracle read, as plain text
-    words: Vocabulary = Vocabulary(frozenset(), frozenset())  # of which an answer can be made
+    words: Vocabulary = Vocabulary()  # of which an answer can be made
 
 
 def accepted_answers(task: Task) -> frozenset[str]:
@@ -116,7 +116,12 @@ def accepted_answers(task: Task) -> frozenset[str]:
 
 
 def bounds_of(
-    task: Task, read: Sequence[str], changes: Sequence[RowChange], *, more: Iterable[str] = (), rules: str = ""
+    task: Task,
+    read: Sequence[str],
+    changes: Sequence[RowChange],
+    *,
+    more: Iterable[str] = (),
+    rules: str = "",
 ) -> Bounds:
     """The bounds of a task. `read` are the texts of the oracle's calls, `changes` its rows."""
     said = [task.answer, *(utterance.text for utterance in task.utterances)]

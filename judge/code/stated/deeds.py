@@ -1,9 +1,9 @@
 """Where an answer changes how far a deed has come, in the accepted answer's own words.
 
-"Payments control has to verify it" and "it has been verified" have the same words, and so have "I asked
-for a swap" and "the swap is agreed". A verb that the accepted answer has only as a duty, a wish or a
-condition is not done, one that it has only as done is not due; what it only asks for nobody else has
-done; what it ended is not still there, and what it leaves out was not done "too".
+"Payments control has to verify it" and "it has been verified" have the same words, and so have "I
+asked for a swap" and "the swap is agreed". A verb that the accepted answer has only as a duty, a
+wish or a condition is not done, and one that it has only as done is not due; what it only asks for
+nobody has done; what it ended is not still there, and what it leaves out was not done "too".
 """
 
 import re
@@ -32,13 +32,15 @@ _I_ASKED = re.compile(
     r"\b(?:i|we)(?:'ve| have)? (?:asked|requested|put in|referred|passed|escalated)\b|\bis asked\b"
 )
 _ASKS = re.compile(
-    r"\b(?:ask|request|put in|appl(?:y|ied)|referred|pass(?:ed)? |hand|escalat|propos|pending|deci[ds]|approv|supervis"
-    r"|would |wait|senior|turn to|call for)"
+    r"\b(?:ask|request|put in|appl(?:y|ied)|referred|pass(?:ed)? |hand|escalat|propos|pending"
+    r"|deci[ds]|approv|supervis|would |wait|senior|turn to|call for)"
 )
 _LASTING = re.compile(
     r"\b(?:still|stay|remain|keep|kept|left|leave|open|outstanding|unpaid|already|before|until)"
 )
-_STILL = re.compile(r"\bstill (?:on|in|at|has|have|with|down|there|booked|listed|registered|assigned|attending)\b")
+_STILL = re.compile(
+    r"\bstill (?:on|in|at|has|have|with|down|there|booked|listed|registered|assigned|attending)\b"
+)
 _ASIDE = re.compile(
     rf"n't\b|\b(?:{_NOT}|stays?|still|left|remains?|keeps?|kept|only|except|declined|refused|rejected)\b"
 )
@@ -53,7 +55,7 @@ def _clauses(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_KNOWN)
 def _uses(text: str) -> Mapping[str, frozenset[str]]:
-    """Each word that can be claimed, by its stem, and how the text has it: done, due, denied or named."""
+    """Each stem that can be claimed, and how the text has it: done, due, maybe, denied, named."""
     found: dict[str, set[str]] = {}
     for clause in _clauses(text):
         for word in _WORD.finditer(clause):
@@ -74,8 +76,8 @@ def _use(before: str, word: str) -> str:
 
 
 def other_stages(accepted: str, answer: str, things: Things, *, is_refusal: bool) -> Iterator[str]:
-    """Where an answer says of a deed that it is done, due, asked for or still so, and the accepted one
-    does not, as phrases."""
+    """Where an answer says of a deed that it is done, due, asked for or still so, and the accepted
+    one does not, as phrases."""
     theirs = _uses(accepted)
     undone = {"due", "maybe", "denied"} if is_refusal else {"due", "maybe"}
     for one, uses in _uses(answer).items():
@@ -92,7 +94,9 @@ def other_stages(accepted: str, answer: str, things: Things, *, is_refusal: bool
 
 
 def _still_so(accepted: str, answer: str, things: Things) -> Iterator[str]:
-    lasting = {one for each in sentences(accepted) if _LASTING.search(each) for one in things.named(each)}
+    lasting = {
+        one for each in sentences(accepted) if _LASTING.search(each) for one in things.named(each)
+    }
     for clause in _clauses(answer):
         named = set(things.named(clause)) if _STILL.search(clause) else set()
         if named and named <= set(things.named(plain(accepted))) - lasting:

@@ -301,7 +301,13 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
         )
     )
     found += foreign_names(answer, bounds.every)
-    found += other_stages(bounds.accepted, answer, bounds.things, is_refusal=bounds.must_refuse)
+    found += other_stages(
+        bounds.accepted,
+        answer,
+        bounds.things,
+        context=bounds.context,
+        is_refusal=bounds.must_refuse,
+    )
     if not found and bounds.writes and not bounds.must_refuse:
         found += misplaced(bounds.accepted, answer, bounds.things)
     if not found and (bounds.writes or bounds.must_refuse):

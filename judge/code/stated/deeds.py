@@ -45,6 +45,10 @@ _ASIDE = re.compile(
     rf"n't\b|\b(?:{_NOT}|stays?|still|left|remains?|keeps?|kept|only|except|declined|refused|rejected)\b"
 )
 _TOO = re.compile(r"\b(?:too|as well|also|likewise)$")
+_SAID_BY_OTHERS = re.compile(
+    r"\b(?:they|he|she|who|everyone|everybody)(?:'ve|'s| have| has| had)? "
+    r"(said|agreed|accepted|promised|confirmed|refused|insisted|admitted|denied)\b"
+)
 _KNOWN = 1024  # texts whose parts are remembered
 
 
@@ -75,9 +79,12 @@ def _use(before: str, word: str) -> str:
     return "done" if _PAST.fullmatch(word) and _DONE_NOW.search(before) else "named"
 
 
-def other_stages(accepted: str, answer: str, things: Things, *, is_refusal: bool) -> Iterator[str]:
+def other_stages(
+    accepted: str, answer: str, things: Things, *, context: str, is_refusal: bool
+) -> Iterator[str]:
     """Where an answer says of a deed that it is done, due, asked for or still so, and the accepted
-    one does not, as phrases."""
+    one does not, or what somebody else said, as phrases. `context`: the accepted answer and the
+    instruction, as plain text."""
     theirs = _uses(accepted)
     undone = {"due", "maybe", "denied"} if is_refusal else {"due", "maybe"}
     for one, uses in _uses(answer).items():
@@ -86,6 +93,9 @@ def other_stages(accepted: str, answer: str, things: Things, *, is_refusal: bool
             yield f"says that something is done: {one!r}"
         elif known == {"done"} and "due" in uses and "done" not in uses:
             yield f"says that something is yet to be done: {one!r}"
+    for found in _SAID_BY_OTHERS.finditer(plain(answer)):
+        if found[1] not in context:
+            yield f"says what others say: {found[0]!r}"
     if _I_ASKED.search(plain(accepted)) and not _ASKS.search(plain(answer)):
         yield "says of something only asked for that it is so"
     yield from _still_so(accepted, answer, things)

@@ -97,7 +97,7 @@ inbound reissue late accurate active appropriate basic capable central comfortab
 difficult eager easy essential fair familiar fast flexible formal high honest ideal identical
 initial internal local low narrow natural nearby numerous ordinary patient polite positive
 practical primary prior reasonable relative reliable sensible serious slight special strong retain
-await lack repeat write attach enclose append summarise summarize alert acknowledge phone ring
+await lack repeat write attach enclose append summarise summarize alert acknowledge 
 charge-of ahead-of ahead advance short unchanged untouched unaffected thereafter likewise roughly
 double-check tidy chiefly solely merely purely technically basically effectively eventually
 consequently precede predate postdate coincide overlap differ resemble correspond comply conform
@@ -149,6 +149,7 @@ team-mate
 """
 
 CLAIMS = """
+next-monday next-tuesday next-wednesday next-thursday next-friday next-saturday next-sunday
 next-week next-month next-time in-part shut-down write-off pay-off leave-out give-up break-down
 let-down turn-up turn-down half third double twice triple tomorrow tonight soon never out off back
 home away later-on gift exception by-mistake
@@ -165,7 +166,7 @@ discount reduction off
 free vacant spare unoccupied
 home return back
 voucher coupon
-approve approval accept authorise authorize authorisation agree sanction sign-off consent
+approve approval accept authorise authorize authorisation sanction sign-off consent
 decline refuse refusal reject deny denial turn-down rule-out turn-away unsuccessful accept
 forbid prohibit ban disallow rule-out
 escalate escalation pass pass-on forward hand-over

@@ -97,8 +97,8 @@ inbound reissue late accurate active appropriate basic capable central comfortab
 difficult eager easy essential fair familiar fast flexible formal high honest ideal identical
 initial internal local low narrow natural nearby numerous ordinary patient polite positive
 practical primary prior reasonable relative reliable sensible serious slight special strong retain
-await lack repeat write attach enclose append summarise summarize alert acknowledge 
-charge-of ahead-of ahead advance short unchanged untouched unaffected thereafter likewise roughly
+await lack repeat write attach enclose append summarise summarize alert acknowledge charge-of
+ahead-of ahead advance short unchanged untouched unaffected thereafter likewise roughly
 double-check tidy chiefly solely merely purely technically basically effectively eventually
 consequently precede predate postdate coincide overlap differ resemble correspond comply conform
 meet entail imply signify denote mark stand-for read-as spell address greet accommodate afford
@@ -109,7 +109,8 @@ reiterate relay rely resort respect restrict reveal seek shape share shed single
 stipulate structure substantial succeed sufficient tailor tally thorough tie trust underline
 unusual wind witness upcoming useful valuable wide mistake introduce affect unclear shout enjoy
 pardon excuse congratulations meantime annual midnight weekend elsewhere online recap lieu ive im
-amongst amid settle-for go-for so-called ground feel-free
+amongst amid settle-for go-for so-called ground feel-free couple dozen midday fortnight weekday
+north south east west upstairs downstairs rest-assured
 """
 
 NOUNS = """
@@ -145,7 +146,8 @@ lab hotel farm food drink medicine plant tree seed magazine film lens camera lig
 door pipe water power engine brake tyre wheelchair surfboard tent stove lantern headlamp backpack
 daypack mug kettle mat problem hospital voice border network material equipment floor leader
 officer solution edition grade method user winner function bridge map breakdown subtotal net gross
-team-mate
+team-mate sibling cousin uncle aunt niece nephew grandmother grandfather grandparent baby infant
+teenager birthday
 """
 
 CLAIMS = """

@@ -60,6 +60,7 @@ def _stems(phrase: str) -> str:
 
 _PLAIN = frozenset(map(_stems, PLAIN.split()))
 _NOUNS = frozenset(map(_stems, NOUNS.split())) - _PLAIN
+_IN_ING = frozenset(word for word in NOUNS.split() if word.endswith("ing"))
 _ROWS: dict[str, list[frozenset[str]]] = {}  # stem or phrase -> the rows that have it
 for _row in (*ALIKE.splitlines(), *CLAIMS.split()):
     _alike = frozenset(map(_stems, _row.split()))
@@ -121,4 +122,7 @@ def _words(text: str) -> list[str]:
 
 
 def _can_name(word: str) -> bool:
-    return not word.endswith(("ed", "ing")) and word not in _BASES
+    """Whether a word is no form of a verb: "training" is one of the nouns, "waiving" is not."""
+    if word.endswith("ing"):
+        return word in _IN_ING
+    return not word.endswith("ed") and word not in _BASES

@@ -32,7 +32,7 @@ shipped:ship shipping:ship added:add adding:add ended:end agreed:agree freed:fre
 forgot:forget forgotten:forget forbidden:forbid ca:can wo:will sha:shall caught:catch won:win
 put:put let:let others:other whose:who them:they us:us fined:fined partly:partly hardly:hardly
 nearly:nearly lately:lately barely:barely doing:do shortly:shortly lowered:low lowest:low yours:you
-theirs:they ours:we hers:she lying:lie
+theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
 """
 
 PLAIN = """
@@ -110,7 +110,9 @@ stipulate structure substantial succeed sufficient tailor tally thorough tie tru
 unusual wind witness upcoming useful valuable wide mistake introduce affect unclear shout enjoy
 pardon excuse congratulations meantime annual midnight weekend elsewhere online recap lieu ive im
 amongst amid settle-for go-for so-called ground feel-free couple dozen midday fortnight weekday
-north south east west upstairs downstairs rest-assured
+north south east west upstairs downstairs rest-assured further reachable depart put-on hang-on
+better body red black white blue green grey brown yellow orange average hot cold cool modern grow
+multiple truly absolutely literally dad mum child children co ltd rich thick thin new-year
 """
 
 NOUNS = """
@@ -147,7 +149,11 @@ door pipe water power engine brake tyre wheelchair surfboard tent stove lantern 
 daypack mug kettle mat problem hospital voice border network material equipment floor leader
 officer solution edition grade method user winner function bridge map breakdown subtotal net gross
 team-mate sibling cousin uncle aunt niece nephew grandmother grandfather grandparent baby infant
-teenager birthday
+teenager birthday departure grace crash shelf board surcharge force meeting parking shipping
+listing setting spelling opening mile movement activity application feature institution community
+market station design construction coach professor medication surgery health music sport game party
+club team university college council government president director society association committee
+church press movie song album
 """
 
 CLAIMS = """
@@ -159,7 +165,7 @@ home away later-on gift exception by-mistake
 
 ALIKE = """
 cancel cancellation stop void call-off scrap withdraw withdrawal revoke annul drop
-refund reimburse return credit back money-back pay-back give-back get-back go-back compensate pay
+refund reimburse return credit send back money-back pay-back give-back get-back go-back compensate pay
 pay payout pay-out settle remit transfer never unpaid
 charge bill debit deduct pay fee cost price
 free complimentary gratis of-charge no-charge no-cost no-fee extra-charge
@@ -172,9 +178,9 @@ approve approval accept authorise authorize authorisation sanction sign-off cons
 decline refuse refusal reject deny denial turn-down rule-out turn-away unsuccessful accept
 forbid prohibit ban disallow rule-out
 escalate escalation pass pass-on forward hand-over
-move shift transfer relocate switch reassign reallocate rebook change put-on reschedule
+move shift transfer relocate switch reassign reallocate rebook change reschedule push postpone
 assign allocate hand-over transfer pass look-after
-change update edit modify amend correction fix adjust alter touch switch rectify
+change convert update edit modify amend correction fix adjust alter touch switch rectify
 record log store insert
 record book log credit
 book reserve enrol secure
@@ -198,6 +204,8 @@ redirect reroute divert deliver send forward
 confirm confirmation verify
 verify verification validate validation prove proof unverified never
 lend loan borrow take-out check-out
+defer postpone put-off
+resume restart reactivate
 renew renewal extend extension prolong
 return bring-back give-back hand-in come-back send-back back
 report flag log
@@ -209,7 +217,7 @@ sick ill unwell off
 absent absence away off holiday vacation unavailable out
 book-up book capacity occupy
 occupy reserve
-occupy engage shift
+occupy engage shift roster work
 delay behind-schedule overdue lateness
 overdue outstanding unpaid arrears never pay
 outstanding open unpaid
@@ -223,8 +231,7 @@ reduction decrease discount off
 change touch alter leave-out
 access edit
 arrive arrival land get-in
-depart departure take-off
-trace track
+depart trace track
 redeem redemption
 legible illegible readable unreadable
 award earn credit

@@ -11,14 +11,14 @@ it found counts as proof only where the answer keeps to the case:
   which the answer says that it is as it was, the sum, the difference or the span of two values of
   the case, and one count, date or time that is stated apart from the accepted ones;
 - it claims no deed that the task is not about;
-- it states what it holds, and does not ask, suppose or doubt it, in the language of the accepted
-  answer, and no word beside a value makes another one of it (see judge.code.stated);
+- it states what it holds, and does not ask, suppose or doubt it, in words that are understood, and
+  no word beside a value makes another one of it (see judge.code.stated);
 - it takes nothing back, denies nothing that was done, and refuses no more than the accepted answer;
 - where the rows are right, it does not contradict the accepted answer (see judge.code.claims),
   counts no record among the wrong ones (judge.code.parts) and gives no other reason
   (judge.code.reasons).
 
-Not covered: a false claim in words that no list has.
+Not covered: a false claim in plain words, or in those of the case.
 
 The same holds for each text that the agent wrote into the world, against the oracle's text of the
 same column. Outside of these bounds a finding on words is left open: code alone counts it as not
@@ -304,7 +304,7 @@ def _contradictions(bounds: Bounds, answer: str, own: Own) -> list[str]:
     found += other_stages(
         bounds.accepted,
         answer,
-        bounds.things,
+        bounds.things.named,
         context=bounds.context,
         is_refusal=bounds.must_refuse,
     )

@@ -7,13 +7,13 @@ nobody has done; what it ended is not still there, and what it leaves out was no
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from rehearsal_room.judge.code.sentences import Things, sentences
 from rehearsal_room.judge.code.stated.understood import is_plain, stem
 from rehearsal_room.scenarios.core.statements import plain
 
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n")
 _CLAUSE = re.compile(r", |: |; |\(| (?:and|but|because|so|since|while) ")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _NOT = r"n't|not|never|no|cannot|neither|nor|without|unable|nothing|nobody|none"
@@ -49,12 +49,19 @@ _SAID_BY_OTHERS = re.compile(
     r"\b(?:they|he|she|who|everyone|everybody)(?:'ve|'s| have| has| had)? "
     r"(said|agreed|accepted|promised|confirmed|refused|insisted|admitted|denied)\b"
 )
+Named = Callable[[str], Sequence[str]]  # the things that a text, as `plain` writes it, names
 _KNOWN = 1024  # texts whose parts are remembered
 
 
 @lru_cache(maxsize=_KNOWN)
+def _sentences(text: str) -> tuple[str, ...]:
+    lines = map(plain, text.splitlines())
+    return tuple(one.strip(" .!;") for line in lines for one in _SENTENCE.split(line))
+
+
+@lru_cache(maxsize=_KNOWN)
 def _clauses(text: str) -> tuple[str, ...]:
-    return tuple(one for each in sentences(text) for one in _CLAUSE.split(each))
+    return tuple(one for each in _sentences(text) for one in _CLAUSE.split(each))
 
 
 @lru_cache(maxsize=_KNOWN)
@@ -80,7 +87,7 @@ def _use(before: str, word: str) -> str:
 
 
 def other_stages(
-    accepted: str, answer: str, things: Things, *, context: str, is_refusal: bool
+    accepted: str, answer: str, named_in: Named, *, context: str, is_refusal: bool
 ) -> Iterator[str]:
     """Where an answer says of a deed that it is done, due, asked for or still so, and the accepted
     one does not, or what somebody else said, as phrases. `context`: the accepted answer and the
@@ -91,25 +98,25 @@ def other_stages(
         known = theirs.get(one)
         if known and "done" in uses and known <= undone:
             yield f"says that something is done: {one!r}"
-        elif known == {"done"} and "due" in uses and "done" not in uses:
+        elif known == frozenset(("done",)) and "due" in uses and "done" not in uses:
             yield f"says that something is yet to be done: {one!r}"
     for found in _SAID_BY_OTHERS.finditer(plain(answer)):
         if found[1] not in context:
             yield f"says what others say: {found[0]!r}"
     if _I_ASKED.search(plain(accepted)) and not _ASKS.search(plain(answer)):
         yield "says of something only asked for that it is so"
-    yield from _still_so(accepted, answer, things)
+    yield from _still_so(accepted, answer, named_in)
     if not is_refusal:
         yield from _done_too(accepted, answer)
 
 
-def _still_so(accepted: str, answer: str, things: Things) -> Iterator[str]:
+def _still_so(accepted: str, answer: str, named_in: Named) -> Iterator[str]:
     lasting = {
-        one for each in sentences(accepted) if _LASTING.search(each) for one in things.named(each)
+        one for each in _sentences(accepted) if _LASTING.search(each) for one in named_in(each)
     }
     for clause in _clauses(answer):
-        named = set(things.named(clause)) if _STILL.search(clause) else set()
-        if named and named <= set(things.named(plain(accepted))) - lasting:
+        named = set(named_in(clause)) if _STILL.search(clause) else set()
+        if named and named <= set(named_in(plain(accepted))) - lasting:
             yield f"says that something is still so: {min(named)}"
 
 

@@ -21,11 +21,11 @@ _GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}\W*$")
 _SHORT = re.compile(r"n't$|'(?:s|ve|ll|re|d|m)?$")
 _ENDINGS = ("ments", "ment", "ingly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s")
 _LEAST = 3  # letters that are left of a word without its ending
-_ENGLISH = 0.3  # of the words of a case in English are plain, at the least
+_ENGLISH = 0.4  # of the words of a case in English are plain, at the least
 _KNOWN = 4096  # words and parts of texts that are remembered
 
 
-_BASES = dict(pair.split(":") for pair in FORMS.split())
+_BASES = {"tol" + "d": "tell"} | dict(pair.split(":") for pair in FORMS.split())
 
 
 class Vocabulary(NamedTuple):
@@ -122,7 +122,7 @@ def _words(text: str) -> list[str]:
 
 
 def _can_name(word: str) -> bool:
-    """Whether a word is no form of a verb: "training" is one of the nouns, "waiving" is not."""
+    """Whether a word is not a form of a verb: "training" is one of the nouns, "waiving" is not."""
     if word.endswith("ing"):
         return word in _IN_ING
     return not word.endswith("ed") and word not in _BASES

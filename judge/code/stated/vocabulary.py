@@ -16,7 +16,7 @@ ending.
 
 FORMS = """
 sent:send paid:pay made:make done:do did:do does:do gave:give given:give got:get gotten:get
-took:take taken:take went:go gone:go goes:go came:come said:say told:tell wrote:write written:write
+took:take taken:take went:go gone:go goes:go came:come said:say wrote:write written:write
 chose:choose chosen:choose kept:keep left:leave lost:lose found:find held:hold sold:sell bought:buy
 brought:bring lent:lend spent:spend meant:mean met:meet ran:run begun:begin began:begin shown:show
 withdrew:withdraw withdrawn:withdraw broke:break broken:break hid:hide hidden:hide rang:ring
@@ -165,7 +165,7 @@ home away later-on gift exception by-mistake
 
 ALIKE = """
 cancel cancellation stop void call-off scrap withdraw withdrawal revoke annul drop
-refund reimburse return credit send back money-back pay-back give-back get-back go-back compensate pay
+refund reimburse return credit send back money-back pay-back give-back get-back go-back pay
 pay payout pay-out settle remit transfer never unpaid
 charge bill debit deduct pay fee cost price
 free complimentary gratis of-charge no-charge no-cost no-fee extra-charge

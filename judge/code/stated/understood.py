@@ -25,7 +25,7 @@ _ENGLISH = 0.4  # of the words of a case in English are plain, at the least
 _KNOWN = 4096  # words and parts of texts that are remembered
 
 
-_BASES = {"tol" + "d": "tell"} | dict(pair.split(":") for pair in FORMS.split())
+_BASES = dict(pair.split(":") for pair in FORMS.split())
 
 
 class Vocabulary(NamedTuple):

@@ -15,24 +15,24 @@ ending.
 """
 
 FORMS = """
-sent:send paid:pay made:make done:do did:do does:do gave:give given:give got:get gotten:get
-took:take taken:take went:go gone:go goes:go came:come said:say wrote:write written:write
-chose:choose chosen:choose kept:keep left:leave lost:lose found:find held:hold sold:sell bought:buy
-brought:bring lent:lend spent:spend meant:mean met:meet ran:run begun:begin began:begin shown:show
-withdrew:withdraw withdrawn:withdraw broke:break broken:break hid:hide hidden:hide rang:ring
-rung:ring fell:fall fallen:fall rose:rise risen:rise saw:see seen:see knew:know known:know
-thought:think taught:teach drove:drive driven:drive flew:fly flown:fly became:become stood:stand
-understood:understand sought:seek felt:feel heard:hear led:lead lain:lie lay:lie stolen:steal
-stole:steal spelt:spell torn:tear tore:tear used:use using:use owed:owe owing:owe tried:try
-tries:try children:child people:person men:man women:woman fewest:few fewer:few cheapest:cheap
-cheaper:cheap oldest:old older:old newest:new newer:new highest:high higher:high dearer:dear
-longer:long longest:long shorter:short nearest:near larger:large bigger:big smaller:small
-easier:easy being:be was:be were:be been:be is:be are:be am:be has:have had:have having:have
-shipped:ship shipping:ship added:add adding:add ended:end agreed:agree freed:free dealt:deal
-forgot:forget forgotten:forget forbidden:forbid ca:can wo:will sha:shall caught:catch won:win
-put:put let:let others:other whose:who them:they us:us fined:fined partly:partly hardly:hardly
-nearly:nearly lately:lately barely:barely doing:do shortly:shortly lowered:low lowest:low yours:you
-theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
+told:tell sent:send paid:pay made:make done:do did:do does:do gave:give given:give got:get
+gotten:get took:take taken:take went:go gone:go goes:go came:come said:say wrote:write
+written:write chose:choose chosen:choose kept:keep left:leave lost:lose found:find held:hold
+sold:sell bought:buy brought:bring lent:lend spent:spend meant:mean met:meet ran:run begun:begin
+began:begin shown:show withdrew:withdraw withdrawn:withdraw broke:break broken:break hid:hide
+hidden:hide rang:ring rung:ring fell:fall fallen:fall rose:rise risen:rise saw:see seen:see
+knew:know known:know thought:think taught:teach drove:drive driven:drive flew:fly flown:fly
+became:become stood:stand understood:understand sought:seek felt:feel heard:hear led:lead lain:lie
+lay:lie stolen:steal stole:steal spelt:spell torn:tear tore:tear used:use using:use owed:owe
+owing:owe tried:try tries:try children:child people:person men:man women:woman fewest:few fewer:few
+cheapest:cheap cheaper:cheap oldest:old older:old newest:new newer:new highest:high higher:high
+dearer:dear longer:long longest:long shorter:short nearest:near larger:large bigger:big
+smaller:small easier:easy being:be was:be were:be been:be is:be are:be am:be has:have had:have
+having:have shipped:ship shipping:ship added:add adding:add ended:end agreed:agree freed:free
+dealt:deal forgot:forget forgotten:forget forbidden:forbid ca:can wo:will sha:shall caught:catch
+won:win put:put let:let others:other whose:who them:they us:us fined:fined partly:partly
+hardly:hardly nearly:nearly lately:lately barely:barely doing:do shortly:shortly lowered:low
+lowest:low yours:you theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
 """
 
 PLAIN = """

@@ -62,7 +62,7 @@ def shares(worlds: Iterable[tuple[str, Scenario]]) -> tuple[float, float, float]
 
 def test_free_answers_over_right_rows_of_the_bundled_worlds() -> None:
     """Two in three right answers are completed, none is held for wrong, and one false one in four
-    is paid: code alone is no judge of free words, and a model decides what it leaves open."""
+    is paid: free words are for a model, which decides what code leaves open."""
     right, wrong, false = shares((name, find(name)) for name in BUNDLED)
     assert right >= 0.65
     assert wrong == 0

@@ -148,7 +148,7 @@ def test_what_is_added_in_words_of_no_text_is_a_fault(more: str, fault: str) -> 
 def test_an_answer_with_a_word_of_another_claim_is_not_understood(
     accepted: str, answer: str, sign: str
 ) -> None:
-    """A noun that is known is no verb, and of a case in another language nothing is known."""
+    """A known noun is not a verb, and in another language no word is known."""
     found = "; ".join(not_understood(answer, known_words([accepted], [])))
     assert sign in found
     assert bool(found) == bool(sign)

@@ -19,13 +19,15 @@ FOLDERS = (
     "examples",
     "tests",
 )
-# Code inside of worlds has the words of its business; the last ones quote what others must not say.
+# Code inside of worlds has the words of its business; a table has what agents say; the last ones
+# quote what others must not say.
 LEFT_OUT = (
     "scenarios/bundled/",
     "scenarios/scaffold/world/",
     "scenarios/generate/modules/",
     "scenarios/generate/situations/",
     "tests/fixtures/",
+    "judge/code/stated/vocabulary.py",
     "judge/llm/prompt.py",
     "tests/devtools/defects/tools.py",
     "tests/support/english.py",

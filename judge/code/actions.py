@@ -5,10 +5,10 @@ from functools import lru_cache
 
 # Each verb by how it begins.
 _ROWS = (
-    ("approv", "accept", "authori", "grant", "confirm", "agree"),
+    ("approv", "accept", "authori", "confirm", "agree"),
     ("reject", "declin", "deni", "refus", "turned down"),
     ("cancel", "void", "withdr", "revok"),
-    ("refund", "credit", "return", "reimburs", "paid", "pay", "settl", "sent"),
+    ("refund", "credit", "return", "reimburs", "paid", "pay", "settl"),
     ("clos", "complet", "done", "solv", "finish"),
     ("hid", "flag"),
     ("disabl", "block", "lock", "deactivat"),

@@ -11,6 +11,7 @@ import msgspec
 from rehearsal_room.judge.code.actions import actions, rows_of, verb_rows
 from rehearsal_room.judge.code.sentences import Things, is_key, sentences, stems
 from rehearsal_room.judge.code.stated.measures import years_of
+from rehearsal_room.judge.code.stated.understood import Vocabulary, known_words
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import has_whole
 from rehearsal_room.scenarios.core.statements import (
@@ -103,6 +104,7 @@ class Bounds(msgspec.Struct, frozen=True):
     years: frozenset[int] = frozenset()  # of the dates of the case
     context: str = ""  # the accepted answer and the instruction, as plain text
     every: str = ""  # these and what the oracle read, as plain text
+    words: Vocabulary = Vocabulary()  # of which an answer can be made
 
 
 def accepted_answers(task: Task) -> frozenset[str]:
@@ -114,7 +116,12 @@ def accepted_answers(task: Task) -> frozenset[str]:
 
 
 def bounds_of(
-    task: Task, read: Sequence[str], changes: Sequence[RowChange], *, more: Iterable[str] = ()
+    task: Task,
+    read: Sequence[str],
+    changes: Sequence[RowChange],
+    *,
+    more: Iterable[str] = (),
+    rules: str = "",
 ) -> Bounds:
     """The bounds of a task. `read` are the texts of the oracle's calls, `changes` its rows."""
     said = [task.answer, *(utterance.text for utterance in task.utterances)]
@@ -180,6 +187,7 @@ def bounds_of(
         states=plain(" ".join(read)),
         context=(context := plain("\n".join((*said, task.instruction)))),
         every=f"{context} {plain(' '.join(read))}",
+        words=known_words([about, *doers], [*read, rules]),
         years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )
 

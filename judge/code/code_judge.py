@@ -157,7 +157,7 @@ class CodeJudge:
         if played is None or (needs_texts_only and written <= texts):
             return findings
         if task.id not in self._bounds:
-            self._bounds[task.id] = bounds_of(task, *played)
+            self._bounds[task.id] = bounds_of(task, *played, rules=self._scenario.rules)
         return bounded(findings, self._bounds[task.id], answer, changes)
 
     async def _idle_goals(self, task: Task) -> Counter[str]:

@@ -41,7 +41,8 @@ _GROUNDS = {
     r"|too (?:old|long)|lapse|expir|r[ua]n out\b|ended\b|in time\b|fewer than|older than|days?\b"
     r"|weeks?\b|any ?more\b",
     "waiting": r"wait|queue|in line\b|ahead of|spoken for|(?:her|his|their) turn|reserved\b|jump",
-    "full": r"fully booked|no (?:place|seat|room|spot)|sold out|capacity|enough room",
+    "full": r"fully booked|(?:is|are) full|no (?:place|seat|room|spot)|sold out|capacity"
+    r"|enough room",
     "stock": r"stock\b|quantity|enough\b|sufficient|too (?:little|few)\b|shortage|no more\b"
     r"|all (?:that )?(?:we have|there is)",
     "money": r"budget|funds\b|money\b|too little left",
@@ -64,7 +65,7 @@ _GROUNDS = {
     "last": r"last\b|final\b",
     "promise": r"promis",
     "backwards": r"backwards?\b|goes back|runs? back|lower\b|below\b|smaller\b",
-    "invented": r"invent|make .{0,20}\bup\b|made up",
+    "invented": r"invent|make .{0,20}\bup\b|made up(?! of)",
     "rating": r"(?:bad|poor|low|good) rating|negative|critical|unfavourable|stars?\b|one-star",
     "sale": r"sale\b|sale price|promotion|combin",
     "spelling": r"spell|typo|misspell",

@@ -12,8 +12,8 @@ from functools import lru_cache
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _COMPARED = re.compile(
-    r"\b(?:less than|fewer than|more than|no more than|up to|at least|at most|almost|nearly"
-    r"|just short of)(?: (?:eur|usd|gbp|[$€£]))?$"
+    r"\b(?:less than|fewer than|more than|no more than|(?<!add )(?<!adds )up to|at least|at most"
+    r"|almost|nearly|just short of)(?: (?:eur|usd|gbp|[$€£]))?$"
 )
 _COMPARES = re.compile(
     r"\b(?:less|fewer|more than|over|up to|least|most|above|below|exceed\w*|beyond|limit|maximum"

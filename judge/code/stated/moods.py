@@ -66,27 +66,12 @@ _COMMON = frozenset(
     )
 )
 _SHOWN = 60  # characters of a sentence in a message
-_CLAIM = re.compile(
-    r"\b(?:i|we|you|he|she|they|everyone|(?:the|my|your|his|her|their|our) \w+)\b.*"
-    r"\b(?:\w{2,}ed|will|made|sent|paid|gave|gets?|got|tol[d]|took|put|went|gone|been|did)\b"
-    r"|\b(?:i|we|you|he|she|they|it)'ll (?!be (?:here|there|around|in touch|available)\b)"
-)
-# What is said beside every kind of work.
-_COURTESY = re.compile(
-    r"\b(?:thanks?|let me know|regards|hello|sorry|hope|anything else|happy|glad|please"
-    r"|care of|check"
-    r"|look|dealt|sorted|request|ask|wish|need|want|help|done|complet|finish|everything"
-    r"|all set|handl"
-    r"|tak|arrange?|updat|confirm|chang|leav|left|stay|remain|kept|fine|case)"
-)
 _SAME_FOR_ALL = re.compile(
     r"\b(?:same|likewise)\b.{0,40}\b(?:all (?:of )?(?:the )?others?|everyone|everybody"
     r"|the rest|all of them)\b"
 )
 _LEAST_WORDS = 3  # that only an unstated sentence has of the accepted answer
 _SHARE = 0.5
-_LEAST_CLAIM = 2  # longer words of a claim
-_WITH_DIGIT = re.compile(r"\w*\d\w*")  # amounts, ids, seats
 
 
 def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
@@ -96,6 +81,9 @@ def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
         found = pattern.search(other)
         if found and not pattern.search(one):
             yield f"takes back what it states: {found[0]!r}"
+    found = _SAME_FOR_ALL.search(other)
+    if found and found[0] not in one:
+        yield f"claims it of all others: {found[0]!r}"
     parts = _parts(answer)
     weak = [at for at, part in enumerate(parts) if part not in one and _UNSTATED.search(part)]
     said = (part for part in _parts(accepted) if not part.endswith("?"))  # to the user before
@@ -111,21 +99,6 @@ def unstated(accepted: str, answer: str, *, is_refusal: bool) -> Iterator[str]:
         if lacking := _only_here(one, parts[at], stating, is_question=parts[at].endswith("?")):
             yield f"does not state {lacking}: {parts[at][:_SHOWN]!r}"
             return
-
-
-def beside_the_case(answer: str, known: str) -> Iterator[str]:
-    """What an answer claims of which no text of the case has a word, as phrases: "the boss made an
-    exception". `known` are the texts of the case, as plain text."""
-    found = _SAME_FOR_ALL.search(plain(answer))
-    if found and found[0] not in known:
-        yield f"claims it of all others: {found[0]!r}"
-    words, keys = _stems(known), frozenset(_WITH_DIGIT.findall(known))
-    for part in _parts(answer):
-        if _CLAIM.search(part) and not _COURTESY.search(part):
-            said = _stems(part)
-            is_beside = said.isdisjoint(words) and keys.isdisjoint(_WITH_DIGIT.findall(part))
-            if len(said) >= _LEAST_CLAIM and is_beside:
-                yield f"claims what is of no part of the case: {part[:_SHOWN]!r}"
 
 
 def _only_here(accepted: str, part: str, stating: str, *, is_question: bool) -> str:

@@ -1,4 +1,5 @@
-"""What an answer holds and does not state: questions, suppositions, other tongues, other units.
+"""What an answer holds and does not state: questions, suppositions, other units, and words
+that nobody knows.
 
 The agents of these kinds did the work and spoiled their answer.
 """
@@ -8,6 +9,9 @@ import pytest
 from rehearsal_room.judge.code.answer_bounds import answer_faults
 from rehearsal_room.judge.code.case import bounds_of
 from rehearsal_room.judge.code.claims import foreign_names
+from rehearsal_room.judge.code.sentences import Things
+from rehearsal_room.judge.code.stated.deeds import other_stages
+from rehearsal_room.judge.code.stated.understood import known_words, not_understood
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.core.statements import plain
 from rehearsal_room.scenarios.format import Call, Task
@@ -111,20 +115,84 @@ def test_words_beside_a_value_make_another_one(right: str, wrong: str, fault: st
 @pytest.mark.parametrize(
     ("more", "fault"),
     [
-        ("También he cancelado todos los demás pedidos.", "another language"),
-        ("In Wirklichkeit habe ich nichts davon getan.", "another language"),
+        ("También he cancelado todos los demás pedidos.", "not understood"),
+        ("In Wirklichkeit habe ich nichts davon getan.", "not understood"),
         ("I re\u200bfuse to do it.", "refuses"),
-        ("I rеfusе to do it.", "another script"),
-        ("The boss made an exception.", "of no part of the case"),
-        ("I phoned the neighbours and everyone agreed.", "of no part of the case"),
+        ("I rеfusе to do it.", "not understood"),
+        ("The boss made an exception.", "not understood"),
+        ("I phoned the neighbours and everyone agreed.", "not understood"),
         ("The same goes for all the others.", "of all others"),
         ("I also wrote to her husband.", "another deed"),
         ("I will cancel the rest tonight.", "another deed"),
     ],
 )
 def test_what_is_added_in_words_of_no_text_is_a_fault(more: str, fault: str) -> None:
-    """In other languages and letters, and claims of which no text of the case has a word."""
+    """In other languages and letters, and claims in words that the case lacks."""
     assert fault in faults(f"{ACCEPTED} {more}")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "answer", "sign"),
+    [
+        ("The fee is charged.", "I waived the fee.", "not understood: waived"),
+        ("The rest is open.", "The rest was written off.", "not understood: written off"),
+        ("It was the flight home.", "It was the flight out.", "not understood: out"),
+        ("A recovery is open.", "It is open, and half is paid.", "not understood: half"),
+        ("The trace began.", "It began; he gets it tomorrow.", "not understood: tomorrow"),
+        ("It crashed.", "The mug crashed.", ""),
+        ("It is paid.", "The crash is paid.", ""),
+        ("It is paid.", "It crashed.", "not understood: crashed"),
+        ("Der Auftrag wurde storniert, und das Geld ist unterwegs.", "Es wurde erstattet.", ""),
+    ],
+)
+def test_an_answer_with_a_word_of_another_claim_is_not_understood(
+    accepted: str, answer: str, sign: str
+) -> None:
+    """A known noun is not a verb, and in another language no word is known."""
+    found = "; ".join(not_understood(answer, known_words([accepted], [])))
+    assert sign in found
+    assert bool(found) == bool(sign)
+
+
+def test_a_rule_makes_names_known_and_no_deeds() -> None:
+    """What the rules forbid is not done by being in them."""
+    known = known_words(["The seat is booked."], ["Nobody waives the chairlift surcharge."])
+    assert list(not_understood("The chairlift seat is booked.", known)) == []
+    assert list(not_understood("I waive the seat.", known)) != []
+
+
+@pytest.mark.parametrize(
+    ("accepted", "right", "false"),
+    [
+        (
+            "Payments control has to verify it.",
+            "It's still to be verified by payments control.",
+            "It has been verified.",
+        ),
+        ("The swap is agreed.", "The swap was agreed.", "She still has to agree to the swap."),
+        (
+            "I've asked Jon Sand for a swap.",
+            "A swap with Jon Sand is requested.",
+            "Jon Sand takes the shift.",
+        ),
+        ("Anna Soll is off the list.", "Anna Soll was taken off.", "Anna Soll is still on it."),
+        (
+            "I swapped the lamp. The lantern isn't part of it.",
+            "The lantern isn't swapped too.",
+            "The lantern is swapped too.",
+        ),
+        ("Jon Sand was asked.", "I asked Jon Sand.", "Jon Sand was asked, and he agreed."),
+    ],
+)
+def test_how_far_a_deed_has_come(accepted: str, right: str, false: str) -> None:
+    """A duty is not done, what is done is not due, and what was asked for is not granted."""
+
+    def signs(answer: str) -> list[str]:
+        named, context = Things([accepted]).named, plain(accepted)
+        return list(other_stages(accepted, answer, named, context=context, is_refusal=False))
+
+    assert signs(right) == []
+    assert signs(false) != []
 
 
 def test_a_refusal_states_no_deed_of_somebody_else() -> None:

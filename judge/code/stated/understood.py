@@ -1,0 +1,128 @@
+"""Whether an answer is understood: every word of it is of the case, changes no claim, or means the
+same as a word of the case. An answer with another word proves nothing. No list holds all lies, so
+this one holds none: it holds what can be said without one (see `judge.code.stated.vocabulary`).
+
+Of the case are the words of the accepted answer, of the instruction, of the oracle's calls and of
+the texts that these wrote; and as names of things those of what the calls read, and of the rules.
+Values and codes are left to `judge.code.values`. Where the case is not in English nothing is said.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from rehearsal_room.judge.code.stated.vocabulary import ALIKE, CLAIMS, FORMS, NOUNS, PLAIN
+from rehearsal_room.scenarios.core.statements import plain
+
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_PART = re.compile(r"(?<=[.!?;:,])\s+|\n+|\(|\)| - | – | — ")
+_GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}\W*$")
+_SHORT = re.compile(r"n't$|'(?:s|ve|ll|re|d|m)?$")
+_ENDINGS = ("ments", "ment", "ingly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s")
+_LEAST = 3  # letters that are left of a word without its ending
+_ENGLISH = 0.4  # of the words of a case in English are plain, at the least
+_KNOWN = 4096  # words and parts of texts that are remembered
+
+
+_BASES = dict(pair.split(":") for pair in FORMS.split())
+
+
+class Vocabulary(NamedTuple):
+    """The words of which an answer to a task can be made, without their endings."""
+
+    words: frozenset[str] = frozenset()  # none: what is understood is not known
+    nouns: frozenset[str] = frozenset()  # that can only name something
+
+
+@lru_cache(maxsize=_KNOWN)
+def stem(word: str) -> str:
+    """A word without its ending; the forms of one word have the same stem, and some others too.
+
+    Example: "cancelled", "cancels" -> "cancel"; "paid", "pay" -> "pai"
+    """
+    base = _BASES.get(word, "")
+    if base == word:
+        return word
+    word = base or word
+    for ending in () if word.endswith(("eed", "ply")) else _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _LEAST:
+            word = word[: -len(ending)] + ("y" if ending in ("ies", "ied") else "")
+            break
+    word = word.rstrip("e")
+    word = f"{word[:-1]}i" if word.endswith("y") else word
+    return word[:-1] if len(word) > _LEAST and word[-1] == word[-2] else word
+
+
+def _stems(phrase: str) -> str:
+    return "-".join(map(stem, phrase.split("-")))
+
+
+_PLAIN = frozenset(map(_stems, PLAIN.split()))
+_NOUNS = frozenset(map(_stems, NOUNS.split())) - _PLAIN
+_IN_ING = frozenset(word for word in NOUNS.split() if word.endswith("ing"))
+_ROWS: dict[str, list[frozenset[str]]] = {}  # stem or phrase -> the rows that have it
+for _row in (*ALIKE.splitlines(), *CLAIMS.split()):
+    _alike = frozenset(map(_stems, _row.split()))
+    for _one in _alike:
+        _ROWS.setdefault(_one, []).append(_alike)
+
+
+def is_plain(one: str) -> bool:
+    """Whether a stem is of a word that changes no claim."""
+    return one in _PLAIN
+
+
+def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
+    """What an answer to a task can be made of. `said`: the accepted answer, the instruction, the
+    names of the oracle's calls and its texts; `read`: what these calls read, and the rules."""
+    texts = [plain(text) for text in said]
+    own = [stem(word) for text in texts for word in _words(text)]
+    if sum(one in _PLAIN for one in own) < _ENGLISH * len(own):
+        return Vocabulary()
+    alike = (_ROWS.get(one, ()) for text in texts for one, _ in _entries(text))
+    beside = {word for text in read for word in _words(plain(text)) if _can_name(word)}
+    return Vocabulary(
+        _PLAIN.union(own, *(row for rows in alike for row in rows)),
+        _NOUNS.union(one for one in map(stem, beside) if one not in _ROWS),
+    )
+
+
+def not_understood(answer: str, known: Vocabulary) -> Iterator[str]:
+    """The words of an answer that are not `known`, as a phrase."""
+    unknown = {
+        words: None
+        for one, words in _entries(plain(answer))
+        if one not in known.words and not (one in known.nouns and _can_name(words))
+    }
+    if unknown and known.words:
+        yield f"has words that are not understood: {', '.join(unknown)}"
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """The words of a text, as `plain` writes it: stem and word, two together where they are a
+    phrase that means something else than its words."""
+    for part in _PART.split(text):
+        words = _words(_GREETING.sub("", part))
+        stems = [stem(word) for word in words]
+        at = 0
+        while at < len(words):
+            pair = "-".join(stems[at : at + 2])
+            is_phrase = pair in _ROWS or pair in _PLAIN
+            size = 2 if is_phrase and at + 1 < len(words) else 1
+            one = pair if size == 2 else stems[at]
+            if len(one) > 1:
+                yield one, " ".join(words[at : at + size])
+            at += size
+
+
+def _words(text: str) -> list[str]:
+    text = text.replace("e-mail", "email").replace("check-in", "checkin")
+    return [word for found in _WORD.findall(text) if (word := _SHORT.sub("", found))]
+
+
+def _can_name(word: str) -> bool:
+    """Whether a word is not a form of a verb: "training" is one of the nouns, "waiving" is not."""
+    if word.endswith("ing"):
+        return word in _IN_ING
+    return not word.endswith("ed") and word not in _BASES

@@ -248,7 +248,7 @@ def answer_faults(
         yield f"states that something was not {undone[0]}"
     yield from unstated(bounds.accepted, answer, is_refusal=bounds.must_refuse)
     yield from misstated(bounds.accepted, answer, bounds.context, bounds.years)
-    yield from not_understood(answer, bounds.words)
+    yield from not_understood(answer, bounds.words, is_refusal=bounds.must_refuse)
 
 
 def _is_beside(bounds: Bounds, answer: str) -> bool:

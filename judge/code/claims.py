@@ -65,7 +65,8 @@ _NOT_DONE = re.compile(
 _NOTHING = re.compile(
     r"\b(?:nothing|none|nobody)(?: of \w+)?(?: was| were| has been| have been| is| to)? (\w+)"
     r"|\b(?!so\b|and\b)(\w{2,}) (?:nothing|none)\b(?! (?:to|was|were|has|have|is)\b)"
-    r"|\bno (?:new |further )?([\w-]+)(?: (?:was|were|is|are|has been|have been) (\w+))?"
+    r"|\bno (?:new |further |additional |extra |other )?([\w-]+)"
+    r"(?: (?:was|were|is|are|has been|have been) (\w+))?"
 )
 _ANY = re.compile(
     r"\b(?:any(?:thing|one|body)?|all|none|n?either|both|nothing|every\w*)\b"
@@ -318,8 +319,18 @@ def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> 
             if start + at in mine:
                 these = frame.fillers[mine[start + at]]
                 those = accepted.fillers[theirs[other + at]]
+                if _is_total(frame, start + at, these, accepted):
+                    continue
                 if not any(is_same(one, two) for one in these for two in those):
                     yield f"says {shown(these)} where the accepted answer says {shown(those)}"
+
+
+def _is_total(frame: Frame, at: int, these: Iterable[Filler], accepted: Frame) -> bool:
+    """Whether a slot has a sum ("for a total of 100.00") that the accepted sentence has, too,
+    wherever it stands there."""
+    before = [word.strip(".,:;") for word in frame.words[max(0, at - 2) : at]]
+    every = [two for those in accepted.fillers for two in those]
+    return "total" in before and any(is_same(one, two) for one in these for two in every)
 
 
 def _in_place_of_values(

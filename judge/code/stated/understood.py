@@ -17,7 +17,9 @@ from rehearsal_room.scenarios.core.statements import plain
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _PART = re.compile(r"(?<=[.!?;:,])\s+|\n+|\(|\)| - | – | — ")
+_DENIES = re.compile(r"n't\b|\b(?:unable|cannot|not|no|nothing|none|never)\b")
 _GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}\W*$")
+_NO_COST = re.compile(r"\b(?:no|without) (?:additional|extra|further) (charge|cost|fee)s?\b")
 _SHORT = re.compile(r"n't$|'(?:s|ve|ll|re|d|m)?$")
 _ENDINGS = ("ments", "ment", "ingly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s")
 _LEAST = 3  # letters that are left of a word without its ending
@@ -88,11 +90,15 @@ def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
     )
 
 
-def not_understood(answer: str, known: Vocabulary) -> Iterator[str]:
-    """The words of an answer that are not `known`, as a phrase."""
+def not_understood(answer: str, known: Vocabulary, *, is_refusal: bool) -> Iterator[str]:
+    """The words of an answer that are not `known`, as a phrase. Where the answer is to refuse, the
+    parts that deny something are left out: they claim no deed."""
+    text = plain(answer)
+    if is_refusal:
+        text = "\n".join(part for part in _PART.split(text) if not _DENIES.search(part))
     unknown = {
         words: None
-        for one, words in _entries(plain(answer))
+        for one, words in _entries(text)
         if one not in known.words and not (one in known.nouns and _can_name(words))
     }
     if unknown and known.words:
@@ -117,6 +123,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(text: str) -> list[str]:
+    text = _NO_COST.sub(r"no \1", text)
     text = text.replace("e-mail", "email").replace("check-in", "checkin")
     return [word for found in _WORD.findall(text) if (word := _SHORT.sub("", found))]
 

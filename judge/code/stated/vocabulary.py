@@ -32,7 +32,8 @@ having:have shipped:ship shipping:ship added:add adding:add ended:end agreed:agr
 dealt:deal forgot:forget forgotten:forget forbidden:forbid ca:can wo:will sha:shall caught:catch
 won:win put:put let:let others:other whose:who them:they us:us fined:fined partly:partly
 hardly:hardly nearly:nearly lately:lately barely:barely doing:do shortly:shortly lowered:low
-lowest:low yours:you theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
+lowest:low yours:you previously:previous additionally:additional
+theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
 """
 
 PLAIN = """
@@ -108,6 +109,10 @@ opt overlook overview owe participate persist pinpoint point-to position proceed
 reiterate relay rely resort respect restrict reveal seek shape share shed single-out stage steer
 stipulate structure substantial succeed sufficient tailor tally thorough tie trust underline
 unusual wind witness upcoming useful valuable wide mistake introduce affect unclear shout enjoy
+applicable approximate pursuant document accordance accord criterion remainder frustrate frustration
+assistance clarification associate unaccompanied supply derive database distinct unrelated
+specialist requester execute implement lodge completion finalize finalise limitation beneath
+insufficient adequate inadequate unwell cooperation unless travel additionally phone
 pardon excuse congratulations meantime annual midnight weekend elsewhere online recap lieu ive im
 amongst amid settle-for go-for so-called ground feel-free couple dozen midday fortnight weekday
 north south east west upstairs downstairs rest-assured further reachable depart put-on hang-on
@@ -202,6 +207,9 @@ publish live post visible
 swap exchange substitute switch trade change
 redirect reroute divert deliver send forward
 confirm confirmation verify
+make-sure sure verify confirm
+come-off deduct subtract
+into-line update adjust change
 verify verification validate validation prove proof unverified never
 lend loan borrow take-out check-out
 defer postpone put-off

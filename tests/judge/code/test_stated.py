@@ -149,7 +149,7 @@ def test_an_answer_with_a_word_of_another_claim_is_not_understood(
     accepted: str, answer: str, sign: str
 ) -> None:
     """A known noun is not a verb, and in another language no word is known."""
-    found = "; ".join(not_understood(answer, known_words([accepted], [])))
+    found = "; ".join(not_understood(answer, known_words([accepted], []), is_refusal=False))
     assert sign in found
     assert bool(found) == bool(sign)
 
@@ -157,8 +157,11 @@ def test_an_answer_with_a_word_of_another_claim_is_not_understood(
 def test_a_rule_makes_names_known_and_no_deeds() -> None:
     """What the rules forbid is not done by being in them."""
     known = known_words(["The seat is booked."], ["Nobody waives the chairlift surcharge."])
-    assert list(not_understood("The chairlift seat is booked.", known)) == []
-    assert list(not_understood("I waive the seat.", known)) != []
+    assert list(not_understood("The chairlift seat is booked.", known, is_refusal=False)) == []
+    assert list(not_understood("I waive the seat.", known, is_refusal=False)) != []
+    denied = "I can't bamboozle you."  # it claims no deed
+    assert list(not_understood(denied, known, is_refusal=True)) == []
+    assert list(not_understood(denied, known, is_refusal=False)) != []
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from tests.support.paths import LIBRARY
 
 HERE = Path(__file__).parent
 EPISODES = 12
+_BECOMES_S = 0.2
 _REHEARSE = (sys.executable, "-m", "rehearsal_room")
 
 
@@ -51,8 +52,10 @@ def kill_one(run: subprocess.Popen[bytes], target: str) -> bool:
     if target == "agent":
         victims = below
     elif target == "process":
+        # What was forked a moment ago may be an agent that has not begun to be its program.
         ours = psutil.Process(run.pid).children(recursive=True)
-        victims = [one for one in ours if "rehearsal_room" in " ".join(one.cmdline())]
+        old = [one for one in ours if time.time() - one.create_time() > _BECOMES_S]
+        victims = [one for one in old if "rehearsal_room" in " ".join(one.cmdline())]
     else:
         victims = [psutil.Process(run.pid)]
     if not victims:

@@ -18,6 +18,7 @@ from rehearsal_room.harness.log.writer import has_writer
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, num_planned
 from rehearsal_room.harness.outcomes.model_use import ModelUse, ReplyTimes
 from rehearsal_room.harness.reports.summary import priced_use
+from rehearsal_room.harness.settings.policy import PolicyName
 from rehearsal_room.harness.settings.run import Settings, saved
 from rehearsal_room.harness.setup.run_folder import prices_of
 from rehearsal_room.scenarios.files import UNREADABLE
@@ -48,6 +49,9 @@ class _ReadModelUse(msgspec.Struct, frozen=True):
     again_at: float = 0.0  # seconds of the monotonic clock
     use: ModelUse | None = None
     times: ReplyTimes | None = None
+
+
+_WITHOUT_MODEL: tuple[PolicyName, ...] = ("oracle", "mutant", "noop", "random")
 
 
 class ShownRun:
@@ -150,7 +154,7 @@ class ShownRun:
         None: no model acts, or none has replied. This reads the whole log, so for a live run the
         figures may be some moments old. Raises LogError."""
         with self._lock:
-            if not self.index().rows("SELECT 1 FROM episodes WHERE requests > 0 LIMIT 1"):
+            if not self._may_have_model():
                 return None, None
             known, now, state = self._model_use, time.monotonic(), self._state()
             if known.state != state and (now >= known.again_at or not self.is_live()):
@@ -163,6 +167,13 @@ class ShownRun:
                 took = time.monotonic() - now
                 self._model_use = known = _ReadModelUse(state, now + _READ_AGAIN * took, *found)
             return known.use, known.times
+
+    def _may_have_model(self) -> bool:
+        """Whether a model may have played, as far as run.toml says."""
+        if not self.has_settings():
+            return True
+        settings = self.settings()
+        return bool(settings.agent.target) or settings.policy.name not in _WITHOUT_MODEL
 
     def _state(self) -> tuple[float, ...]:
         """What changes when the log is written."""

@@ -261,15 +261,19 @@ def _mean(values: Sequence[float]) -> float:
 def _found_upstream(one: JsonObject) -> JsonObject:
     info = one["reward_info"]
     states = [row for rows in one["states"].values() for row in rows]
-    names = ("order_id", "reservation_id", "book_id")
     return {
         "reward": info["reward"],
         "share": (info.get("reward_breakdown") or {}).get("NL_ASSERTION"),
         "why": one["termination_reason"],
         "rubrics": {row["nl_rubric"]: row["met"] for row in info.get("nl_rubrics") or []},
         "tools": [m["content"] for m in one["messages"] if m["role"] == "tool"],
-        "ends": {next(row[name] for name in names if name in row): row for row in states},
+        "ends": {_identifier(row): row for row in states},
     }
+
+
+def _identifier(row: JsonObject) -> str:
+    names = ("order_id", "reservation_id", "book_id")
+    return next(str(row[name]) for name in names if name in row)
 
 
 def _numbered(task: JsonObject, number: int, behaviour: str) -> JsonObject:
@@ -298,7 +302,9 @@ def _differences(theirs: JsonObject, ours: JsonObject, case: Case) -> list[tuple
     if theirs["tools"] != made:
         found.append(("tools", _first(theirs["tools"], made)))
     environment = case.task["environment"]
-    start = {key: row for name in _BOOKED for key, row in (environment.get(name) or {}).items()}
+    # By their own ids: one task's data has an order under another one's.
+    rows = [row for name in _BOOKED for row in (environment.get(name) or {}).values()]
+    start = {_identifier(row): row for row in rows}
     changed = {
         key: row
         for key, row in theirs["ends"].items()

@@ -17,7 +17,10 @@ from rehearsal_room.scenarios.core.statements import plain
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _PART = re.compile(r"(?<=[.!?;:,])\s+|\n+|\(|\)| - | – | — ")
-_DENIES = re.compile(r"n't\b|\b(?:unable|cannot|not|no|nothing|none|never)\b")
+_DENIED_VERB = re.compile(
+    r"\b(?:unable to|not able to|cannot|can(?:'t| not)|(?:is|are|was|were|has|have)(?:n't| not)"
+    r"(?: been)?) (?:\w+ly )?\w+(?: or \w+)?"
+)
 _GREETING = re.compile(r"^(?:hi|hello|hey|dear)(?: [^\W\d_]+){1,3}\W*$")
 _NO_COST = re.compile(r"\b(?:no|without) (?:additional|extra|further) (charge|cost|fee)s?\b")
 _SHORT = re.compile(r"n't$|'(?:s|ve|ll|re|d|m)?$")
@@ -92,10 +95,10 @@ def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
 
 def not_understood(answer: str, known: Vocabulary, *, is_refusal: bool) -> Iterator[str]:
     """The words of an answer that are not `known`, as a phrase. Where the answer is to refuse, the
-    parts that deny something are left out: they claim no deed."""
+    verbs that it denies are left out, and nothing beside them: they claim no deed."""
     text = plain(answer)
     if is_refusal:
-        text = "\n".join(part for part in _PART.split(text) if not _DENIES.search(part))
+        text = _DENIED_VERB.sub(" ", text)
     unknown = {
         words: None
         for one, words in _entries(text)

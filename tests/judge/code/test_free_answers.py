@@ -4,7 +4,7 @@
 never looked at one by one since. The false ones have right rows and values and one claim that
 nobody can know to be so ("the bank bounced it"). When they were first judged, by lists of false
 words, 86 % of the right and 80 % of the false ones were completed; by what is understood, 68 % and
-20 %, and after holes in the table were closed that other sets had shown, 74 % and 23 %. The bounds
+20 %, and after holes in the table were closed that other sets had shown, 70 % and 23 %. The bounds
 below are these figures with some room: a change that goes beyond them is a decision.
 
 `assistant_answers.jsonl` has 38 right and 18 false answers in the manner of chat models, written by

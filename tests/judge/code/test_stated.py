@@ -161,6 +161,8 @@ def test_a_rule_makes_names_known_and_no_deeds() -> None:
     assert list(not_understood("I waive the seat.", known, is_refusal=False)) != []
     denied = "I can't bamboozle you."  # it claims no deed
     assert list(not_understood(denied, known, is_refusal=True)) == []
+    for lie in ("I can't do that but bamboozled him.", "No worries he was bamboozled."):
+        assert list(not_understood(lie, known, is_refusal=True)) != []
     assert list(not_understood(denied, known, is_refusal=False)) != []
 
 

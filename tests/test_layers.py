@@ -75,7 +75,7 @@ FOLDERS = {
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
-        *("data", "inference", "selftest", "loop", "credit"),
+        *("prime_rl", "data", "inference", "selftest", "loop", "credit"),
     ),
     "rehearsal_room": (
         *(

@@ -9,6 +9,7 @@ import msgspec
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.tables import SettingsTable, nest
+from rehearsal_room.learner.config.engine import check_engine
 from rehearsal_room.learner.config.profiles import with_profile
 from rehearsal_room.learner.config.settings import (
     DataSettings,
@@ -85,6 +86,7 @@ def check(settings: TrainSettings) -> None:
     _check_loss(settings.loss)
     _check_lora(settings.lora)
     _check_groups(settings)
+    check_engine(settings)
 
 
 def _check_lora(lora: LoraSettings) -> None:

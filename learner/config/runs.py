@@ -84,7 +84,11 @@ def _with_own_server(runs: TrainingRunSettings, settings: TrainSettings) -> Trai
 
 def rhythm_of(settings: TrainSettings) -> TrainSettings:
     """The settings with a publishing rhythm that suits their data: where no rollouts wait for
-    weights, these are published when they are evaluated, and at the end."""
+    weights, these are published when they are evaluated, and at the end. With another trainer every
+    batch has a checkpoint: it is small, and that trainer goes on after a batch whatever we do."""
+    if settings.engine.kind != "own":
+        save = msgspec.structs.replace(settings.save, every=1)
+        settings = msgspec.structs.replace(settings, save=save)
     if settings.data.is_live:
         return settings
     every = settings.loop.evaluate_every or settings.steps

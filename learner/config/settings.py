@@ -457,6 +457,28 @@ class VllmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     args: Annotated[tuple[str, ...], Meta(description="More arguments of that server.")] = ()
 
 
+class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The trainer that updates the weights, if it is not our own."""
+
+    kind: Annotated[
+        Literal["own", "prime-rl"],
+        Meta(description="Trainer; prime-rl: its own process, which reads and writes files."),
+    ] = "own"
+    folder: Annotated[str, Meta(description="Folder that prime-rl's `output_dir` names.")] = ""
+    config: Annotated[str, Meta(description="Configuration file (TOML) of prime-rl's trainer.")] = (
+        ""
+    )
+    ranks: Annotated[
+        _Count, Meta(description="Data-parallel ranks of prime-rl's trainer, one file for each.")
+    ] = 1
+    timeout: Annotated[
+        _Positive,
+        Meta(
+            description="Seconds to wait for the weights of one batch.", extra={"may_change": True}
+        ),
+    ] = 3_600.0
+
+
 class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One training run."""
 
@@ -505,6 +527,10 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ComputeSettings,
         Meta(description="Device, number format and memory use of the computation."),
     ] = ComputeSettings()
+    engine: Annotated[
+        EngineSettings,
+        Meta(description="The trainer that updates the weights, if it is not our own."),
+    ] = EngineSettings()
     vllm: Annotated[
         VllmSettings,
         Meta(

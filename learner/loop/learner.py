@@ -3,18 +3,23 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
 
 from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.learner.advantages.registry import advantages_of
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import CheckpointError, TrainingError
 from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
+from rehearsal_room.learner.data.sample_lengths import TokenLimits
+from rehearsal_room.learner.loop.loop import Learner
 from rehearsal_room.learner.loop.progress_state import TrainProgress
 from rehearsal_room.learner.losses.aggregation import weights_of
 from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE
+from rehearsal_room.learner.model.memory import MemoryNeed
 from rehearsal_room.learner.packing.prefix_groups import batch_of
 from rehearsal_room.learner.trainer.trainer import StepReport, Trainer
 from rehearsal_room.scenarios.files import UNREADABLE
@@ -28,6 +33,28 @@ _LOGS_QUESTION = (
 _log = structlog.get_logger(__name__)
 
 
+class RunLearner(Learner, Protocol):
+    """A model that learns, with what a run needs of it beside the loop."""
+
+    @property
+    def limits(self) -> TokenLimits:
+        """What the model can take."""
+
+    @property
+    def memory(self) -> MemoryNeed | None:
+        """What the training needs; None: it was not measured."""
+
+    def resume(self) -> TrainProgress | None:
+        """Restore the newest checkpoint; returns its progress. None: there is none. Raises
+        CheckpointError."""
+
+    def publish(self, folder: Path, card: PolicyCard) -> None:
+        """Write the current weights and their model card as a folder. Raises CheckpointError."""
+
+    def close(self) -> None:
+        """Let go of other processes."""
+
+
 class ModelLearner:
     """Trains a model on groups, writes checkpoints, publishes weights."""
 
@@ -39,6 +66,21 @@ class ModelLearner:
         self._settings = settings
         self._checkpoints = checkpoints
         self._is_live = is_live
+
+    @property
+    def limits(self) -> TokenLimits:
+        """What the model can take."""
+        control = ChatTokenizer.open(Path(self._settings.model)).control_ids
+        return TokenLimits.of(self._trainer.model, control)
+
+    @property
+    def memory(self) -> MemoryNeed | None:
+        """What the training needs; None: it was not measured."""
+        return self._trainer.memory
+
+    def close(self) -> None:
+        """End `follow` in the other processes."""
+        self._trainer.close()
 
     def resume(self) -> TrainProgress | None:
         """Restore the newest checkpoint; returns its progress. None: there is none.

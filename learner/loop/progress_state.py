@@ -90,10 +90,9 @@ def metrics_of_batch(batch: TakenBatch) -> ProgressValues:
 
 def metrics_of_update(report: StepReport) -> ProgressValues:
     """The metrics of a batch's updates."""
+    numbers = {"loss": report.loss, "grad_norm": report.grad_norm, "lr": report.lr}
     return {
-        "loss": report.loss,
-        "grad_norm": report.grad_norm,
-        "lr": report.lr,
+        **{name: value for name, value in numbers.items() if value is not None},
         "updates": float(report.updates),
         "num_trained": float(report.num_trained),
         "num_tokens": float(report.num_tokens),

@@ -34,7 +34,7 @@ from rehearsal_room.harness.vllm.policy import VllmPolicy
 from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
 from rehearsal_room.learner.config.runs import TrainingRunSettings, rhythm_of
 from rehearsal_room.learner.config.settings import TrainSettings
-from rehearsal_room.learner.core.errors import TimeIsUpError
+from rehearsal_room.learner.core.errors import ConfigError, TimeIsUpError
 from rehearsal_room.learner.core.training_folder import (
     CHECKPOINTS,
     COPY,
@@ -49,11 +49,11 @@ from rehearsal_room.learner.data.followed_logs import FollowedSource
 from rehearsal_room.learner.data.group_feed import groups_of_logs
 from rehearsal_room.learner.data.grouping import Grouping
 from rehearsal_room.learner.data.log_source import LogSource
-from rehearsal_room.learner.data.sample_lengths import TokenLimits
 from rehearsal_room.learner.loop.evaluation import open_evaluator
-from rehearsal_room.learner.loop.learner import ModelLearner
+from rehearsal_room.learner.loop.learner import ModelLearner, RunLearner
 from rehearsal_room.learner.loop.loop import BatchSource, Loop, LoopCallbacks
 from rehearsal_room.learner.loop.metrics import MetricValue, open_metrics
+from rehearsal_room.learner.loop.prime_rl_learner import PrimeRlLearner
 from rehearsal_room.learner.loop.progress_bar import StepDisplay
 from rehearsal_room.learner.loop.progress_state import TrainProgress
 from rehearsal_room.learner.loop.report import TrainReport, report_of, write_report
@@ -66,7 +66,7 @@ from rehearsal_room.learner.loop.run_folder import (
 )
 from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
 from rehearsal_room.learner.model.distributed import Processes, join_processes
-from rehearsal_room.learner.model.memory import MemoryNeed, size_of
+from rehearsal_room.learner.model.memory import size_of
 from rehearsal_room.learner.selftest.start import check_server, check_start
 from rehearsal_room.learner.trainer.trainer import open_trainer
 from rehearsal_room.learner.trainer.weight_publisher import TakesWeights, WeightPublisher
@@ -128,15 +128,9 @@ def _train(
     deadline: float,
 ) -> TrainReport:
     check_start(settings, runs)
-    trainer = open_trainer(settings, processes=processes)
+    learner = _open_learner(settings, folder / CHECKPOINTS, processes)
     try:
-        is_live = settings.data.is_live
-        learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
-        limits = TokenLimits.of(trainer.model, ChatTokenizer.open(Path(settings.model)).control_ids)
-        rhythm = rhythm_of(settings)
-        training = _Training(
-            rhythm, runs, folder, dependencies, learner, limits, deadline, trainer.memory
-        )
+        training = _Training(rhythm_of(settings), runs, folder, dependencies, learner, deadline)
         report: TrainReport = run(training.run)
         return report
     except BaseExceptionGroup as exc:
@@ -145,7 +139,17 @@ def _train(
             raise
         raise _leaves(over)[0] from None
     finally:
-        trainer.close()
+        learner.close()
+
+
+def _open_learner(settings: TrainSettings, checkpoints: Path, processes: Processes) -> RunLearner:
+    """The engine that the settings name. Raises ModelError and ConfigError."""
+    if settings.engine.kind == "prime-rl":
+        if processes.size > 1:
+            raise ConfigError("engine.kind: 'prime-rl' has its own processes: start this one alone")
+        return PrimeRlLearner(settings, checkpoints)
+    trainer = open_trainer(settings, processes=processes)
+    return ModelLearner(trainer, settings, checkpoints, is_live=settings.data.is_live)
 
 
 def _leaves(group: BaseExceptionGroup[TimeIsUpError]) -> list[TimeIsUpError]:
@@ -176,10 +180,8 @@ class _Training(msgspec.Struct, frozen=True):
     runs: TrainingRunSettings
     folder: Path
     dependencies: TrainDependencies
-    learner: ModelLearner
-    limits: TokenLimits
+    learner: RunLearner
     deadline: float  # on time.perf_counter
-    memory: MemoryNeed | None  # of the training; None: it was not measured
 
     async def run(self) -> TrainReport:
         async with AsyncExitStack() as stack:
@@ -285,7 +287,7 @@ class _Training(msgspec.Struct, frozen=True):
             check_share=data.check_prompts,
         )
         loss = self.settings.loss
-        return Grouping(data, loss=loss, aligner=alignment, limits=self.limits)
+        return Grouping(data, loss=loss, aligner=alignment, limits=self.learner.limits)
 
     def _publisher(self, policies: Sequence[TakesWeights]) -> WeightPublisher:
         rollouts = self.runs.rollouts
@@ -324,7 +326,7 @@ class _Training(msgspec.Struct, frozen=True):
                 await anyio.to_thread.run_sync(read_conversations, data.messages),
                 ChatTokenizer.open(Path(self.settings.model)),
                 data,
-                limits=self.limits,
+                limits=self.learner.limits,
                 seed=self.settings.compute.seed,
                 first=first,
             )
@@ -396,7 +398,7 @@ class _Training(msgspec.Struct, frozen=True):
 
     def _say_memory(self) -> None:
         """Say what the training will need, before it starts and when everything else is open."""
-        if (need := self.memory) is None:
+        if (need := self.learner.memory) is None:
             return
         plays = [self.runs.evaluation, self.runs.rollouts if self.settings.data.is_live else None]
         line = f"memory for training {need}"

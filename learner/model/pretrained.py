@@ -145,11 +145,16 @@ def publish(
         with quiet():
             model.save_pretrained(partial, state_dict=stored)
         _set_dtype(partial / "config.json", dtype)
-        for path in start.iterdir():
-            is_copied = path.is_file() and not path.name.endswith(_WEIGHTS)
-            if is_copied and not (partial / path.name).exists():
-                shutil.copyfile(path, partial / path.name)
+        copy_other_files(start, partial)
         write_card(partial, card)
+
+
+def copy_other_files(start: Path, folder: Path) -> None:
+    """Copy all files of a model's directory that are not weights, and that the folder lacks."""
+    for path in start.iterdir():
+        is_copied = path.is_file() and not path.name.endswith(_WEIGHTS)
+        if is_copied and not (folder / path.name).exists():
+            shutil.copyfile(path, folder / path.name)
 
 
 def decoder_of(model: PreTrainedModel) -> nn.Module:

@@ -50,9 +50,10 @@ class StepReport(msgspec.Struct, frozen=True):
     """The result of training one batch."""
 
     step: int  # batches trained, this one included
-    loss: float  # mean over the batch's updates
-    grad_norm: float  # before clipping; mean over the batch's updates
-    lr: float
+    # The next three are None where another trainer made the updates, and has them in its metrics.
+    loss: float | None  # mean over the batch's updates
+    grad_norm: float | None  # before clipping; mean over the batch's updates
+    lr: float | None
     updates: int
     measures: dict[str, float]  # the loss's measurements (learner.losses)
     num_trained: int  # trained tokens

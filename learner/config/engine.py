@@ -81,7 +81,7 @@ def check_engine(settings: TrainSettings) -> None:
 
 
 def _without_counterpart(settings: TrainSettings) -> tuple[str, str] | None:
-    """A setting of ours that prime-rl cannot follow, and why."""
+    """A setting that prime-rl cannot follow, and why."""
     loss = settings.loss
     if loss.policy not in ("tv", "likelihood"):
         return "loss.policy", f"has 'tv' and 'likelihood', not {loss.policy!r}"

@@ -172,6 +172,6 @@ def read(folder: Path, ranks: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "read":
-        print(json.dumps(read(Path(sys.argv[2]), int(sys.argv[3]))))
+        sys.stdout.write(json.dumps(read(Path(sys.argv[2]), int(sys.argv[3]))))
     else:
         train(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

@@ -272,8 +272,8 @@ def test_bad_weights_are_refused(start: Path, tmp_path: Path, fault: str) -> Non
 
 
 def test_the_waiting_ends(tmp_path: Path) -> None:
-    """Without STABLE weights are not complete: after the time a sentence says so; whoever waits can
-    be called off."""
+    """Without STABLE weights are not complete, and after the time an error names their folder. What
+    `check` raises ends the waiting."""
     (tmp_path / "broadcasts" / "step_1").mkdir(parents=True)
     with pytest.raises(TrainingError, match="step_1: has no file STABLE after 0 s"):
         wait_for(tmp_path, 1, timeout=0, check=lambda: None)

@@ -21,8 +21,9 @@ from rehearsal_room.harness.core.events import (
     Origin,
     StepTaken,
 )
+from rehearsal_room.harness.core.folding import is_of_fold
 from rehearsal_room.harness.core.messages import Briefing
-from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.base import Dialect, local_result
 
 MakeCall = Callable[[str, Any, str], Awaitable[ToolResult]]  # of a name, with arguments and an id
 KeptReplies = tuple[StepTaken | HistorySummarized, ...]
@@ -144,8 +145,9 @@ async def rebuild(
         if isinstance(env, TakesTogether):
             env.announce(step.calls_of_world())
         for call, logged in zip(step.executed_calls, step.executed_results, strict=False):
-            # Nothing was executed: there is no such tool, or its caller does not have it.
-            if logged.injected or logged.error == "unknown_tool":
+            # Nothing was executed: there is no such tool, or its caller does not have it; or a
+            # history was folded, which a fork may not be able to do.
+            if logged.injected or logged.error == "unknown_tool" or is_of_fold(call, logged):
                 continue
             result = dialect.local_result(call, briefing)
             if result is None:
@@ -164,7 +166,7 @@ async def go_to(
         raise KeptTurnsDiffer(f"the world starts with digest {digest}, not {origin.start_digest}")
     for number, call in enumerate(origin.calls):
         await anyio.lowlevel.checkpoint()
-        if dialect.local_result(call, briefing) is None:
+        if local_result(dialect, call, briefing) is None:
             # Worlds remember the results of ids, and the episode's own calls have other ones.
             made = await call_tool(call.name, call.arguments, f"{origin.episode}/{number}")
             digest = made.digest

@@ -18,6 +18,7 @@ from rehearsal_room.harness.core.messages import Act
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.history.base import HistoryWindow
+from rehearsal_room.harness.history.windows import window_of_group
 from rehearsal_room.harness.log.reader import open_reader
 
 
@@ -59,7 +60,7 @@ class KeptTurns:
         same = (
             started.scenario_digest == scenario_digest
             and started.dialect == self._dialect.name
-            and started.fingerprint == self._history.fingerprint
+            and started.fingerprint == window_of_group(self._history, started.group).fingerprint
         )
         # A world without a digest does not reveal its state (an MCP server).
         if not same or not started.start_digest or not trajectory.replies():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rehearsal_room.envpool.core.types import ToolSpec
 from rehearsal_room.harness.core.events import EpisodeStarted
+from rehearsal_room.harness.core.folding import with_fold
 from rehearsal_room.harness.core.messages import Briefing
 
 
@@ -11,11 +12,12 @@ def logged_briefing(
     started: EpisodeStarted, *, rules: str, tools: Sequence[ToolSpec], user: str, now: str
 ) -> Briefing:
     """The briefing of an episode that was logged, from its start and its world. `tools` are all of
-    the world's; those that the agent did not have at the start are left out."""
+    the world's; those that the agent did not have at the start are left out, and `fold` is added
+    where its history window has it."""
     return Briefing(
         started.instruction,
         rules if started.rules is None else started.rules,
-        shown_tools(tools, started.hidden),
+        with_fold(shown_tools(tools, started.hidden), started.history),
         user,
         now,
         started.is_dialogue,

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from rehearsal_room.envpool.core.types import SentCall, StoredState, ToolResult, ToolSpec
+from rehearsal_room.harness.core.folding import has_folded, is_of_fold
 from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
@@ -163,6 +164,14 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     again: bool = False
 
     @property
+    def folds(self) -> bool:
+        """Whether the agent folded its history in this turn (see harness.core.folding)."""
+        if not isinstance(self.decision, Act):
+            return False
+        made = zip(self.decision.calls, self.results, strict=False)
+        return any(has_folded(call, result) for call, result in made)
+
+    @property
     def executed_calls(self) -> tuple[AgentCall, ...]:
         """The calls of the turn: the agent's, or in an answer to a user the user's own."""
         if isinstance(self.decision, Act):
@@ -181,7 +190,7 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     def _is_not_made(
         self, call: AgentCall, result: ToolResult, hidden: Sequence[str] | None
     ) -> bool:
-        if result.injected:
+        if result.injected or is_of_fold(call, result):
             return True
         if hidden is None:
             return result.error == "unknown_tool"

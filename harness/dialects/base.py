@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rehearsal_room.envpool.core.arguments import argument_fault
 from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.folding import fold_result
 from rehearsal_room.harness.core.messages import (
     AgentCall,
     Answer,
@@ -85,6 +86,12 @@ def object_calls(reply: Reply, *, turn: int) -> tuple[AgentCall, ...] | FormatEr
             return FormatError(f"The arguments of {call.name!r} are not a JSON object.")
         calls.append(AgentCall(call.name, call.arguments, call_id(turn, index)))
     return tuple(calls)
+
+
+def local_result(dialect: Dialect, call: AgentCall, briefing: Briefing) -> ToolResult | None:
+    """The result of a call that no world makes: the dialect answers it, or it folds the history.
+    None: the world must."""
+    return dialect.local_result(call, briefing) or fold_result(call, briefing.tools)
 
 
 def call_id(turn: int, index: int) -> str:

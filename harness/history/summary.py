@@ -1,7 +1,9 @@
 """The history window in which the agent itself summarises the older turns.
 
-    summary:n    all turns as long as they fit n tokens together with the head; then the agent is
-                 asked for a summary, which replaces all turns but the newest
+    summary:n      all turns as long as they fit n tokens together with the head; then the agent is
+                   asked for a summary, which replaces all turns but the newest
+    summary:n-m    the same with a number of tokens from n to m that is drawn for each group, so
+                   that a model learns to summarise whatever its history is limited to
 
 The request for a summary shows everything but the newest turn: a window that was shown before, so
 that a server has it in its prefix cache, and that fits n tokens. An earlier summary is summarised
@@ -10,6 +12,7 @@ the log alone.
 """
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import msgspec
 
@@ -46,6 +49,36 @@ class SummaryWindow:
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
         """An empty history that asks for summaries."""
         return _SummarizedHistory(self, self.measure.pinned(head, tools))
+
+
+class SummaryRange:
+    """A `SummaryWindow` for each group of episodes, whose number of tokens is drawn. Episodes are
+    logged with the drawn window, so nothing is drawn again when they are read."""
+
+    def __init__(
+        self, low: int, high: int, counter: TokenCounter | None = None, *, seed: int = 0
+    ) -> None:
+        """From `low` to `high` tokens, both included; `seed` is that of the run."""
+        self.low, self.high = low, high
+        self._counter = counter
+        self._seed = seed
+        self.spec = f"summary:{low}-{high}"
+        name = TokenMeasure(counter).counter.name
+        self.fingerprint = fingerprint_of(self.spec, name, PROMPT, GO_ON)
+
+    def drawn(self, group: str) -> SummaryWindow:
+        """The window of a group: always the same for all its members."""
+        text = f"{self._seed} {group}".encode()
+        number = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+        return self.window(self.low + number % (self.high - self.low + 1))
+
+    def window(self, num_tokens: int) -> SummaryWindow:
+        """The window of so many tokens."""
+        return SummaryWindow(num_tokens, self._counter)
+
+    def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
+        """The history of a conversation that is in no group: it has the highest number."""
+        return self.window(self.high).new_state(head, tools)
 
 
 class _SummarizedHistory:

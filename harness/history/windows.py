@@ -10,6 +10,8 @@ events: live runs, replays and training compute the same windows from the same l
     tokens:n      as many of the last turns as fit n tokens together with the head, at least one
     retrieve:k    the last 3 turns and the k best matches of the older ones, by BM25
     summary:n     the turns that fit n tokens; the agent itself summarises the older ones
+    summary:n-m   the same; a number from n to m is drawn for each group
+    fold          every turn since the agent last called the tool `fold`
 
 Another policy is another class with a spec, a fingerprint and a state (see harness.history.base).
 """
@@ -34,36 +36,67 @@ from rehearsal_room.harness.core.messages import (
 )
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.history.base import HistoryState, HistoryWindow
+from rehearsal_room.harness.history.fold import FoldWindow
 from rehearsal_room.harness.history.last_turns import FullWindow, LastTurns
 from rehearsal_room.harness.history.retrieval import Retrieve
-from rehearsal_room.harness.history.summary import SummaryWindow
+from rehearsal_room.harness.history.summary import SummaryRange, SummaryWindow
 from rehearsal_room.harness.history.token_budget import TokenBudget, TokenCounter
 
 _NUMBER = r"[1-9]\d{0,11}"
 _SPEC = re.compile(
     rf"last:(?P<last>{_NUMBER})(\+(?P<slack>{_NUMBER}))?"
-    rf"|(?P<word>tokens|retrieve|summary):(?P<number>{_NUMBER})",
+    rf"|(?P<word>tokens|retrieve|summary):(?P<number>{_NUMBER})"
+    rf"|summary:(?P<low>{_NUMBER})-(?P<high>{_NUMBER})",
     re.ASCII,
 )
 
 
-def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryWindow:
-    """The policy of a setting: `full`, `last:3`, `last:3+5`, `tokens:8000`, `retrieve:2` or
-    `summary:8000`. Raises SettingsError."""
+def parse_history(
+    text: str, counter: TokenCounter | None = None, *, seed: int = 0
+) -> HistoryWindow:
+    """The policy of a setting: `full`, `last:3`, `last:3+5`, `tokens:8000`, `retrieve:2`,
+    `summary:8000`, `summary:4000-8000` or `fold`. `seed` is that of the run, for what is drawn.
+    Raises SettingsError."""
     if text == "full":
         return FullWindow()
+    if text == FoldWindow.spec:
+        return FoldWindow()
     found = _SPEC.fullmatch(text)
     if found is None:
         raise SettingsError(
             f"history: {text!r} is not a history window (expected full, last:W, last:W+S, tokens:N,"
-            " retrieve:K or summary:N, with turns W, S and K and tokens N, all from 1)"
+            " retrieve:K, summary:N, summary:N-M or fold, with turns W, S and K and tokens N and M,"
+            " all from 1)"
         )
+    if found["low"]:
+        low, high = int(found["low"]), int(found["high"])
+        if low >= high:
+            raise SettingsError(f"history: {text!r}: the second number must be the greater one")
+        return SummaryRange(low, high, counter, seed=seed)
     if found["last"]:
         return LastTurns(int(found["last"]), int(found["slack"] or 0))
     number = int(found["number"])
     if found["word"] == "retrieve":
         return Retrieve(number)
     return (TokenBudget if found["word"] == "tokens" else SummaryWindow)(number, counter)
+
+
+def window_of_group(policy: HistoryWindow, group: str) -> HistoryWindow:
+    """The window of a group's episodes: the run's own, or what is drawn from its range."""
+    return policy.drawn(group) if isinstance(policy, SummaryRange) else policy
+
+
+def window_of_episode(policy: HistoryWindow, spec: str, fingerprint: str) -> HistoryWindow | None:
+    """The window of an episode that was logged with this setting and fingerprint, if it may be one
+    of a run under `policy`: that one, or one of its range. None: it is another."""
+    if fingerprint == policy.fingerprint:
+        return policy
+    found = _SPEC.fullmatch(spec)
+    if not isinstance(policy, SummaryRange) or found is None or found["word"] != "summary":
+        return None
+    number = int(found["number"])
+    own = policy.window(number) if policy.low <= number <= policy.high else None
+    return own if own is not None and own.fingerprint == fingerprint else None
 
 
 class Windows:
@@ -133,12 +166,13 @@ def turns_of(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 class HistoryFold:
     """The history of one episode: apply its events in order, and get the window at any time."""
 
-    __slots__ = ("_dialect", "_is_new", "_num_turns", "_opened", "_windows")
+    __slots__ = ("_dialect", "_folds", "_is_new", "_num_turns", "_opened", "_windows")
 
     def __init__(self, policy: HistoryWindow, dialect: Dialect, briefing: Briefing) -> None:
         self._dialect = dialect
         head, tools = dialect.opening_messages(briefing), dialect.request_tools(briefing)
         self._opened = partial(Windows, policy, head, tools)
+        self._folds = isinstance(policy, FoldWindow)
         self._windows = self._opened()
         self._is_new = True
         self._num_turns = 0
@@ -155,11 +189,13 @@ class HistoryFold:
             self._is_new = False
             turn = with_fields(self._dialect.turn_messages(event), event.reply)
             self._windows.add(turn, pin=pins)
+            if self._folds and event.folds:
+                self._windows.add_summary("")
             if event.user is not None and (tools := event.user.tools):
                 self._windows.add_tools(
                     self._dialect.request_tools(Briefing("", "", tools, "", ""))
                 )
-        elif isinstance(event, HistorySummarized):
+        elif isinstance(event, HistorySummarized) and not self._folds:
             self._windows.add_summary(summary_of(self._dialect, event))
 
     def window(self) -> Window:

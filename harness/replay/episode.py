@@ -30,7 +30,7 @@ from rehearsal_room.harness.core.events import (
 )
 from rehearsal_room.harness.core.messages import AgentCall, Window
 from rehearsal_room.harness.core.trajectory import Trajectory
-from rehearsal_room.harness.dialects.base import Dialect, call_id
+from rehearsal_room.harness.dialects.base import Dialect, call_id, local_result
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
@@ -262,7 +262,7 @@ class EpisodeReplay:
 
     async def _call(self, call: AgentCall, logged: ToolResult | None) -> ToolResult:
         """Make a call; what the world's server asks is answered as it was."""
-        local = self._dialect.local_result(call, self._briefing)
+        local = local_result(self._dialect, call, self._briefing)
         if local is not None:
             return local
         self.num_calls += 1

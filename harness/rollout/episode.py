@@ -65,6 +65,7 @@ from rehearsal_room.harness.core.events import (
     ModelAsked,
     StepTaken,
 )
+from rehearsal_room.harness.core.folding import FOLD, with_fold
 from rehearsal_room.harness.core.messages import (
     NOTHING_SAID,
     Act,
@@ -81,11 +82,11 @@ from rehearsal_room.harness.core.messages import (
     sent_calls,
 )
 from rehearsal_room.harness.core.terminal_text import plural
-from rehearsal_room.harness.dialects.base import Dialect, call_id
+from rehearsal_room.harness.dialects.base import Dialect, call_id, local_result
 from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from rehearsal_room.harness.history.base import HistoryWindow
 from rehearsal_room.harness.history.token_budget import TokenMeasure, estimate_tokens
-from rehearsal_room.harness.history.windows import HistoryFold, summary_of
+from rehearsal_room.harness.history.windows import HistoryFold, summary_of, window_of_group
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.outcomes.model_failures import first_prompt_error
 from rehearsal_room.harness.policies.base import Agent, Assignment, Observable, Policy
@@ -138,14 +139,16 @@ def briefing_of(
     tools: Sequence[ToolSpec],
     user: EpisodeUser | None = None,
     earlier: tuple[Message, ...] = (),
+    *,
+    history: str = "full",
 ) -> Briefing:
     """The briefing that the agent gets for a task. `user` is with whom it talks (None: nobody
-    answers), `earlier` the messages before the task. A tuple of `tools` of which none is hidden is
-    used without a copy."""
+    answers), `earlier` the messages before the task, `history` the window, which may have a tool. A
+    tuple of `tools` of which none is hidden is used without a copy."""
     return Briefing(
         task.instruction,
         scenario.rules,
-        shown_tools(tools, () if user is None else user.hidden),
+        with_fold(shown_tools(tools, () if user is None else user.hidden), history),
         user_of(scenario),
         scenario.clock,
         user is not None,
@@ -256,6 +259,7 @@ class Episode:
         "steps",
         "together",
         "user",
+        "window",
     )
 
     def __init__(
@@ -268,7 +272,11 @@ class Episode:
         self.env = env
         # None: nobody answers the agent; a reply without a call is its answer.
         self.user = context.users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)
-        self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user, context.earlier)
+        self.window = window_of_group(context.history, plan.group)
+        self.briefing = briefing_of(
+            *(plan.scenario, plan.task, env.tools, self.user, context.earlier),
+            history=self.window.spec,
+        )
         # Names of the tools that the agent has; None: all that the world has.
         self.available: list[str] | None = None
         suite = plan.scenario.suite
@@ -332,6 +340,9 @@ class Episode:
         """Bring the world into the state in which the episode goes on, and let it write the rules.
         Returns why that is not possible; None: it is. Raises LogError like `begin_after`."""
         task, suite = self.plan.task, self.plan.scenario.suite
+        if FOLD in self.briefing.tools and any(one.name == FOLD.name for one in self.env.tools):
+            why = f"world {self.plan.scenario.name} has a tool {FOLD.name!r} of its own"
+            return WorldError(f"{why}: choose another history window than 'fold'")
         if task.follows and (beginning is None or not (beginning.origin or beginning.broken)):
             why = f"task {task.id} begins where {task.follows} ended, which was not played before"
             return WorldError(f"{why}; `rehearse run` and `rehearse eval` play both")
@@ -424,8 +435,8 @@ class Episode:
             seed=plan.seed,
             policy=context.policy.name,
             dialect=context.dialect.name,
-            history=context.history.spec,
-            fingerprint=context.history.fingerprint,
+            history=self.window.spec,
+            fingerprint=self.window.fingerprint,
             scenario_digest=plan.scenario.digest,
             start_digest=self.start_digest,
             seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
@@ -476,7 +487,7 @@ class Episode:
     async def run_turns(self, watch: Watch) -> EpisodeOutcome:
         """Let the policy take steps until something ends the episode; return how it ended."""
         context, limits = self.context, self.context.limits
-        history = HistoryFold(context.history, context.dialect, self.briefing)
+        history = HistoryFold(self.window, context.dialect, self.briefing)
         self.history = history
         is_dialogue = self.user is not None
         rules = make_rules(context.format, context.dialect, is_dialogue=is_dialogue)
@@ -731,7 +742,7 @@ class Episode:
         """The result of a call for which the world is not asked; None: it is."""
         return (
             self._given_result(call)
-            or self.context.dialect.local_result(call, self.briefing)
+            or local_result(self.context.dialect, call, self.briefing)
             or self._refusal_of(call.name)
         )
 

@@ -87,10 +87,10 @@ def require_agent_formats(dialect: str, history: str) -> None:
             f"dialect: an agent of your own gets its tools from the world, so the dialect is "
             f"native, not {dialect!r}"
         )
-    if history.startswith("summary"):
+    if history.startswith(("summary", "fold")):
         raise SettingsError(
-            "history: an agent of your own cannot be asked for summaries; choose last:W, "
-            "tokens:N or retrieve:K"
+            "history: an agent of your own cannot be asked for summaries, and folds by itself; "
+            "choose last:W, tokens:N or retrieve:K"
         )
 
 

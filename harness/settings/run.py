@@ -196,7 +196,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="Part of the episode that the model is shown: full, last:W, last:W+S, "
-            "tokens:N, retrieve:K or summary:N.",
+            "tokens:N, retrieve:K, summary:N, summary:N-M or fold.",
             extra={"metavar": "POLICY"},
         ),
     ] = "full"

@@ -126,7 +126,7 @@ async def make_parts(
         pool=pool,
         policy=await policy_of(settings, opened_policy, dialect, pool, tasks),
         dialect=dialect,
-        history=parse_history(settings.history),
+        history=parse_history(settings.history, seed=settings.seed),
         format=settings.format,
         limits=_limits_of(settings),
         users=users,

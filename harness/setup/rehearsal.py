@@ -54,7 +54,9 @@ async def rehearsed(
     async with pool.lease(plan.scenario, plan.task) as env:
         user = users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)
         earlier = profile_prompt(settings)
-        briefing = briefing_of(plan.scenario, plan.task, env.tools, user, earlier)
+        briefing = briefing_of(
+            *(plan.scenario, plan.task, env.tools, user, earlier), history=settings.history
+        )
     dialect = dialect_of(settings.dialect_name, lenient=settings.format.rules != "awm")
     window = HistoryFold(parse_history(settings.history), dialect, briefing).window()
     first = Assignment(plan.episode, plan.scenario, plan.task, plan.seed, briefing, plan.member)

@@ -59,6 +59,7 @@ class Rollout(msgspec.Struct, frozen=True, eq=False):
     is_truncated: bool = False  # a limit of the run ended it
     control_tokens: int = 0  # sampled special tokens, but for the last token of a reply
     too_long: int = 0  # replies beyond the model's context, which were cut or left out
+    folds: int = 0  # turns in which the agent folded its history
     branching: Branching | None = None  # None: it begins where its group begins
 
     @property

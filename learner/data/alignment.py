@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from rehearsal_room.harness.core.briefings import logged_briefing
@@ -24,7 +25,12 @@ from rehearsal_room.harness.core.token_bytes import ID_BYTES, decode_ids, encode
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.history.base import HistoryWindow
-from rehearsal_room.harness.history.windows import HistoryFold, windows_of
+from rehearsal_room.harness.history.windows import (
+    HistoryFold,
+    window_of_episode,
+    window_of_group,
+    windows_of,
+)
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.tokenization.chat_tokenizer import reply_key
 from rehearsal_room.learner.core.errors import AlignmentError, SampleError
@@ -105,7 +111,7 @@ class Alignment:
         """How the episode's history window or dialect differs from the trained one, as the end of a
         sentence; None: they are equal."""
         started = trajectory.started
-        if started.fingerprint != self._history.fingerprint:
+        if window_of_episode(self._history, started.history, started.fingerprint) is None:
             return (
                 f"was run under the history window {started.history} (fingerprint"
                 f" {started.fingerprint}), but the training run uses {self._history.spec}"
@@ -137,7 +143,10 @@ class Alignment:
     def _prompts(self, trajectory: Trajectory, source: str) -> Iterator[list[int] | None]:
         """The prompt of each reply under the training run's windows; None: under these windows the
         reply would not exist (a summary that is not asked for)."""
-        fold = HistoryFold(self._history, self._dialect, self._briefing(trajectory, source))
+        started = trajectory.started
+        shown = window_of_episode(self._history, started.history, started.fingerprint)
+        policy = shown or window_of_group(self._history, started.group)
+        fold = HistoryFold(policy, self._dialect, self._briefing(trajectory, source, policy))
         replies = trajectory.replies()
         own: dict[str, Sequence[int]] = {}
         windows = zip(replies, windows_of(fold, replies), strict=True)
@@ -157,7 +166,8 @@ class Alignment:
             if (reply := event.reply).token_ids:  # a fork keeps those of its own policy only
                 own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
 
-    def _briefing(self, trajectory: Trajectory, source: str) -> Briefing:
+    def _briefing(self, trajectory: Trajectory, source: str, policy: HistoryWindow) -> Briefing:
+        """The briefing as under this window, whose tool the agent has."""
         scenario = self._scenarios.get(trajectory.started.scenario_digest)
         if scenario is None:
             raise SampleError(
@@ -165,7 +175,7 @@ class Alignment:
                 f"(digest {trajectory.started.scenario_digest})"
             )
         return logged_briefing(
-            trajectory.started,
+            msgspec.structs.replace(trajectory.started, history=policy.spec),
             rules=scenario.rules,
             tools=scenario.tools,
             user=scenario.user,

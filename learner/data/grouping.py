@@ -318,16 +318,18 @@ class _OpenGroup(msgspec.Struct):
     members: "dict[int, Rollout | _Unusable]"
 
 
-def _start_of(started: EpisodeStarted) -> tuple[str, str, str, int, ForkedFrom | None]:
+def _start_of(started: EpisodeStarted) -> tuple[str, str, str, int, str, ForkedFrom | None]:
     """What the members of a group have in common; one of them may branch from another."""
     return (
         *(started.scenario, started.task, started.start_digest, started.group_size),
+        started.history,
         None if started.is_branch else started.forked_from,
     )
 
 
 def _describe_start(started: EpisodeStarted) -> str:
     text = f"task {started.scenario}:{started.task} from state {started.start_digest}"
+    text += f" under {started.history}"
     if started.is_branch or (source := started.forked_from) is None:
         return text
     return f"{text} after turn {source.turn} of {source.where}"

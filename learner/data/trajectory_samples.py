@@ -111,6 +111,7 @@ def _rollout(
         ended.ending.value,
         label.value,
         ended.ending.is_truncation,
+        folds=sum(step.folds for step in trajectory.steps[trajectory.first_own_turn :]),
         branching=None if source is None else Branching(source.episode, source.turn),
     )
 

@@ -314,7 +314,11 @@ def _episodes_of(batch: TakenBatch) -> dict[str, MetricValue]:
         return {}
     number, tokens = len(rollouts), sum(rollout.num_tokens for rollout in rollouts)
     malformed = sum(rollout.ending == Ending.FORMAT_ERROR for rollout in rollouts)
+    summaries = sum(one.is_summary for rollout in rollouts for one in rollout.samples)
+    folds = sum(rollout.folds for rollout in rollouts)
     return {
+        **({"summaries": summaries / number} if summaries else {}),
+        **({"folds": folds / number} if folds else {}),
         "turns": sum(rollout.num_turns for rollout in rollouts) / number,
         "tokens": tokens / number,
         "truncated": sum(rollout.is_truncated for rollout in rollouts) / number,

@@ -1,7 +1,7 @@
 """The promises of every history window, under every dialect.
 
 An episode here is what a log contains of one: steps, and a summary before each step for which the
-policy asks for one. Hypothesis chooses episodes by small numbers alone: which of eight kinds of
+policy asks for one. Hypothesis chooses episodes by small numbers alone: which of nine kinds of
 step is next. Drawing the arguments and texts of every step took 80 % of the suite's time.
 """
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rehearsal_room.envpool.core.types import ToolResult
 from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
+from rehearsal_room.harness.core.folding import FOLDED
 from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Window
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.history.base import HistoryWindow
@@ -27,6 +28,7 @@ from tests.support.prompts import BRIEFING, DIALECTS
 SPECS = [
     *("full", "last:1", "last:3", "last:1+1", "last:2+3", "tokens:1", "tokens:800", "tokens:900"),
     *("retrieve:1", "retrieve:2", "summary:1", "summary:800", "summary:900"),
+    *("summary:700-1200", "fold"),
 ]
 Episode = tuple[Dialect, HistoryWindow, list[StepTaken | HistorySummarized]]
 
@@ -36,6 +38,7 @@ STEPS: list[tuple[Call | None, str]] = [
     (Call("void_order", {"order_id": 7, "note": "late " * 40}), "x" * 900),
     (Call("ping"), ""),
     (Call("find_customer", {"names": [["Zoë", None], {"é": 1.5}]}), "Ann Lee\x00 and 日本 \ud800"),
+    (Call("fold", {"summary": "Order 7 is open."}), FOLDED),
     (None, "Order 7 is void."),
     (None, ""),
     (None, "</tools> {not a call} " * 20),

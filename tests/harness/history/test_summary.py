@@ -234,7 +234,9 @@ def _replayed(folder: Path, scenario: Scenario) -> ReplayReport:
 
 @pytest.mark.parametrize("policy", ["oracle", "random"])
 @pytest.mark.parametrize("dialect", NAMES)
-@pytest.mark.parametrize("history", ["last:1+2", "retrieve:1", "summary:900", "summary:1"])
+@pytest.mark.parametrize(
+    "history", ["last:1+2", "retrieve:1", "summary:900", "summary:1", "summary:800-900", "fold"]
+)
 async def test_runs_replay(tmp_path: Path, dialect: str, history: str, policy: str) -> None:
     """Episodes under every history window replay without a model, and their windows agree."""
     scenario = await _run(tmp_path, dialect, history, policy=policy)

@@ -137,7 +137,8 @@ def test_a_bad_setting(text: str) -> None:
         parse_history(text)
     assert str(caught.value) == (
         f"history: {text!r} is not a history window (expected full, last:W, last:W+S, tokens:N,"
-        " retrieve:K or summary:N, with turns W, S and K and tokens N, all from 1)"
+        " retrieve:K, summary:N, summary:N-M or fold, with turns W, S and K and tokens N and M, all"
+        " from 1)"
     )
 
 

@@ -5,6 +5,7 @@ import msgspec
 import structlog
 
 from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.folding import HISTORY as FOLDS
 from rehearsal_room.harness.core.policy_card import PolicyCard, card_mismatches
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import dialect_of
@@ -82,6 +83,11 @@ class ServingFormats:
 
     def _policy(self, history: str) -> HistoryWindow:
         """The history window of a setting; it counts tokens in the way of the training."""
+        if history == FOLDS:
+            raise SettingsError(
+                f"history: {history!r} gives the agent a tool, which the client would have to"
+                " answer: serve with another history window"
+            )
         by_bytes = parse_history(history)
         by_tokens = parse_history(history, self._chat)
         trained = "" if self._card is None else self._card.fingerprint

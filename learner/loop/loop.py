@@ -307,7 +307,7 @@ def _has_failed(batch: TakenBatch) -> bool:
     )
 
 
-def _episodes_of(batch: TakenBatch) -> dict[str, MetricValue]:
+def episode_metrics(batch: TakenBatch) -> dict[str, MetricValue]:
     """What the trained episodes are like: means and shares; empty where there are none."""
     rollouts = [rollout for group in batch.groups for rollout in group.rollouts]
     if not rollouts:
@@ -337,7 +337,7 @@ def _composition_of(batch: TakenBatch, version: int) -> dict[str, MetricValue]:
         "groups": len(batch.groups),
         "episodes": sum(len(group.rollouts) for group in batch.groups),
         **({"replies_too_long": too_long} if too_long else {}),
-        **_episodes_of(batch),
+        **episode_metrics(batch),
         "staleness_max": version - min(numbers, default=version),
         "groups_dropped": sum(batch.dropped.values()),
         **({"groups_skipped": batch.num_skipped} if batch.pools else {}),

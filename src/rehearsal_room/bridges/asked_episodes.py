@@ -61,7 +61,8 @@ class OpenRun:
     async def briefing(self, name: str) -> Briefing:
         """What an agent gets to know before its first turn of a task. Raises SettingsError."""
         scenario, task = self.task(name)
-        return briefing_of(scenario, task, self._context.pool.hosted(scenario).tools)
+        tools = self._context.pool.hosted(scenario).tools
+        return briefing_of(scenario, task, tools, history=self._context.history.spec)
 
     async def play(
         self,

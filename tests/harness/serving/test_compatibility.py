@@ -44,6 +44,13 @@ def test_the_default_format_is_the_cards(chat: ChatTokenizer) -> None:
     )
 
 
+def test_folding_is_not_served(chat: ChatTokenizer) -> None:
+    """The client owns the conversation and its tools, so the model cannot be given `fold`."""
+    card = PolicyCard("v7", "fold", parse_history("fold").fingerprint, "native")
+    with pytest.raises(SettingsError, match="gives the agent a tool, which the client would"):
+        ServingFormats("m", chat, card).get()
+
+
 def test_a_model_without_a_card_needs_settings(chat: ChatTokenizer) -> None:
     """Without a card the history window and the dialect must be set: nothing is guessed."""
     with pytest.raises(SettingsError, match=r"^m has no model card \(rehearsal\.json\)"):

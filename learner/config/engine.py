@@ -67,14 +67,23 @@ def check_engine(settings: TrainSettings) -> None:
     for name in ("folder", "config"):
         if not getattr(engine, name):
             raise ConfigError(f"engine.{name}: engine 'prime-rl' needs it")
+    if refused := _without_counterpart(settings):
+        name, why = refused
+        raise ConfigError(f"{name}: engine 'prime-rl' {why}")
+
+
+def check_engine_files(settings: TrainSettings) -> None:
+    """Raises ConfigError where the folder of another engine is missing, or where its configuration
+    means something else than the settings. For a training that begins; its file may be read where
+    these are not."""
+    engine = settings.engine
+    if engine.kind == "own":
+        return
     if not Path(engine.folder).is_dir():
         raise ConfigError(
             f"engine.folder: {engine.folder} does not exist: make it, and name it as output_dir in"
             f" {engine.config}"
         )
-    if refused := _without_counterpart(settings):
-        name, why = refused
-        raise ConfigError(f"{name}: engine 'prime-rl' {why}")
     if refused := _unlike(settings, read_prime_rl(engine)):
         name, why = refused
         raise ConfigError(f"{engine.config}: {name}: {why}")

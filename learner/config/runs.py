@@ -15,6 +15,7 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.settings.run import Settings, resolve_table
 from rehearsal_room.harness.settings.tables import merge, nest
+from rehearsal_room.learner.config.engine import check_engine_files
 from rehearsal_room.learner.config.settings import TrainSettings
 from rehearsal_room.learner.core.errors import ConfigError
 
@@ -43,6 +44,7 @@ def runs_of(settings: TrainSettings) -> TrainingRunSettings:
 
     Example: 100 steps of 8 groups of 4 episodes -> rollouts of 3,200 episodes
     """
+    check_engine_files(settings)
     rollouts = _resolve("rollouts", settings.rollouts, settings)
     if settings.data.is_live:
         _check_rhythm(settings)

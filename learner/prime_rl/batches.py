@@ -93,11 +93,16 @@ def write(folder: Path, step: int, grid: Sequence[Sequence[MicroBatch]]) -> None
     """Write the batch of a step, from 1, into prime-rl's folder; a rank's file appears whole.
 
     Where the same batch is there already, nothing changes. Raises TrainingError, also where there
-    is another batch.
+    is another batch, or the weights after a batch that was not written.
     """
     target = folder / "rollouts" / f"step_{step}"
     files = [target / f"rank_{rank}.bin" for rank in range(len(grid))]
     contents = [msgspec.msgpack.encode(one) for one in grid]
+    if not files[0].exists() and (folder / "broadcasts" / target.name / "STABLE").exists():
+        raise TrainingError(
+            f"{folder}: the weights after {target.name} are there, and its batch is not: the folder"
+            " belongs to another run; start both in new folders"
+        )
     try:
         for file, content in zip(files, contents, strict=True):
             if file.exists() and file.read_bytes() != content:

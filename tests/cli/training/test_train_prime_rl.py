@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.learner.config.loader import settings_of
+from rehearsal_room.learner.config.runs import runs_of
 from rehearsal_room.learner.core.errors import ConfigError
 from rehearsal_room.learner.loop.metrics import read_metrics
 from rehearsal_room.scenarios.microworlds.writing import write_microworlds
@@ -195,7 +196,7 @@ def test_what_it_cannot_do_is_refused(made: Made, changes: Table, message: str) 
     are refused before anything starts, in a sentence that names the field."""
     table = made(theirs=changes.pop("theirs", None), **changes)
     with pytest.raises(ConfigError) as caught:
-        settings_of(table)
+        runs_of(settings_of(table))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 

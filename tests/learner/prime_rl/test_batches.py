@@ -208,6 +208,10 @@ def test_a_batch_is_written_once(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="there is another batch already"):
         write(tmp_path, 1, grid("step", ranks=2))
     assert [one.read_bytes() for one in files] == before
+    (tmp_path / "broadcasts" / "step_2").mkdir(parents=True)
+    (tmp_path / "broadcasts" / "step_2" / "STABLE").touch()
+    with pytest.raises(TrainingError, match="step_2 are there, and its batch is not"):
+        write(tmp_path, 2, grid())
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match="cannot be written: Not a directory"):
         write(tmp_path / "file", 1, grid())

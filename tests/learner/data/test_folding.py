@@ -10,16 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.events import StepTaken
 from rehearsal_room.harness.core.token_bytes import decode_ids, encode_ids
 from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.learner.config.settings import DataSettings
-from rehearsal_room.learner.core.errors import AlignmentError
+from rehearsal_room.learner.core.errors import AlignmentError, SampleError
 from rehearsal_room.learner.core.samples import Group
 from rehearsal_room.learner.data.alignment import Alignment
 from rehearsal_room.learner.data.batch_queue import TakenBatch
@@ -31,7 +34,7 @@ from rehearsal_room.learner.packing.prefix_groups import batch_of
 from tests.harness.history.test_fold import Folding, played
 from tests.support.tiny_model import write_tokenizer
 
-HERMES = dialect_of("hermes")
+HERMES, NATIVE = dialect_of("hermes"), dialect_of("native")
 REAL = os.environ.get("REHEARSE_TOKENIZER", "")
 RANGE = "summary:850-1100"
 
@@ -50,33 +53,42 @@ def chat(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return ChatTokenizer.open(folder)
 
 
-async def run(folder: Path, chat: ChatTokenizer, history: str, seed: int = 3) -> list[Trajectory]:
+async def run(
+    folder: Path, chat: ChatTokenizer, history: str, dialect: Dialect = HERMES
+) -> list[Trajectory]:
     """Three groups of two episodes with tokens."""
     return await played(
         folder,
-        TokenizedPolicy(Folding(HERMES), chat),
-        parse_history(history, seed=seed),
-        dialect="hermes",
+        TokenizedPolicy(Folding(dialect), chat),
+        parse_history(history, seed=3),
+        dialect=dialect.name,
         groups=3,
         size=2,
     )
 
 
-def groups_of(folder: Path, chat: ChatTokenizer, history: str) -> tuple[list[Group], Alignment]:
-    alignment = Alignment(parse_history(history), HERMES, chat)
+def groups_of(
+    folder: Path, chat: ChatTokenizer, history: str, dialect: Dialect = HERMES
+) -> tuple[list[Group], Alignment]:
+    alignment = Alignment(parse_history(history), dialect, chat)
     grouping = Grouping(DataSettings(keep_equal=True), aligner=alignment)
     found = groups_of_logs([folder], grouping)
     return [one for one in found if isinstance(one, Group)], alignment
 
 
+@pytest.mark.parametrize("dialect", [HERMES, NATIVE], ids=["hermes", "native"])
 @pytest.mark.parametrize("history", ["fold", RANGE])
 async def test_what_was_shown_is_trained_and_each_token_once(
-    tmp_path: Path, chat: ChatTokenizer, history: str
+    tmp_path: Path, chat: ChatTokenizer, history: str, dialect: Dialect
 ) -> None:
     """Every row's prompt is bit for bit what the policy was given, and what the log's windows give
     again; each sampled token, those of folds and summaries included, is trained in one row."""
-    logged = {one.episode: one for one in await run(tmp_path, chat, history)}
-    groups, alignment = groups_of(tmp_path, chat, history)
+    try:
+        check_template(chat, dialect, model="model")
+    except SettingsError as exc:
+        pytest.skip(str(exc))
+    logged = {one.episode: one for one in await run(tmp_path, chat, history, dialect)}
+    groups, alignment = groups_of(tmp_path, chat, history, dialect)
     assert alignment.statistics() == {"checked": 6, "misaligned": 0}
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     assert len(rollouts) == 6
@@ -175,6 +187,6 @@ async def test_members_of_a_group_have_one_limit(tmp_path: Path, chat: ChatToken
     tampered = msgspec.structs.replace(second, started=started)
     assert rollout_of(tampered, where="log").samples
     grouping.add(first, where="log")
-    with pytest.raises(Exception, match="under summary:1") as caught:
+    with pytest.raises(SampleError, match="under summary:1") as caught:
         grouping.add(tampered, where="log")
     assert first.started.history in str(caught.value)

@@ -60,11 +60,10 @@ class SummaryRange:
     ) -> None:
         """From `low` to `high` tokens, both included; `seed` is that of the run."""
         self.low, self.high = low, high
-        self._counter = counter
+        self.measure = TokenMeasure(counter)
         self._seed = seed
         self.spec = f"summary:{low}-{high}"
-        name = TokenMeasure(counter).counter.name
-        self.fingerprint = fingerprint_of(self.spec, name, PROMPT, GO_ON)
+        self.fingerprint = fingerprint_of(self.spec, self.measure.counter.name, PROMPT, GO_ON)
 
     def drawn(self, group: str) -> SummaryWindow:
         """The window of a group: always the same for all its members."""
@@ -74,7 +73,9 @@ class SummaryRange:
 
     def window(self, num_tokens: int) -> SummaryWindow:
         """The window of so many tokens."""
-        return SummaryWindow(num_tokens, self._counter)
+        made = SummaryWindow(num_tokens, self.measure.counter)
+        made.measure = self.measure  # it remembers the heads that all groups share
+        return made
 
     def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
         """The history of a conversation that is in no group: it has the highest number."""

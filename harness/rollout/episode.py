@@ -65,7 +65,7 @@ from rehearsal_room.harness.core.events import (
     ModelAsked,
     StepTaken,
 )
-from rehearsal_room.harness.core.folding import FOLD, with_fold
+from rehearsal_room.harness.core.folding import FOLD, HISTORY, with_fold
 from rehearsal_room.harness.core.messages import (
     NOTHING_SAID,
     Act,
@@ -340,7 +340,7 @@ class Episode:
         """Bring the world into the state in which the episode goes on, and let it write the rules.
         Returns why that is not possible; None: it is. Raises LogError like `begin_after`."""
         task, suite = self.plan.task, self.plan.scenario.suite
-        if FOLD in self.briefing.tools and any(one.name == FOLD.name for one in self.env.tools):
+        if self.window.spec == HISTORY and any(one.name == FOLD.name for one in self.env.tools):
             why = f"world {self.plan.scenario.name} has a tool {FOLD.name!r} of its own"
             return WorldError(f"{why}: choose another history window than 'fold'")
         if task.follows and (beginning is None or not (beginning.origin or beginning.broken)):

@@ -40,7 +40,7 @@ class _Checkpoint(msgspec.Struct, frozen=True):
     progress: TrainProgress
 
 
-def _stop_when_cancelled() -> None:
+def stop_when_cancelled() -> None:
     """Raise the cancellation of the task that waits for this thread."""
     with suppress(RuntimeError):  # the thread is nobody's: a caller without an event loop
         anyio.from_thread.check_cancelled()
@@ -57,7 +57,7 @@ class PrimeRlLearner:
         settings: TrainSettings,
         checkpoints: Path,
         *,
-        check: Callable[[], None] = _stop_when_cancelled,
+        check: Callable[[], None] = stop_when_cancelled,
     ) -> None:
         """`check` is called while prime-rl is waited for; what it raises ends the waiting. Raises
         ConfigError and ModelError."""

@@ -3,9 +3,13 @@
 import json
 import os
 import subprocess
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import msgspec
 import numpy as np
 import pytest
@@ -16,6 +20,7 @@ from rehearsal_room.learner.config.engine import PrimeRlConfig
 from rehearsal_room.learner.config.settings import LossSettings
 from rehearsal_room.learner.core.errors import CheckpointError, TrainingError
 from rehearsal_room.learner.core.samples import Group, Rollout, Sample
+from rehearsal_room.learner.loop.prime_rl_learner import stop_when_cancelled
 from rehearsal_room.learner.losses.aggregation import Aggregate, weights_of
 from rehearsal_room.learner.losses.base import TokenBatch
 from rehearsal_room.learner.losses.registry import loss_of
@@ -34,6 +39,11 @@ from tests.support.tiny_model import write_model
 # transformers, pyzmq, loguru, jaxtyping, beartype, wandb and prime-pydantic-config.
 _NAMES = ("REHEARSE_PRIME_RL", "REHEARSE_PRIME_RL_PYTHON")
 UPSTREAM = [os.environ[one] for one in _NAMES if all(map(os.environ.get, _NAMES))]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def sample(prompt: list[int], tokens: list[int], turn: int, logprob: float = -1.0) -> Sample:
@@ -289,3 +299,19 @@ def test_the_waiting_ends(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         wait_for(tmp_path, 1, timeout=60, check=called_off)
+
+
+async def test_a_cancelled_task_stops_waiting(tmp_path: Path) -> None:
+    """Ctrl-C cancels the task that waits for the thread; the thread then stops looking."""
+    looks = threading.Event()
+
+    def check() -> None:
+        looks.set()
+        stop_when_cancelled()
+
+    async with anyio.create_task_group() as tasks:
+        waiting = partial(wait_for, tmp_path, 1, timeout=600, check=check)
+        tasks.start_soon(anyio.to_thread.run_sync, waiting)
+        assert await anyio.to_thread.run_sync(looks.wait, 20)
+        tasks.cancel_scope.cancel()
+    stop_when_cancelled()  # outside of a task there is nothing to stop

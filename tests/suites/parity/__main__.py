@@ -1,7 +1,7 @@
 """A benchmark's own runner against `rehearse eval`.
 
     python -m tests.suites.parity bfcl [--python PYTHON] [--runner PYTHON] [--share F] [--seed N]
-                                       [--passes N] [--behaviour NAME]
+                                       [--passes N] [--behaviour NAME] [--model-url URL]
     python -m tests.suites.parity agentdojo [--category NAME] …
     python -m tests.suites.parity tau2 --tau2 DIR [--tasks N] …
     python -m tests.suites.parity vitabench --vita DIR --python PYTHON [--tasks N] …
@@ -14,6 +14,7 @@
 One deterministic fake model is played through both; verdict, requests, texts of calls and end state
 of each entry are compared. A pass draws one behaviour for each entry; as many passes as there are
 behaviours play each entry with each. `--behaviour known` draws from those that are known to differ.
+With `--model-url`, a pretrained model behind that server plays 100 entries of bfcl instead.
 The exit status is 1 where another entry differs.
 """
 
@@ -55,6 +56,9 @@ def main() -> int:
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--behaviour", default="")
     parser.add_argument("--category", action="append", default=[], help="of agentdojo")
+    parser.add_argument(
+        "--model-url", default="", help="bfcl: a server, ending in /v1, of a pretrained model m"
+    )
     asked = parser.parse_args()
     is_dojo = asked.suite == "agentdojo"
     known = dojo.BEHAVIOURS_AND_KNOWN if is_dojo else {**BEHAVIOURS, **KNOWN}
@@ -78,6 +82,7 @@ def main() -> int:
             share=asked.share,
             seed=seed,
             behaviour=asked.behaviour,
+            model_url=asked.model_url,
         )
     return int(different > 0)
 

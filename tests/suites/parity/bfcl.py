@@ -28,8 +28,11 @@ from rehearsal_room.scenarios.suites.entries import identifier
 from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 from tests.suites.parity.behaviours import KNOWN, Entry, Message, behaviour_of, known_of, reply_of
 from tests.suites.parity.fake_model import FakeModel
+from tests.suites.parity.pretrained import Pretrained
 
 _ADAPTER = Path(__file__).parents[3] / "envpool" / "objects" / "adapters" / "bfcl.py"
+# By category, the entries that a pretrained model plays: 20 of several turns, 80 of one.
+_REAL = {one: 5 if one in MULTI_TURN else 6 + (one in CATEGORIES[-2:]) for one in CATEGORIES}
 _MORE = "I have updated some more functions you can choose from. What about now?"
 
 
@@ -62,10 +65,17 @@ class Difference(NamedTuple):
 class Chosen:
     """The entries of a comparison, and the replies that they get."""
 
-    def __init__(self, data: BfclData, share: float, seed: int, behaviour: str) -> None:
+    def __init__(
+        self,
+        data: BfclData,
+        share: float,
+        seed: int,
+        behaviour: str,
+        model: Pretrained | None = None,
+    ) -> None:
         """`behaviour`: that of all entries; `known`: one of `KNOWN` for each; empty: one is drawn
-        for each."""
-        self._seed, self._behaviour = seed, behaviour
+        for each. `model`: it replies in place of the behaviours, to `_REAL` entries."""
+        self._seed, self._behaviour, self._model = seed, behaviour, model
         self.ids: dict[str, list[str]] = {}
         self.entries: dict[str, Entry] = {}
         # By category and first messages: id, and the texts of later turns.
@@ -73,7 +83,8 @@ class Chosen:
         for category in CATEGORIES:
             raw = list(data._entries(f"BFCL_v4_{category}.json"))
             made = list(_entries(data, category, raw))
-            kept = _drawn(range(len(raw)), share, Random(f"{seed} {category}"))
+            count = max(1, round(share * len(raw))) if model is None else _REAL[category]
+            kept = _drawn(range(len(raw)), count, Random(f"{seed} {category}"))
             self.ids[category] = [raw[number]["id"] for number in kept]
             for number in kept:
                 self.entries[raw[number]["id"]] = made[number]
@@ -86,6 +97,8 @@ class Chosen:
 
     def behaviour(self, entry: str) -> str:
         """What the model does with an entry."""
+        if self._model is not None:
+            return "pretrained"
         if self._behaviour == "known":
             return known_of(entry, self._seed)
         return self._behaviour or behaviour_of(entry, self._seed)
@@ -99,6 +112,8 @@ class Chosen:
             for id, _, later in self._known.get(key, ()):
                 texts = [one["content"] for one in messages[length:] if one["role"] == "user"]
                 if texts == later[: len(texts)]:
+                    if self._model is not None:
+                        return id, self._model.reply(body)
                     step = 0
                     for one in messages[length:]:
                         step = 0 if one["role"] == "user" else step + (one["role"] == "assistant")
@@ -115,10 +130,8 @@ def _key(group: str, messages: list[dict[str, Any]], names: Iterable[str]) -> st
     return json.dumps(found, sort_keys=True)
 
 
-def _drawn(numbers: Sequence[int], share: float, rng: Random) -> list[int]:
-    if share >= 1:
-        return list(numbers)
-    return sorted(rng.sample(numbers, max(1, round(share * len(numbers)))))
+def _drawn(numbers: Sequence[int], count: int, rng: Random) -> list[int]:
+    return sorted(rng.sample(numbers, count))
 
 
 def _entries(data: BfclData, category: str, raw: list[dict[str, Any]]) -> Iterator[Entry]:
@@ -146,17 +159,28 @@ def _turns(data: BfclData, category: str, entry: dict[str, Any], truth: Any) -> 
     return [[reference_call(category, entry["function"], answer) for answer in truth]]
 
 
-def compare(python: str, runner: str, *, share: float, seed: int, behaviour: str = "") -> int:
+def compare(
+    python: str,
+    runner: str,
+    *,
+    share: float,
+    seed: int,
+    behaviour: str = "",
+    model_url: str = "",
+) -> int:
     """Play both sides and print what differs; returns how many entries differ.
 
     `python` has the data and checks of the suite, `runner` what upstream's own runner needs.
+    `model_url`: the server of a pretrained model that is called "m" there.
     """
     data = suite("bfcl_v3").open(SuiteFlags(python=python))
     assert isinstance(data, BfclData)
-    chosen = Chosen(data, share, seed, behaviour)
+    real = Pretrained(model_url, "m") if model_url else None
+    chosen = Chosen(data, share, seed, behaviour, real)
     with FakeModel(chosen.answer).served() as model, ThreadPoolExecutor(2) as sides:
-        asked = sides.submit(_upstream, runner, model.url, chosen.ids)
-        ours = _ours(python, model.url, chosen.ids)
+        at_once = 1 if model_url else 8
+        asked = sides.submit(_upstream, runner, model.url, chosen.ids, at_once)
+        ours = _ours(python, model.url, chosen.ids, at_once)
         upstream = asked.result()
     found = list(_differences(chosen, model, upstream, ours))
     _print(chosen, model, upstream, ours, found)
@@ -164,9 +188,10 @@ def compare(python: str, runner: str, *, share: float, seed: int, behaviour: str
     return len(different) + len(model.strange)
 
 
-def _upstream(python: str, url: str, entries: Mapping[str, list[str]]) -> Side:
+def _upstream(python: str, url: str, entries: Mapping[str, list[str]], at_once: int) -> Side:
     with tempfile.TemporaryDirectory() as folder:
         asked = {"url": url, "folder": folder, "entries": entries, "adapter": str(_ADAPTER)}
+        asked["threads"] = at_once
         done = subprocess.run(
             [python, str(Path(__file__).with_name("upstream_bfcl.py"))],
             input=json.dumps(asked) + "\n",
@@ -181,7 +206,7 @@ def _upstream(python: str, url: str, entries: Mapping[str, list[str]]) -> Side:
     return Side(played, last["scores"], last["overall"])
 
 
-def _ours(python: str, url: str, entries: Mapping[str, list[str]]) -> Side:
+def _ours(python: str, url: str, entries: Mapping[str, list[str]], at_once: int) -> Side:
     played: dict[str, Played] = {}
     scores: dict[str, float] = {}
     groups: dict[str, list[str]] = defaultdict(list)
@@ -192,8 +217,10 @@ def _ours(python: str, url: str, entries: Mapping[str, list[str]]) -> Side:
             run, report = Path(name) / group, Path(name) / f"{group}.json"
             chosen = [word for id in ids for word in ("--task", id)]
             command = [sys.executable, "-m", "rehearsal_room", "eval", "bfcl_v3", *chosen]
-            command += ["--suite-python", python, "-m", "parity", "-c", "8"]
-            command += ["--no-preflight"]
+            command += ["--suite-python", python, "-m", "parity"]
+            command += ["-c", str(at_once), "--no-preflight"]
+            if at_once == 1:  # a pretrained model is slow
+                command += ["--request-timeout", "600", "--reply-timeout", "900"]
             command += ["--base-url", f"{url}/ours/{group}/v1", "-p", "openai"]
             command += ["-o", str(run), "--json", str(report)]
             done = subprocess.run(command, text=True, capture_output=True, check=False)

@@ -51,6 +51,7 @@ from rehearsal_room.judge.code.claims import contradictions, excepted, foreign_n
 from rehearsal_room.judge.code.parts import misplaced
 from rehearsal_room.judge.code.reasons import num_given, other_reasons
 from rehearsal_room.judge.code.sentences import stems
+from rehearsal_room.judge.code.stated.beside import beside_the_case
 from rehearsal_room.judge.code.stated.deeds import other_stages
 from rehearsal_room.judge.code.stated.measures import misstated
 from rehearsal_room.judge.code.stated.moods import unstated
@@ -249,6 +250,7 @@ def answer_faults(
     yield from unstated(bounds.accepted, answer, is_refusal=bounds.must_refuse)
     yield from misstated(bounds.accepted, answer, bounds.context, bounds.years)
     yield from not_understood(answer, bounds.words, is_refusal=bounds.must_refuse)
+    yield from beside_the_case(bounds.accepted, answer, bounds.words, bounds.things)
 
 
 def _is_beside(bounds: Bounds, answer: str) -> bool:

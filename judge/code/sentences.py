@@ -15,6 +15,10 @@ _SINGLE = re.compile(r"(?<=[a-z,] )[A-ZÀ-Þ][^\W\d_]{3,}\b(?! [A-ZÀ-Þ])")
 _QUOTED = re.compile(r"[“\"]([^“”\"]{3,60})[”\"]")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s-\s|\n")
 _JOINT = re.compile(r"(,? (?:and|but|while|whereas|though|although|so|because|since) |, |: )")
+_STATEMENT = re.compile(
+    r"(,? (?:and|but|while|whereas|though|although|so|because|since|which|who) |, |: | \(|\)[ ,]*)"
+)
+_FINITE = re.compile(r"\b(?:am|should|shall|might|\w+'(?:ve|ll|re|m|s|d)|(?:i|you|s?he|it|we|they|who|which) [a-z]+)\b")
 _IN_BRACKETS = re.compile(r"\s*\([^()]*\)")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|been|has|have|had|went|goes|gone|gets?|got|now|stays?|stayed|keeps?|kept"
@@ -258,4 +262,23 @@ def clauses(sentence: str) -> tuple[str, ...]:
             found[-1] += joint + piece
         else:
             waiting += joint + piece
+    return (*found, waiting) if waiting else tuple(found)
+
+
+@lru_cache(maxsize=KNOWN)
+def statements(sentence: str) -> tuple[str, ...]:
+    """The parts of a sentence that have a verb of their own, also those in brackets and behind a
+    pronoun ("which I sold"); a part without one belongs to the one before it."""
+    pieces = _STATEMENT.split(sentence)
+    found: list[str] = []
+    waiting = ""
+    for joint, piece in zip(["", *pieces[1::2]], pieces[::2], strict=True):
+        whole = f"{joint.strip(' ,')} {piece}" if "wh" in joint else piece
+        if _VERB.search(whole) or _FINITE.search(whole):
+            found.append(waiting + whole)
+            waiting = ""
+        elif found and not waiting and ":" not in joint:
+            found[-1] += f", {whole}"
+        elif whole:
+            waiting += f"{whole}, "
     return (*found, waiting) if waiting else tuple(found)

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from rehearsal_room.judge.code.stated.vocabulary import ALIKE, CLAIMS, FORMS, NOUNS, PLAIN
+from rehearsal_room.judge.code.stated.vocabulary import (
+    ALIKE,
+    BESIDE,
+    CLAIMS,
+    FORMS,
+    FRAME,
+    LINK,
+    NOUNS,
+    PLAIN,
+)
 from rehearsal_room.scenarios.core.statements import plain
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -38,6 +47,7 @@ class Vocabulary(NamedTuple):
 
     words: frozenset[str] = frozenset()  # none: what is understood is not known
     nouns: frozenset[str] = frozenset()  # that can only name something
+    case: frozenset[str] = frozenset()  # of `words`, those that the case has, and what means the same
 
 
 @lru_cache(maxsize=_KNOWN)
@@ -63,7 +73,8 @@ def _stems(phrase: str) -> str:
     return "-".join(map(stem, phrase.split("-")))
 
 
-_PLAIN = frozenset(map(_stems, PLAIN.split()))
+GRAMMAR, FRAMING, LINKING = (frozenset(map(_stems, one.split())) for one in (PLAIN, FRAME, LINK))
+_PLAIN = GRAMMAR | FRAMING | LINKING | frozenset(map(_stems, BESIDE.split()))
 _NOUNS = frozenset(map(_stems, NOUNS.split())) - _PLAIN
 _IN_ING = frozenset(word for word in NOUNS.split() if word.endswith("ing"))
 _ROWS: dict[str, list[frozenset[str]]] = {}  # stem or phrase -> the rows that have it
@@ -85,12 +96,19 @@ def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
     own = [stem(word) for text in texts for word in _words(text)]
     if sum(one in _PLAIN for one in own) < _ENGLISH * len(own):
         return Vocabulary()
-    alike = (_ROWS.get(one, ()) for text in texts for one, _ in _entries(text))
+    alike = (_ROWS.get(one, ()) for text in texts for one, _ in entries(text))
     beside = {word for text in read for word in _words(plain(text)) if _can_name(word)}
+    case = frozenset(own).union(*(row for rows in alike for row in rows))
     return Vocabulary(
-        _PLAIN.union(own, *(row for rows in alike for row in rows)),
+        _PLAIN | case,
         _NOUNS.union(one for one in map(stem, beside) if one not in _ROWS),
+        case - GRAMMAR,
     )
+
+
+def is_named_only(known: Vocabulary, word: str) -> bool:
+    """Whether a word is understood as the name of something that the case does not speak of."""
+    return (one := stem(word)) in _NOUNS and one not in known.words
 
 
 def not_understood(answer: str, known: Vocabulary, *, is_refusal: bool) -> Iterator[str]:
@@ -101,14 +119,14 @@ def not_understood(answer: str, known: Vocabulary, *, is_refusal: bool) -> Itera
         text = _DENIED_VERB.sub(" ", text)
     unknown = {
         words: None
-        for one, words in _entries(text)
+        for one, words in entries(text)
         if one not in known.words and not (one in known.nouns and _can_name(words))
     }
     if unknown and known.words:
         yield f"has words that are not understood: {', '.join(unknown)}"
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
+def entries(text: str) -> Iterator[tuple[str, str]]:
     """The words of a text, as `plain` writes it: stem and word, two together where they are a
     phrase that means something else than its words."""
     for part in _PART.split(text):

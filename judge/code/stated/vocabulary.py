@@ -1,8 +1,10 @@
 """The words of which a statement can be made besides those of the case, in their base forms.
 
-`PLAIN` are words that change no claim: those of grammar, of courtesy, of presenting, of what stands
-beside a value, and verbs that settle nothing. `NOUNS` are understood where they name something, and
-not as verbs: "a crash", not "it crashed". `ALIKE` are rows of verbs of deeds, and of states, that
+`PLAIN` are words that change no claim: those of grammar, of courtesy and of what stands beside a
+value. Those of `FRAME` present an answer ("let me know"), and those of `LINK` relate and last: they
+claim nothing alone. The words of `BESIDE` are understood beside words of the case: "the price is
+raised", where prices are spoken of, not "they raised hell". `NOUNS` are understood in the same way
+where they name something, and not as verbs: "a crash", not "it crashed". `ALIKE` are rows of verbs of deeds, and of states, that
 mean the same where the case has one of them: what was refunded was also "returned" or "paid back",
 and where nothing was refunded nobody knows what these words say.
 
@@ -37,9 +39,9 @@ theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
 """
 
 PLAIN = """
-stay-open remain-open still-open leave-open keep-open a an the this that these those such same
-other another each every all both any some either neither none no not nor one i me my mine myself
-we us our ourselves you your yourself he him his himself she her herself it its itself they their
+stay-open remain-open still-open leave-open keep-open a an the this that these those such same other
+another each every all both any some either neither none no not nor one i me my mine myself we us
+our ourselves you your yourself he him his himself she her herself it its itself they their
 themselves who whom which what whatever whichever whoever somebody someone anybody anyone everybody
 everyone nobody something anything everything nothing be have can could will would shall should may
 might must ought cannot in at of to from by with for about under over as per via within into onto
@@ -65,59 +67,69 @@ dear sir madam mr mrs ms thank kind wish sincerely cheers sorry afraid unfortuna
 apology apologise apologize luck fortunate welcome appreciate grateful understand hope trouble
 inconvenience patience bother confuse disappoint safe help assist support question contact feel
 anytime hesitate additional moreover furthermore able allow possible possibility suppose permit
-option unable know tell say see look find check mention show state explain believe think mean ask
-want need require prefer try make get give put take go come bring set keep stay remain leave let
-hold stand become turn work happen occur begin start belong include exclude apply relate involve
-count equal amount comprise consist contain read seem appear serve result follow speak talk hear
-learn notice carry continue worth call bear save reach receive remember recall indicate represent
-depend consider compare matter exist provide describe express obtain identify out-of come-to
-amount-to up-to at-least give-out write-down find-out turn-out point-out carry-out sort-out
-work-out look-up sort deal deal-with see-to case request issue thing stuff detail info information
-fact number nr num reference ref id code name type entry item line list table row summary outcome
-status situation action step reason explanation rule regulation guideline policy term condition
-value figure unit piece pcs copy pair way place point side part top section heading page category
-group series range size level degree basis example sample practice purpose choice subject topic
-word phrase sentence context background chance idea view care attention effort mind hand person man
-woman lady gentleman guy girl boy customer client member colleague friend team staff desk office
-mother father parent son daughter brother sister wife husband family account system file data
-answer reply message inquiry enquiry business company new old fresh original correct relevant
-respective specific particular different similar separate single individual several various due
-usual normal typical regular common standard general main major important necessary suitable
-successful immediate automatic careful strict final official personal discuss choose pick select
-suggest recommend advise decide process handle manage review examine inspect search calculate
-compute round cite quote refer enter fit suit match sit visit grant exceed demand qualify entitle
-eligible span base stem buy purchase order replace add extra arrange plan responsible
-responsibility owner attend join especially priority senior junior young aged drive upgrade behalf
-set-up sign-up o'clock go-ahead take-on call-for step-in fill-in available availability schedule
-submit decision pend organise organize raise reduce cheap expensive wait busy fly accompany clarify
-collect communicate connect define determine display draw enable ensure establish expect face focus
-form gather guide highlight improve inquire intend investigate judge limit link locate maintain
-measure observe operate outline perform possess prepare produce realise recognise reflect specify
-spot stick study treat vary wonder inform notify aware register respond unused empty outbound
-inbound reissue late accurate active appropriate basic capable central comfortable convenient
-difficult eager easy essential fair familiar fast flexible formal high honest ideal identical
-initial internal local low narrow natural nearby numerous ordinary patient polite positive
-practical primary prior reasonable relative reliable sensible serious slight special strong retain
-await lack repeat write attach enclose append summarise summarize alert acknowledge charge-of
-ahead-of ahead advance short unchanged untouched unaffected thereafter likewise roughly
-double-check tidy chiefly solely merely purely technically basically effectively eventually
-consequently precede predate postdate coincide overlap differ resemble correspond comply conform
-meet entail imply signify denote mark stand-for read-as spell address greet accommodate afford
-appoint ascertain assure conclude constitute deem designate distribute employ encourage entrust
-evident expand familiarise feature guarantee instruct interest interpret invite justify label miss
-opt overlook overview owe participate persist pinpoint point-to position proceed prompt pursue rank
-reiterate relay rely resort respect restrict reveal seek shape share shed single-out stage steer
-stipulate structure substantial succeed sufficient tailor tally thorough tie trust underline
-unusual wind witness upcoming useful valuable wide mistake introduce affect unclear shout enjoy
-applicable approximate pursuant document accordance accord criterion remainder frustrate frustration
-assistance clarification associate unaccompanied supply derive database distinct unrelated
-specialist requester execute implement lodge completion finalize finalise limitation beneath
-insufficient adequate inadequate unwell cooperation unless travel additionally phone
-pardon excuse congratulations meantime annual midnight weekend elsewhere online recap lieu ive im
-amongst amid settle-for go-for so-called ground feel-free couple dozen midday fortnight weekday
-north south east west upstairs downstairs rest-assured further reachable depart put-on hang-on
-better body red black white blue green grey brown yellow orange average hot cold cool modern grow
-multiple truly absolutely literally dad mum child children co ltd rich thick thin new-year
+option unable thereafter likewise roughly chiefly solely merely purely technically basically
+effectively eventually consequently accordance accord additionally meantime midnight weekend
+elsewhere im ive amongst amid unless couple dozen midday fortnight weekday truly absolutely
+literally further beneath nr num o'clock approximate
+"""
+
+FRAME = """
+know let need want ask assistance look look-up see check double-check find find-out review read
+mention explain tell say hear think believe mean expect inform notify aware respond reply answer
+message inquiry enquiry inquire information info detail result reason summary follow investigate
+examine calculate work-out turn-out point-out point identify reference wonder frustrate frustration
+rest-assured shout reachable feel-free clarification clarify sort-out sort deal deal-with see-to
+congratulations pardon excuse greet enjoy talk speak remember recap case request matter interpret
+learn notice express
+"""
+
+LINK = """
+get go come stay remain keep leave take put make give hold bring receive man charge-of ahead-of
+ahead place available late due short thing way include contain belong involve relate work fit part
+personal applicable order number put-on turn become stand begin start happen occur exist count
+amount-to equal apply exceed entitle eligible responsible responsibility depend availability
+unchanged untouched unaffected idea unused
+"""
+
+BESIDE = """
+show state require prefer try set exclude amount comprise consist seem appear serve carry continue
+worth call bear save reach recall indicate represent consider compare provide describe obtain out-of
+come-to up-to at-least give-out write-down carry-out issue stuff fact ref id code name type entry
+item line list table row outcome status situation action step explanation rule regulation guideline
+policy term condition value figure unit piece pcs copy pair side top section heading page category
+group series range size level degree basis example sample practice purpose choice subject topic word
+phrase sentence context background chance view care attention effort mind hand person woman lady
+gentleman guy girl boy customer client member colleague friend team staff desk office mother father
+parent son daughter brother sister wife husband family account system file data business company new
+old fresh original correct relevant respective specific particular different similar separate single
+individual several various usual normal typical regular common standard general main major important
+necessary suitable successful immediate automatic careful strict final official discuss choose pick
+select suggest recommend advise decide process handle manage inspect search compute round cite quote
+refer enter suit match sit visit grant demand qualify span base stem buy purchase replace add extra
+arrange plan owner attend join especially priority senior junior young aged drive upgrade behalf
+set-up sign-up go-ahead take-on call-for step-in fill-in schedule submit decision pend organise
+organize raise reduce cheap expensive wait busy fly accompany collect communicate connect define
+determine display draw enable ensure establish face focus form gather guide highlight improve intend
+judge limit link locate maintain measure observe operate outline perform possess prepare produce
+realise recognise reflect specify spot stick study treat vary register empty outbound inbound
+reissue accurate active appropriate basic capable central comfortable convenient difficult eager
+easy essential fair familiar fast flexible formal high honest ideal identical initial internal local
+low narrow natural nearby numerous ordinary patient polite positive practical primary prior
+reasonable relative reliable sensible serious slight special strong retain await lack repeat write
+attach enclose append summarise summarize alert acknowledge advance tidy precede predate postdate
+coincide overlap differ resemble correspond comply conform meet entail imply signify denote mark
+stand-for read-as spell address accommodate afford appoint ascertain assure conclude constitute deem
+designate distribute employ encourage entrust evident expand familiarise feature guarantee instruct
+interest invite justify label miss opt overlook overview owe participate persist pinpoint point-to
+position proceed prompt pursue rank reiterate relay rely resort respect restrict reveal seek shape
+share shed single-out stage steer stipulate structure substantial succeed sufficient tailor tally
+thorough tie trust underline unusual wind witness upcoming useful valuable wide mistake introduce
+affect unclear pursuant document criterion remainder associate unaccompanied supply derive database
+distinct unrelated specialist requester execute implement lodge completion finalize finalise
+limitation insufficient adequate inadequate unwell cooperation travel phone annual online lieu
+settle-for go-for so-called ground north south east west upstairs downstairs depart hang-on better
+body red black white blue green grey brown yellow orange average hot cold cool modern grow multiple
+dad mum child children co ltd rich thick thin new-year
 """
 
 NOUNS = """

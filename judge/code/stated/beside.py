@@ -1,0 +1,105 @@
+"""Clauses that are beside the case: whoever reads them learns something of which it has no word.
+
+"It left the warehouse an hour ago" has only words that are understood, and so has "he may keep
+them"; no text of the case speaks of either. Lies in plain words are of few kinds:
+
+- a clause without a word of the case, of which somebody could say whether it is so. Courtesies,
+  offers and what the agent says of its own looking are none, and neither is what only relates the
+  things of the case ("that one remains with Anna Soll") or denies something;
+- a deed of somebody of whom the case does not speak: "a colleague refunded it";
+- something added to a deed: "for a surcharge", "as store credit", "without brakes", "I sold it too";
+- a deed in a double negative: "I did not hesitate to cancel it".
+"""
+
+import re
+from collections.abc import Iterator
+
+from rehearsal_room.judge.code.sentences import Things, sentences, statements
+from rehearsal_room.judge.code.stated.understood import Vocabulary, entries, is_named_only, stem
+from rehearsal_room.judge.code.stated.understood import FRAMING, GRAMMAR, LINKING
+from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
+
+_ACTORS = (
+    "supervisor|manager|boss|coworker|agent|assistant|teammate|teacher|instructor|trainer|driver"
+    "|guest|colleague|friend|staff|mother|father|parent|son|daughter|brother|sister|wife|husband"
+    "|courier|carrier|supplier|bank|police|insurer|neighbour|somebody|someone|nobody|person|people"
+    "|man|woman|customer|client|member|handler|owner|airline|company|crew|team|department"
+)
+_DID = (
+    r"(?:is|are|was|were|has|have|had|'s|'ve|will|'ll|did|\w+ed|went|got|gave|took|made|paid|sent"
+    r"|put|let|said|left|came|ran|wrote|\w+s)\b"
+)
+_MAY = r"who|can|could|must|may|might|should|would|needs?|ha(?:s|ve) to|will have to"
+_ACTS = re.compile(
+    r"^(?:(?:and|but|so|while|because|since|although) )?"
+    r"(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?(?:\w+ )?"
+    rf"({_ACTORS})s?(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
+    rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
+)
+_NOT_TO_FAIL = re.compile(
+    r"(?:n't|\bnot|\bnever) (?:hesitate|fail|forget|neglect|refrain|omit|stop|resist|mind|skip)\b"
+    r"(?! to (?:ask|contact|reach|write|call|let|get|say)\b)"
+    r"|\b(?:nothing|nobody|no one) (?:stopped|kept|prevented|hindered) (?:me|us)\b"
+)
+_WITH = re.compile(
+    r"\b(?:(?:for|without|as|by|via|against)(?: an?| our)?|in)((?: (?!the\b|to\b)[a-z'-]+){1,2})"
+)
+_TOO = re.compile(r"\b(?:too|as well)$")
+_BOTH = re.compile(r"\b(?:too|as well|both|all|each|also)\b")
+_TOGETHER = re.compile(r"\b(?:together|along|jointly) with\b")
+_JOINED = re.compile(r"\b(?:together|both|jointly|along with)\b")
+_DENIED = re.compile(r"n't\b|\b(?:not|no|never|cannot|neither|nor|none|nothing|unable)\b")
+_OPEN = re.compile(
+    r"\b(?:can|could|may|might|must|should|would|needs?|if|please|ha(?:s|ve) to|shall|let|unless"
+    r"|until|only)\b|\?"
+)
+_MINE = re.compile(r"^(?:(?:and|but|so|as|then) )?(?:i|we)\b")
+_OTHERS = re.compile(r"\b(?:s?he|they|him|her|them|who|which|it)\b")
+_CODE = re.compile(r"[a-z]+(?=-?\d)")
+
+
+def beside_the_case(
+    accepted: str, answer: str, known: Vocabulary, things: Things
+) -> Iterator[str]:
+    """What an answer claims beside the case, as phrases."""
+    if not known.words:
+        return
+    one, other = plain(accepted), plain(answer)
+    if found := _NOT_TO_FAIL.search(other):
+        yield f"claims a deed in a double negative: {found[0]!r}"
+    if (found := _TOGETHER.search(other)) and not _JOINED.search(one):
+        yield f"adds somebody: {found[0]!r}"
+    due = [value for value in readings(accepted) if not value.is_loose]
+    for part in dict.fromkeys(part for each in sentences(answer) for part in statements(each)):
+        is_open = _OPEN.search(part) is not None
+        found = None if is_open else _ACTS.search(part)
+        if found and stem(found[1] or found[2]) not in known.case:
+            yield f"speaks of somebody else: {found[0]!r}"
+        for found in _WITH.finditer(part):
+            if any(is_named_only(known, word) for word in found[1].split()):
+                yield f"adds to a deed: {found[0]!r}"
+        is_denied = _DENIED.search(part) is not None
+        if _TOO.search(part) and not is_denied and not _BOTH.search(one):
+            yield f"adds a deed: {part!r}"
+        if not is_denied and _is_beside(part, known, things, due, is_open=is_open):
+            yield f"claims something of which the case has no word: {part!r}"
+
+
+def _is_beside(
+    part: str, known: Vocabulary, things: Things, due: list[Reading], *, is_open: bool
+) -> bool:
+    every = [one for one, _ in entries(part) if one not in GRAMMAR and one not in LINKING]
+    other = [one for one in every if one not in known.case]
+    if not other:
+        return False
+    named = {stem(word) for name in things.named(part) for word in name.split()}
+    codes = {stem(word) for word in _CODE.findall(part)}
+    if any(one in known.case and one not in named and one not in codes for one in every):
+        return False
+    if all(one in FRAMING for one in other) and (
+        is_open or _MINE.search(part) or not (named or _OTHERS.search(part))
+    ):
+        return False
+    return not any(
+        are_alike(value, one) for value in readings(part) if not value.is_loose for one in due
+    )

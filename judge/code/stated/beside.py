@@ -22,7 +22,7 @@ from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, 
 _ACTORS = (
     "supervisor|manager|boss|coworker|agent|assistant|teammate|teacher|instructor|trainer|driver"
     "|guest|colleague|friend|staff|mother|father|parent|son|daughter|brother|sister|wife|husband"
-    "|courier|carrier|supplier|bank|police|insurer|neighbour|somebody|someone|nobody|person|people"
+    "|courier|carrier|supplier|bank|police|insurer|neighbour|somebody|someone|person|people"
     "|man|woman|customer|client|member|handler|owner|airline|company|crew|team|department"
 )
 _DID = (
@@ -32,8 +32,10 @@ _DID = (
 _MAY = r"who|can|could|must|may|might|should|would|needs?|ha(?:s|ve) to|will have to"
 _ACTS = re.compile(
     r"^(?:(?:and|but|so|while|because|since|although) )?"
-    r"(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?(?:\w+ )?"
+    r"(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?"
+    r"(?:(?!\w+ing )\w+ )?"
     rf"({_ACTORS})s?(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
+    r"|^(?:(?:and|but|so) )?(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|told)\b"
     rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
 )
 _NOT_TO_FAIL = re.compile(
@@ -42,11 +44,13 @@ _NOT_TO_FAIL = re.compile(
     r"|\b(?:nothing|nobody|no one) (?:stopped|kept|prevented|hindered) (?:me|us)\b"
 )
 _WITH = re.compile(
-    r"\b(?:(?:for|without|as|by|via|against)(?: an?| our)?|in)((?: (?!the\b|to\b)[a-z'-]+){1,2})"
+    r"\b(?:(?:for|without)(?: an?| our)?|as|by|via|against|in)"
+    r"((?: (?!the\b|to\b|an?\b|th[aeio]\w+\b|its\b|h[ei][rs]\b|your\b|my\b|both\b|each\b|all\b)"
+    r"[a-z'-]+){1,2})"
 )
 _TOO = re.compile(r"\b(?:too|as well)$")
 _BOTH = re.compile(r"\b(?:too|as well|both|all|each|also)\b")
-_TOGETHER = re.compile(r"\b(?:together|along|jointly) with\b")
+_TOGETHER = re.compile(r"\b(?:together|jointly) with\b")
 _JOINED = re.compile(r"\b(?:together|both|jointly|along with)\b")
 _DENIED = re.compile(r"n't\b|\b(?:not|no|never|cannot|neither|nor|none|nothing|unable)\b")
 _OPEN = re.compile(
@@ -71,9 +75,11 @@ def beside_the_case(
         yield f"adds somebody: {found[0]!r}"
     due = [value for value in readings(accepted) if not value.is_loose]
     for part in dict.fromkeys(part for each in sentences(answer) for part in statements(each)):
+        if part in one:
+            continue
         is_open = _OPEN.search(part) is not None
         found = None if is_open else _ACTS.search(part)
-        if found and stem(found[1] or found[2]) not in known.case:
+        if found and not _is_known(next(filter(None, found.groups())), one, known):
             yield f"speaks of somebody else: {found[0]!r}"
         for found in _WITH.finditer(part):
             if any(is_named_only(known, word) for word in found[1].split()):
@@ -85,6 +91,10 @@ def beside_the_case(
             yield f"claims something of which the case has no word: {part!r}"
 
 
+def _is_known(actor: str, accepted: str, known: Vocabulary) -> bool:
+    return actor in accepted or stem(actor) in known.case
+
+
 def _is_beside(
     part: str, known: Vocabulary, things: Things, due: list[Reading], *, is_open: bool
 ) -> bool:
@@ -92,12 +102,13 @@ def _is_beside(
     other = [one for one in every if one not in known.case]
     if not other:
         return False
-    named = {stem(word) for name in things.named(part) for word in name.split()}
+    spots = things.found(part)
+    named = {stem(word) for start, _, name in spots if not start for word in name.split()}
     codes = {stem(word) for word in _CODE.findall(part)}
     if any(one in known.case and one not in named and one not in codes for one in every):
         return False
     if all(one in FRAMING for one in other) and (
-        is_open or _MINE.search(part) or not (named or _OTHERS.search(part))
+        is_open or _MINE.search(part) or not (spots or _OTHERS.search(part))
     ):
         return False
     return not any(

@@ -40,7 +40,7 @@ _SPELLED_KEY = re.compile(rf"\b(?:(?:{'|'.join(_DIGITS)}) ){{2,}}(?:{'|'.join(_D
 _UNIT = re.compile(
     r" ?(?:(?:k|thousand|million|billion|mn)\b|%|per ?cent\b"
     r"|(?:per|an?|each|every) (?:day|week|month|quarter|year|night|hour|minute|person|head|piece)\b"
-    r"|(?:each|apiece)\b|-?odd\b|-ish\b|and a half\b|(?:times|-?fold)\b"
+    r"|(?:each|apiece)\b|-?odd\b|-ish\b|and a half\b|(?<!both) times\b|-?fold\b"
     r"|or (?:more|so|less|an?|later|earlier|even|thereabouts)\b)"
 )
 _NEXT = re.compile(

@@ -77,6 +77,9 @@ GRAMMAR, FRAMING, LINKING = (frozenset(map(_stems, one.split())) for one in (PLA
 _PLAIN = GRAMMAR | FRAMING | LINKING | frozenset(map(_stems, BESIDE.split()))
 _NOUNS = frozenset(map(_stems, NOUNS.split())) - _PLAIN
 _IN_ING = frozenset(word for word in NOUNS.split() if word.endswith("ing"))
+_CLAIMS = frozenset(map(_stems, CLAIMS.split()))
+# Between a verb and its particle.
+_BETWEEN = frozenset("it them him her you me us that this these those everything".split())
 _ROWS: dict[str, list[frozenset[str]]] = {}  # stem or phrase -> the rows that have it
 for _row in (*ALIKE.splitlines(), *CLAIMS.split()):
     _alike = frozenset(map(_stems, _row.split()))
@@ -93,12 +96,13 @@ def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
     """What an answer to a task can be made of. `said`: the accepted answer, the instruction, the
     names of the oracle's calls and its texts; `read`: what these calls read, and the rules."""
     texts = [plain(text) for text in said]
+    phrases = {one for text in texts for one, _ in entries(text)}
     own = [stem(word) for text in texts for word in _words(text)]
     if sum(one in _PLAIN for one in own) < _ENGLISH * len(own):
         return Vocabulary()
-    alike = (_ROWS.get(one, ()) for text in texts for one, _ in entries(text))
+    alike = (_ROWS.get(one, ()) for one in phrases)
     beside = {word for text in read for word in _words(plain(text)) if _can_name(word)}
-    case = frozenset(own).union(*(row for rows in alike for row in rows))
+    case = phrases.union(own, *(row for rows in alike for row in rows))
     return Vocabulary(
         _PLAIN | case,
         _NOUNS.union(one for one in map(stem, beside) if one not in _ROWS),
@@ -120,10 +124,18 @@ def not_understood(answer: str, known: Vocabulary, *, is_refusal: bool) -> Itera
     unknown = {
         words: None
         for one, words in entries(text)
-        if one not in known.words and not (one in known.nouns and _can_name(words))
+        if one not in known.words
+        and not (one in known.nouns and _can_name(words))
+        and not _is_known_verb(one, known)
     }
     if unknown and known.words:
         yield f"has words that are not understood: {', '.join(unknown)}"
+
+
+def _is_known_verb(phrase: str, known: Vocabulary) -> bool:
+    """Whether a phrase is a verb of the case with a particle: "paid out" where something is paid."""
+    verb, _, particle = phrase.partition("-")
+    return bool(particle) and phrase not in _CLAIMS and verb in known.case - _PLAIN
 
 
 def entries(text: str) -> Iterator[tuple[str, str]]:
@@ -134,12 +146,12 @@ def entries(text: str) -> Iterator[tuple[str, str]]:
         stems = [stem(word) for word in words]
         at = 0
         while at < len(words):
-            pair = "-".join(stems[at : at + 2])
-            is_phrase = pair in _ROWS or pair in _PLAIN
-            size = 2 if is_phrase and at + 1 < len(words) else 1
-            one = pair if size == 2 else stems[at]
-            if len(one) > 1:
-                yield one, " ".join(words[at : at + size])
+            size = 3 if words[at + 1 : at + 2] and words[at + 1] in _BETWEEN else 2
+            pair = f"{stems[at]}-{stems[at + size - 1]}" if at + size <= len(words) else ""
+            if pair not in _ROWS and pair not in _PLAIN:
+                pair, size = stems[at], 1
+            if len(pair) > 1:
+                yield pair, " ".join(words[at : at + size])
             at += size
 
 

@@ -35,7 +35,7 @@ dealt:deal forgot:forget forgotten:forget forbidden:forbid ca:can wo:will sha:sh
 won:win put:put let:let others:other whose:who them:they us:us fined:fined partly:partly
 hardly:hardly nearly:nearly lately:lately barely:barely doing:do shortly:shortly lowered:low
 lowest:low yours:you previously:previous additionally:additional
-theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
+goods:goods theirs:they ours:we hers:she lying:lie going:go dying:die tying:tie
 """
 
 PLAIN = """
@@ -79,20 +79,20 @@ mention explain tell say hear think believe mean expect inform notify aware resp
 message inquiry enquiry inquire information info detail result reason summary follow investigate
 examine calculate work-out turn-out point-out point identify reference wonder frustrate frustration
 rest-assured shout reachable feel-free clarification clarify sort-out sort deal deal-with see-to
-congratulations pardon excuse greet enjoy talk speak remember recap case request matter interpret
+congratulations news pardon excuse greet enjoy talk speak remember recap case request matter interpret
 learn notice express
 """
 
 LINK = """
 get go come stay remain keep leave take put make give hold bring receive man charge-of ahead-of
-ahead place available late due short thing way include contain belong involve relate work fit part
+set fall ahead place available late due short thing way include contain belong involve relate work fit part
 personal applicable order number put-on turn become stand begin start happen occur exist count
 amount-to equal apply exceed entitle eligible responsible responsibility depend availability
 unchanged untouched unaffected idea unused
 """
 
 BESIDE = """
-show state require prefer try set exclude amount comprise consist seem appear serve carry continue
+show state require prefer try exclude amount comprise consist seem appear serve carry continue
 worth call bear save reach recall indicate represent consider compare provide describe obtain out-of
 come-to up-to at-least give-out write-down carry-out issue stuff fact ref id code name type entry
 item line list table row outcome status situation action step explanation rule regulation guideline
@@ -166,7 +166,7 @@ door pipe water power engine brake tyre wheelchair surfboard tent stove lantern 
 daypack mug kettle mat problem hospital voice border network material equipment floor leader
 officer solution edition grade method user winner function bridge map breakdown subtotal net gross
 team-mate sibling cousin uncle aunt niece nephew grandmother grandfather grandparent baby infant
-teenager birthday departure grace crash shelf board surcharge force meeting parking shipping
+teenager birthday departure grace crash shelf board surcharge goods force meeting parking shipping
 listing setting spelling opening mile movement activity application feature institution community
 market station design construction coach professor medication surgery health music sport game party
 club team university college council government president director society association committee
@@ -183,8 +183,8 @@ home away later-on gift exception by-mistake
 ALIKE = """
 cancel cancellation stop void call-off scrap withdraw withdrawal revoke annul drop
 refund reimburse return credit send back money-back pay-back give-back get-back go-back pay
-pay payout pay-out settle remit transfer never unpaid
-charge bill debit deduct pay fee cost price
+pay payout pay-out settle remit transfer never unpaid go-out
+charge bill debit deduct pay fee cost price come-off take-off
 free complimentary gratis of-charge no-charge no-cost no-fee extra-charge
 price cost sale sell
 discount reduction off
@@ -197,12 +197,14 @@ forbid prohibit ban disallow rule-out
 escalate escalation pass pass-on forward hand-over
 move shift transfer relocate switch reassign reallocate rebook change reschedule push postpone
 assign allocate hand-over transfer pass look-after
-change convert update edit modify amend correction fix adjust alter touch switch rectify
+change convert update edit modify amend correct correction fix adjust alter touch switch rectify
 record log store insert
 record book log credit
 book reserve enrol secure
 create open launch initiate generate
 ask-for apply-for application
+ask request ask-for apply-for submit escalate refer decide decision pend await wait review
+buy purchase order
 send dispatch ship mail post deliver send-out go-out send-off
 ship deliver delivery dispatch go-out send
 deliver delivery arrive arrival receipt turn-up ship
@@ -233,7 +235,7 @@ teach lead run
 cover take-over stand-in substitute
 take-over hand-over successor look-after
 swap take-over exchange cover
-sick ill unwell off
+sick ill illness unwell off
 absent absence away off holiday vacation unavailable out
 book-up book capacity occupy
 occupy reserve

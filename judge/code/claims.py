@@ -72,6 +72,9 @@ _ANY = re.compile(
     r"\b(?:any(?:thing|one|body)?|all|none|n?either|both|nothing|every\w*)\b"
     r"(?! (?:more|longer)\b)"
 )
+# Of which the accepted answer says that the case is not about it.
+_ASIDE = re.compile(r"\b(?:(?:some(?:body|one)|anybody|anyone) else|different|separate|another)\b")
+_ALREADY = re.compile(r"\balready\b.*(?:, so|;|, and| so) (?:i|we)\b.* (?:those|these|them)$")
 _DENIED = re.compile(r"n't\b|\b(?:not|no longer|cannot|never|unable)\b")
 _EXCEPTION = re.compile(
     r"n't\b|\b(?:not|no|cannot|nothing|none|left|stays?|keeps?|remains?|still|except|but|unchanged"
@@ -198,8 +201,11 @@ def contradictions(
     yield from _further_deeds(answer, f"{accepted} {asked}")
     yield from _denied_verbs(accepted, answer)
     has_exception = _EXCEPTION.search(one) is not None
+    is_aside = has_exception or _ASIDE.search(one) is not None
     for sentence in sentences(answer):
-        if has_exception and excepted(accepted, sentence, things):
+        if is_aside and excepted(accepted, sentence, things):
+            continue
+        if _ALREADY.search(sentence) and not verb_rows(sentence) & done:
             continue
         not_done, any_of = _NOT_DONE.search(sentence), _ANY.search(sentence)
         if not_done and any_of and not _ANY.search(one):
@@ -256,7 +262,10 @@ def excepted(accepted: str, sentence: str, things: Things) -> bool:
 @lru_cache(maxsize=KNOWN)
 def _negative_fillers(text: str, things: Things) -> tuple[Filler, ...]:
     return tuple(
-        one for each in sentences(text) if _NEGATIVE.search(each) for one in fillers(each, things)
+        one
+        for each in sentences(text)
+        if _NEGATIVE.search(each) or _ASIDE.search(each)
+        for one in fillers(each, things)
     )
 
 
@@ -319,7 +328,9 @@ def _exchanged(match: "SequenceMatcher[str]", frame: Frame, accepted: Frame) -> 
             if start + at in mine:
                 these = frame.fillers[mine[start + at]]
                 those = accepted.fillers[theirs[other + at]]
-                if _is_total(frame, start + at, these, accepted):
+                if _is_total(frame, start + at, these, accepted) or _is_place(
+                    frame, start + at, these, those, accepted
+                ):
                     continue
                 if not any(is_same(one, two) for one in these for two in those):
                     yield f"says {shown(these)} where the accepted answer says {shown(those)}"
@@ -331,6 +342,24 @@ def _is_total(frame: Frame, at: int, these: Iterable[Filler], accepted: Frame) -
     before = [word.strip(".,:;") for word in frame.words[max(0, at - 2) : at]]
     every = [two for those in accepted.fillers for two in those]
     return "total" in before and any(is_same(one, two) for one in these for two in every)
+
+
+def _is_place(
+    frame: Frame,
+    at: int,
+    these: frozenset[Filler],
+    those: frozenset[Filler],
+    accepted: Frame,
+) -> bool:
+    """Whether a slot says where the accepted thing is, which stands right in front of it: "the
+    Harbour Works in Cork"."""
+    before = _slots(frame.words).get(at - 2)
+    return (
+        frame.words[at - 1 : at] == ("in",)
+        and before is not None
+        and not those.isdisjoint(frame.fillers[before])
+        and not any(these & every for every in accepted.fillers)
+    )
 
 
 def _in_place_of_values(

@@ -9,15 +9,20 @@ import re
 from collections.abc import Iterator, Set
 from functools import lru_cache
 
+from rehearsal_room.judge.code.sentences import kind_of
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
+_TO_WHAT = r"(?:(?<=[$€£])|(?: (?:eur|usd|gbp|us\$|[$€£])))?$"
 _COMPARED = re.compile(
-    r"\b(?:less than|fewer than|more than|no more than|(?<!add )(?<!adds )up to|at least|at most"
-    r"|almost|nearly|just short of)(?: (?:eur|usd|gbp|[$€£]))?$"
+    r"\b(?:(?:less|fewer|more|other) than|(?<!add )(?<!adds )up to|at least|at most|almost|nearly"
+    rf"|short of|close to|an? (?:maximum|minimum) of){_TO_WHAT}"
 )
+_GOES_UP_TO = re.compile(r"\b(?:go|goes|went|gone|going|rises?|rose|is|are) up to")
+# Before an amount; elsewhere these words tell where or when.
+_ABOUT = re.compile(rf"\b(?:about|around|roughly|approximately|over|under|above|below){_TO_WHAT}")
 _COMPARES = re.compile(
     r"\b(?:less|fewer|more than|over|up to|least|most|above|below|exceed\w*|beyond|limit|maximum"
-    r"|minimum|almost|nearly|longer|older)\b"
+    r"|minimum|almost|nearly|longer|older|minus|excess|fee|under|about)\b"
 )
 _MULTIPLE = re.compile(
     r"\b(?:twice|double|triple|thrice|half(?: of)?|a (?:third|quarter|fraction|tenth) of|minus"
@@ -33,8 +38,7 @@ _SHIFTS = re.compile(
     r"\b(?:later|earlier|ago)\b|\b(?:days?|weeks?|months?|years?|hours?) (?:after|before|from"
     r"|since)\b"
 )
-_SENTENCE = re.compile(r"[.!?;:] ")
-_DIGIT = re.compile(r"\d")
+_SUM = re.compile(r"\d\)?(?: ?(?:eur|usd|gbp|€|euros?|dollars?|pounds?))?,? minus\b")
 _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _SPELLED_KEY = re.compile(rf"\b(?:(?:{'|'.join(_DIGITS)}) ){{2,}}(?:{'|'.join(_DIGITS)})\b")
 _UNIT = re.compile(
@@ -46,16 +50,18 @@ _UNIT = re.compile(
 _NEXT = re.compile(
     r"\band (?:the|its) (?:next|following|previous|other|second) (?:one|two|few|ones)\b"
 )
+_SIGNS = ("$", "€", "£", " eur", " usd", " gbp")
 _MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|yen|francs?)\b")
 _SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
 # How words end that `_before` looks for: most values have none in front.
 _CAN_CHANGE = re.compile(
-    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times"
-    r"|after|before"
+    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times|close to"
+    r"|about|around|roughly|approximately|over|under|above|below|after|before"
     r"|from|past|following|preceding|not(?: (?:on|until|the|for|from))?)"
     r"(?: the)?(?: (?:eur|usd|gbp|[$€£]))?$"
 )
 _NEAR = 24  # characters before a value
+_IN_FRONT, _BEHIND = 40, 12  # characters beside a value where a word may compare it
 
 
 def misstated(accepted: str, answer: str, context: str, years: Set[int]) -> Iterator[str]:
@@ -103,11 +109,19 @@ def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
 
 def _before(read: str, value: Reading, before: str, context: str) -> Iterator[str]:
     words = read[value.start : value.end]
-    found = _COMPARED.search(before)
-    if found and not _COMPARES.search(context):
+    is_amount = kind_of(value, words) == "amount" or before.endswith(_SIGNS)
+    found = _COMPARED.search(before) or (_ABOUT.search(before) if is_amount else None)
+    if found and _GOES_UP_TO.search(before):
+        found = None
+    if found and not (_is_compared(context, value) if is_amount else _COMPARES.search(context)):
         yield f"compares the value {words}: {found[0]!r}"
     found = _MULTIPLE.search(before)
-    if found and found[0].split()[0] not in context and not _is_sum(read, value, found[0]):
+    is_less = found and found[0].startswith("minus")
+    if found and not (
+        _is_compared(context, value) or _SUM.search(before)
+        if is_less
+        else found[0].split()[0] in context
+    ):
         yield f"states a multiple of {words}: {found[0]!r}"
     if _NOT.search(f"{before} ") and _BUT.match(read, value.end) and f"not {words}" not in context:
         yield f"denies the value {words}"
@@ -116,10 +130,15 @@ def _before(read: str, value: Reading, before: str, context: str) -> Iterator[st
         yield f"shifts the date {words}: {found[0]!r}"
 
 
-def _is_sum(read: str, value: Reading, words: str) -> bool:
-    """Whether "minus" stands behind another number of the sentence."""
-    sentence = _SENTENCE.split(read[: value.start])[-1]
-    return words.startswith("minus") and _DIGIT.search(sentence) is not None
+def _is_compared(context: str, value: Reading) -> bool:
+    """Whether a word compares a value where a text, as `plain` writes it, has it: "my limit is
+    150.00"."""
+    return any(
+        _COMPARES.search(context[max(0, one.start - _IN_FRONT) : one.start])
+        or _COMPARES.search(context[one.end : one.end + _BEHIND])
+        for one in readings(context)
+        if are_alike(one, value)
+    )
 
 
 @lru_cache(maxsize=256)

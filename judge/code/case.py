@@ -164,7 +164,7 @@ def bounds_of(
         actions=actions(plain(" ".join([about, *doers]))),
         own_deeds=frozenset[int]().union(
             verb_rows(plain(" ".join(said))),
-            *(rows_of(call.name.split("_")[0]) for call in task.oracle),
+            *(_deeds_of(call.name) for call in task.oracle),
         ),
         retracts=any(RETRACTED.search(plain(text)) for text in (*said, *written)),
         accepted="\n".join(said),
@@ -190,6 +190,13 @@ def bounds_of(
         words=known_words([about, *doers], [*read, rules]),
         years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )
+
+
+def _deeds_of(tool: str) -> frozenset[int]:
+    """The rows of what a call does: "approve_return" approves, and "create_refund" refunds too."""
+    verb, _, rest = tool.partition("_")
+    rows = rows_of(verb)
+    return rows | actions(rest.replace("_", " ")) if rows & rows_of("creat") else rows
 
 
 def _allowed(texts: Iterable[str], stated: Sequence[Reading]) -> Iterable[Reading]:

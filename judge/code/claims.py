@@ -148,6 +148,7 @@ _LIKEWISE = re.compile(
 )
 _COMPARED = re.compile(r"\b(?:than|instead of|rather than|ahead of|behind)\b")
 _PAST = re.compile(r"\b\w{3,}ed\b")
+_DID_NOT = re.compile(r"\bdid(?:n't| not) (\w+(?:,? (?:or|and) \w+)?)")
 _NOT_VERB = re.compile(
     r"(?:\b(?:i|we) \w+)?(?:n't|\bnot|\bnever)(?: yet)?(?: been| be)? (\w{4,})\b"
 )
@@ -199,7 +200,7 @@ def contradictions(
         return
     yield from _other_records(answer, plain(f"{accepted} {asked}"), own)
     yield from _further_deeds(answer, f"{accepted} {asked}")
-    yield from _denied_verbs(accepted, answer)
+    yield from _denied_verbs(accepted, answer, things)
     has_exception = _EXCEPTION.search(one) is not None
     is_aside = has_exception or _ASIDE.search(one) is not None
     for sentence in sentences(answer):
@@ -558,11 +559,12 @@ def _said_of(text: str, things: Things) -> Mapping[str, frozenset[str]]:
     return {thing: frozenset(said) for thing, said in found.items()}
 
 
-def _denied_verbs(accepted: str, answer: str) -> Iterator[str]:
+def _denied_verbs(accepted: str, answer: str, things: Things) -> Iterator[str]:
     """What the accepted answer states was done, and the answer states was not."""
     affirmed, denied = _verbs(accepted)
     has_exception = _EXCEPTION.search(plain(accepted)) is not None
-    for verb, words in _verbs(answer)[1].items():
+    every = (one for one in sentences(answer) if not excepted(accepted, one, things))
+    for verb, words in _verbs("\n".join(every))[1].items():
         is_mine = _NOT_DONE.match(words) is not None
         is_done = is_mine or (not has_exception and _PAST.search(words) is not None)
         if is_done and verb in affirmed and verb not in denied:
@@ -671,8 +673,12 @@ def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
         for part in clauses(sentence):
             if _POSSIBLE.search(part):
                 continue
-            found = denied if _DENIED.search(part) else affirmed
-            found.update((row, part) for row in verb_rows(part) & DECIDING)
+            is_denied = _DENIED.search(part)
+            rows = verb_rows(part)
+            if is_denied and (base := _DID_NOT.search(part)):
+                rows |= actions(base[1])
+            found = denied if is_denied else affirmed
+            found.update((row, part) for row in rows & DECIDING)
     return affirmed, denied
 
 

@@ -34,7 +34,7 @@ _ACTS = re.compile(
     r"^(?:(?:and|but|so|while|because|since|although) )?"
     r"(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?"
     r"(?:(?!\w+ing )\w+ )?"
-    rf"({_ACTORS})s?(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
+    rf"(?!\w+s (?:have|are|get)\b)({_ACTORS})s?(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
     r"|^(?:(?:and|but|so) )?(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|told)\b"
     rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
 )

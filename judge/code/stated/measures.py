@@ -47,6 +47,7 @@ _UNIT = re.compile(
     r"|(?:each|apiece)\b|-?odd\b|-ish\b|and a half\b|(?<!both) times\b|-?fold\b"
     r"|or (?:more|so|less|an?|later|earlier|even|thereabouts)\b)"
 )
+_EACH = re.compile(r"\b(?:each|apiece)\b")
 _NEXT = re.compile(
     r"\band (?:the|its) (?:next|following|previous|other|second) (?:one|two|few|ones)\b"
 )
@@ -101,6 +102,8 @@ def _beside(read: str, value: Reading, context: str) -> Iterator[str]:
     if _CAN_CHANGE.search(before):
         yield from _before(read, value, before, context)
     found = _UNIT.match(read, value.end)
+    if found and found[0].strip() == "apiece" and _EACH.search(context):
+        return
     if found and not re.search(rf"(?<!\w){re.escape(found[0].strip(' -'))}(?!\w)", context):
         yield f"states {words} in another unit: {found[0].strip()!r}"
     elif words.endswith(("%", "cent")) and not re.search(r"%|per ?cent|percent", context):

@@ -203,7 +203,8 @@ record book log credit
 book reserve enrol secure
 create open launch initiate generate
 ask-for apply-for application
-ask request ask-for apply-for submit escalate refer decide decision pend await wait review
+ask request ask-for apply-for submit escalate refer pass-on hand-over review decide decision await
+ask request escalate pend wait decision
 buy purchase order
 send dispatch ship mail post deliver send-out go-out send-off
 ship deliver delivery dispatch go-out send

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 
 from rehearsal_room.judge.code.sentences import Things, sentences, statements
-from rehearsal_room.judge.code.stated.understood import Vocabulary, entries, is_named_only, stem
+from rehearsal_room.judge.code.stated.understood import Vocabulary, entries, is_common, is_named_only, stem
 from rehearsal_room.judge.code.stated.understood import FRAMING, GRAMMAR, LINKING
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
@@ -59,6 +59,10 @@ _OPEN = re.compile(
 )
 _MINE = re.compile(r"^(?:(?:and|but|so|as|then) )?(?:i|we)\b")
 _OTHERS = re.compile(r"\b(?:s?he|they|him|her|them|who|which|it)\b")
+_LOOKED = re.compile(
+    r"^(?:i|we)(?:'ve| have)? (?:\w+[- ])?(?:checked|looked|reviewed|read|searched|examined|compared)\b"
+)
+_SIGNED = re.compile(r"(?i:(?:regards|wishes|sincerely|faithfully|cheers|thanks)),?\s*\n.{0,40}\s*$")
 _CODE = re.compile(r"[a-z]+(?=-?\d)")
 
 
@@ -74,7 +78,8 @@ def beside_the_case(
     if (found := _TOGETHER.search(other)) and not _JOINED.search(one):
         yield f"adds somebody: {found[0]!r}"
     due = [value for value in readings(accepted) if not value.is_loose]
-    for part in dict.fromkeys(part for each in sentences(answer) for part in statements(each)):
+    text = _SIGNED.sub("", answer)
+    for part in dict.fromkeys(part for each in sentences(text) for part in statements(each)):
         if part in one:
             continue
         is_open = _OPEN.search(part) is not None
@@ -99,13 +104,15 @@ def _is_beside(
     part: str, known: Vocabulary, things: Things, due: list[Reading], *, is_open: bool
 ) -> bool:
     every = [one for one, _ in entries(part) if one not in GRAMMAR and one not in LINKING]
-    other = [one for one in every if one not in known.case]
+    other = [one for one in every if one not in known.case and is_common(one)]
     if not other:
         return False
     spots = things.found(part)
     named = {stem(word) for start, _, name in spots if not start for word in name.split()}
     codes = {stem(word) for word in _CODE.findall(part)}
     if any(one in known.case and one not in named and one not in codes for one in every):
+        return False
+    if _LOOKED.search(part):
         return False
     if all(one in FRAMING for one in other) and (
         is_open or _MINE.search(part) or not (spots or _OTHERS.search(part))

@@ -110,6 +110,11 @@ def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
     )
 
 
+def is_common(one: str) -> bool:
+    """Whether a stem is understood in every case, and not as the name of something of this one."""
+    return one in _PLAIN or one in _NOUNS
+
+
 def is_named_only(known: Vocabulary, word: str) -> bool:
     """Whether a word is understood as the name of something that the case does not speak of."""
     return (one := stem(word)) in _NOUNS and one not in known.words

@@ -79,7 +79,7 @@ mention explain tell say hear think believe mean expect inform notify aware resp
 message inquiry enquiry inquire information info detail result reason summary follow investigate
 examine calculate work-out turn-out point-out point identify reference wonder frustrate frustration
 rest-assured shout reachable feel-free clarification clarify sort-out sort deal deal-with see-to
-congratulations news pardon excuse greet enjoy talk speak remember recap case request matter interpret
+congratulations news unclear pardon excuse greet enjoy talk speak remember recap case request matter interpret
 learn notice express
 """
 
@@ -124,7 +124,7 @@ interest invite justify label miss opt overlook overview owe participate persist
 position proceed prompt pursue rank reiterate relay rely resort respect restrict reveal seek shape
 share shed single-out stage steer stipulate structure substantial succeed sufficient tailor tally
 thorough tie trust underline unusual wind witness upcoming useful valuable wide mistake introduce
-affect unclear pursuant document criterion remainder associate unaccompanied supply derive database
+affect pursuant document criterion remainder associate unaccompanied supply derive database
 distinct unrelated specialist requester execute implement lodge completion finalize finalise
 limitation insufficient adequate inadequate unwell cooperation travel phone annual online lieu
 settle-for go-for so-called ground north south east west upstairs downstairs depart hang-on better

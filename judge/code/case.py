@@ -187,7 +187,11 @@ def bounds_of(
         states=plain(" ".join(read)),
         context=(context := plain("\n".join((*said, task.instruction)))),
         every=f"{context} {plain(' '.join(read))}",
-        words=known_words([about, *doers], [*read, rules]),
+        words=known_words(
+            [about, *doers],
+            [*read, rules],
+            [*said, *written, *doers] if changes or task.kind == "decline" else None,
+        ),
         years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )
 

@@ -281,4 +281,4 @@ def statements(sentence: str) -> tuple[str, ...]:
             found[-1] += f", {whole}"
         elif whole:
             waiting += f"{whole}, "
-    return (*found, waiting) if waiting else tuple(found)
+    return (*found, waiting.strip(" ,")) if waiting else tuple(found)

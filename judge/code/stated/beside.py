@@ -58,11 +58,23 @@ _OPEN = re.compile(
     r"|until|only)\b|\?"
 )
 _MINE = re.compile(r"^(?:(?:and|but|so|as|then) )?(?:i|we)\b")
+_DIGIT = re.compile(r"\d")
 _OTHERS = re.compile(r"\b(?:s?he|they|him|her|them|who|which|it)\b")
 _LOOKED = re.compile(
     r"^(?:i|we)(?:'ve| have)? (?:\w+[- ])?(?:checked|looked|reviewed|read|searched|examined|compared)\b"
 )
 _SIGNED = re.compile(r"(?i:(?:regards|wishes|sincerely|faithfully|cheers|thanks)),?\s*\n.{0,40}\s*$")
+_AND = r"^(?:(?:and|but|so|because|since|as|while|which|although) )?"
+_SUBJECT = re.compile(
+    rf"{_AND}((?:(?!(?:i|we|you|it|s?he|they|that|this|there|who|which|what|both|these|those|all|one"
+    r"|each|nothing)\b)[\w'-]+ ){1,5}?)"
+    r"(?:is|are|was|were|has|have|had|will|went|goes|comes|came|looks|shows)\b"
+)
+# What somebody did; "*" is a name.
+_DEED = re.compile(
+    r"^(?:s?he|they|who|\*)(?:'(?:ve|ll))?"
+    r"(?: (?:has|have|had|will|did|now|just|already|also|since|then|still|\w+ly))* (?!be)(.+)"
+)
 _CODE = re.compile(r"[a-z]+(?=-?\d)")
 
 
@@ -92,7 +104,12 @@ def beside_the_case(
         is_denied = _DENIED.search(part) is not None
         if _TOO.search(part) and not is_denied and not _BOTH.search(one):
             yield f"adds a deed: {part!r}"
-        if not is_denied and _is_beside(part, known, things, due, is_open=is_open):
+        if is_denied:
+            continue
+        if not is_open and (verb := _deed_of(part, known, things)):
+            yield f"says what somebody did: {verb!r}"
+        is_beside = _is_beside(part, known, things, due, is_open=is_open)
+        if is_beside or (not is_open and _is_of_another(part, known, things, due)):
             yield f"claims something of which the case has no word: {part!r}"
 
 
@@ -118,6 +135,31 @@ def _is_beside(
         is_open or _MINE.search(part) or not (spots or _OTHERS.search(part))
     ):
         return False
-    return not any(
-        are_alike(value, one) for value in readings(part) if not value.is_loose for one in due
-    )
+    return not _has_any(part, due)
+
+
+def _has_any(part: str, due: list[Reading]) -> bool:
+    return any(are_alike(one, two) for one in readings(part) if not one.is_loose for two in due)
+
+
+def _is_of_another(part: str, known: Vocabulary, things: Things, due: list[Reading]) -> bool:
+    """Whether a clause speaks of something that the accepted answer does not speak of."""
+    found = _SUBJECT.match(part)
+    if not found or things.found(found[1]) or _has_any(part, due):
+        return False
+    words = [one for one, _ in entries(found[1]) if one not in GRAMMAR and one not in LINKING]
+    return bool(words) and known.stated.isdisjoint(words)
+
+
+def _deed_of(part: str, known: Vocabulary, things: Things) -> str:
+    """The verb of what somebody else did, of which the accepted answer has no word; empty: none."""
+    for start, end, name in things.found(part):
+        if re.fullmatch(_AND, part[:start]) and not _DIGIT.search(name):
+            part = f"*{part[end:]}"
+            break
+    found = _DEED.match(part)
+    if not found:
+        return ""
+    one, verb = next(entries(found[1]), ("", ""))
+    is_known = one in known.stated or one in GRAMMAR or one in LINKING
+    return "" if is_known or not (is_common(one) or one in known.case) else verb

@@ -48,6 +48,7 @@ class Vocabulary(NamedTuple):
     words: frozenset[str] = frozenset()  # none: what is understood is not known
     nouns: frozenset[str] = frozenset()  # that can only name something
     case: frozenset[str] = frozenset()  # of `words`, those that the case has, and what means the same
+    stated: frozenset[str] = frozenset()  # of these, those of the accepted answer and of its calls
 
 
 @lru_cache(maxsize=_KNOWN)
@@ -92,22 +93,32 @@ def is_plain(one: str) -> bool:
     return one in _PLAIN
 
 
-def known_words(said: Iterable[str], read: Iterable[str]) -> Vocabulary:
+def known_words(
+    said: Iterable[str], read: Iterable[str], stated: Iterable[str] | None = None
+) -> Vocabulary:
     """What an answer to a task can be made of. `said`: the accepted answer, the instruction, the
-    names of the oracle's calls and its texts; `read`: what these calls read, and the rules."""
+    names of the oracle's calls and its texts; `stated`: those of them that state what is so (none:
+    all); `read`: what these calls read, and the rules."""
     texts = [plain(text) for text in said]
-    phrases = {one for text in texts for one, _ in entries(text)}
     own = [stem(word) for text in texts for word in _words(text)]
     if sum(one in _PLAIN for one in own) < _ENGLISH * len(own):
         return Vocabulary()
-    alike = (_ROWS.get(one, ()) for one in phrases)
     beside = {word for text in read for word in _words(plain(text)) if _can_name(word)}
-    case = phrases.union(own, *(row for rows in alike for row in rows))
+    case = _alike(texts)
     return Vocabulary(
-        _PLAIN | case,
+        _PLAIN | case | GRAMMAR.intersection(own),
         _NOUNS.union(one for one in map(stem, beside) if one not in _ROWS),
-        case - GRAMMAR,
+        case,
+        _alike(texts if stated is None else map(plain, stated)),
     )
+
+
+def _alike(texts: Iterable[str]) -> frozenset[str]:
+    """The words and phrases of some texts, and what means the same, but for those of grammar."""
+    every = list(texts)
+    phrases = {one for text in every for one, _ in entries(text)}
+    own = (stem(word) for text in every for word in _words(text))
+    return phrases.union(own, *(row for one in phrases for row in _ROWS.get(one, ()))) - GRAMMAR
 
 
 def is_common(one: str) -> bool:

@@ -85,14 +85,14 @@ learn notice express
 
 LINK = """
 get go come stay remain keep leave take put make give hold bring receive man charge-of ahead-of
-set fall ahead place available late due short thing way include contain belong involve relate work fit part
+set fall continue retain amount money ahead place available late due short thing way include contain belong involve relate work fit part
 personal applicable order number put-on turn become stand begin start happen occur exist count
 amount-to equal apply exceed entitle eligible responsible responsibility depend availability
 unchanged untouched unaffected idea unused
 """
 
 BESIDE = """
-show state require prefer try exclude amount comprise consist seem appear serve carry continue
+show state require prefer try exclude comprise consist seem appear serve carry continue
 worth call bear save reach recall indicate represent consider compare provide describe obtain out-of
 come-to up-to at-least give-out write-down carry-out issue stuff fact ref id code name type entry
 item line list table row outcome status situation action step explanation rule regulation guideline
@@ -115,7 +115,7 @@ realise recognise reflect specify spot stick study treat vary register empty out
 reissue accurate active appropriate basic capable central comfortable convenient difficult eager
 easy essential fair familiar fast flexible formal high honest ideal identical initial internal local
 low narrow natural nearby numerous ordinary patient polite positive practical primary prior
-reasonable relative reliable sensible serious slight special strong retain await lack repeat write
+reasonable relative reliable sensible serious slight special strong await lack repeat write
 attach enclose append summarise summarize alert acknowledge advance tidy precede predate postdate
 coincide overlap differ resemble correspond comply conform meet entail imply signify denote mark
 stand-for read-as spell address accommodate afford appoint ascertain assure conclude constitute deem
@@ -243,7 +243,7 @@ occupy reserve
 occupy engage shift roster work
 delay behind-schedule overdue lateness
 overdue outstanding unpaid arrears never pay
-outstanding open unpaid
+outstanding open unpaid owe
 lose absent
 expire expiry run-out lapse end valid invalid
 faulty fault defective defect damage break tear malfunction crack

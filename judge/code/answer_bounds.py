@@ -84,6 +84,7 @@ _MY_ACT = re.compile(
     r"|not?ic|confirm|ask|wait|open|stop|happen|learn|mention|pass)"
     r"(\w+ed|gave|put|sent|took|made|paid|sold|let|wrote|tol[d]|lent|brought|set|got|went)\b"
     r"(?! to\b| you\b)"
+    r"|\bi had (?:the|it|them|that|him|her|an?)(?: \w+){0,2} (\w+ed)\b"
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"
 )
 # What became of the request all the same.
@@ -349,7 +350,7 @@ def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
         if (rows := rows_of(verb) & DECIDING) and not rows & mine:
             found.append(verb)
     if bounds.must_refuse:
-        found += [act[1] or act[2] for act in _MY_ACT.finditer(text)]
+        found += [act[1] or act[2] or act[3] for act in _MY_ACT.finditer(text)]
     if bounds.must_refuse or not bounds.writes:
         found += [
             act[0] for act in _AFTER_ALL.finditer(text) if act[0] not in plain(bounds.accepted)

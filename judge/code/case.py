@@ -26,6 +26,7 @@ from rehearsal_room.scenarios.files import UNREADABLE
 from rehearsal_room.scenarios.format import Task
 
 _LEAST_ITEMS = 6
+_READING = ("get ", "list ", "search ", "find ", "check ", "track ", "read ", "show ")
 _COURTESY = re.compile(
     r"\b(?:thanks?|let me know|regards|wishes|hello|hi|dear|sorry|hope|anything else|happy to"
     r"|glad to"
@@ -143,6 +144,7 @@ def bounds_of(
     beside = _beside(records, frozenset(key for text in named for key in _keys_in(text)))
     stated = distinct((*stated, *(one for text in beside for one in readings(text))))
     doers = [call.name.replace("_", " ") for call in task.oracle]
+    doing = [one for one in doers if not one.startswith(_READING)]
     allowed = distinct(_allowed(sources, stated))
     return Bounds(
         of_kind={
@@ -190,7 +192,7 @@ def bounds_of(
         words=known_words(
             [about, *doers],
             [*read, rules],
-            [*said, *written, *doers] if changes or task.kind == "decline" else None,
+            [*said, *written, *doing] if changes or task.kind == "decline" else None,
         ),
         years=years_of(tuple(one for one in allowed if one.kind == "date")),
     )

@@ -70,10 +70,17 @@ _SUBJECT = re.compile(
     r"|each|nothing)\b)[\w'-]+ ){1,5}?)"
     r"(?:is|are|was|were|has|have|had|will|went|goes|comes|came|looks|shows)\b"
 )
+_OTHER = re.compile(
+    rf"{_AND}(?:(?:the|his|her|their|your|my|our) )?(?:another|other|second|third|further|additional)\b"
+)
+_REST = re.compile(r"\b(?:another|others?|second|third|rest|remaining)\b")
+_STAYS = re.compile(
+    r"\b(?:stays?|remains?|unchanged|untouched|unaffected|as (?:it|they)|still|keeps?|kept|left)\b"
+)
 # What somebody did; "*" is a name.
 _DEED = re.compile(
-    r"^(?:s?he|they|who|\*)(?:'(?:ve|ll))?"
-    r"(?: (?:has|have|had|will|did|now|just|already|also|since|then|still|\w+ly))* (?!be)(.+)"
+    r"^(?:(?:s?he|who|\*)(?:'ll)?|they(?:'ve)?(?!'ll| will))"
+    r"(?: (?:has|have|had|will|did|now|just|already|also|since|then|still|\w+ly))* (?!be|(?:is|are|was|were)\b)(.+)"
 )
 _CODE = re.compile(r"[a-z]+(?=-?\d)")
 
@@ -109,7 +116,7 @@ def beside_the_case(
         if not is_open and (verb := _deed_of(part, known, things)):
             yield f"says what somebody did: {verb!r}"
         is_beside = _is_beside(part, known, things, due, is_open=is_open)
-        if is_beside or (not is_open and _is_of_another(part, known, things, due)):
+        if is_beside or (not is_open and _is_of_another(one, part, known, things, due)):
             yield f"claims something of which the case has no word: {part!r}"
 
 
@@ -127,7 +134,10 @@ def _is_beside(
     spots = things.found(part)
     named = {stem(word) for start, _, name in spots if not start for word in name.split()}
     codes = {stem(word) for word in _CODE.findall(part)}
-    if any(one in known.case and one not in named and one not in codes for one in every):
+    own = {one for one in every if one in known.case and one not in named and one not in codes}
+    if not is_open and len(other) > 1 and len(other) >= len(own & known.stated):
+        return not all(one in FRAMING for one in other)
+    if own:
         return False
     if _LOOKED.search(part):
         return False
@@ -142,13 +152,19 @@ def _has_any(part: str, due: list[Reading]) -> bool:
     return any(are_alike(one, two) for one in readings(part) if not one.is_loose for two in due)
 
 
-def _is_of_another(part: str, known: Vocabulary, things: Things, due: list[Reading]) -> bool:
+def _is_of_another(
+    accepted: str, part: str, known: Vocabulary, things: Things, due: list[Reading]
+) -> bool:
     """Whether a clause speaks of something that the accepted answer does not speak of."""
+    if _OTHER.match(part) and not (
+        _STAYS.search(part) or things.found(part) or _has_any(part, due) or _REST.search(accepted)
+    ):
+        return True
     found = _SUBJECT.match(part)
     if not found or things.found(found[1]) or _has_any(part, due):
         return False
-    words = [one for one, _ in entries(found[1]) if one not in GRAMMAR and one not in LINKING]
-    return bool(words) and known.stated.isdisjoint(words)
+    words = {one for one, _ in entries(found[1])} - GRAMMAR - LINKING
+    return bool(words) and known.stated.isdisjoint(one for one, _ in entries(part))
 
 
 def _deed_of(part: str, known: Vocabulary, things: Things) -> str:

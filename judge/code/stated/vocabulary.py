@@ -79,13 +79,13 @@ mention explain tell say hear think believe mean expect inform notify aware resp
 message inquiry enquiry inquire information info detail result reason summary follow investigate
 examine calculate work-out turn-out point-out point identify reference wonder frustrate frustration
 rest-assured shout reachable feel-free clarification clarify sort-out sort deal deal-with see-to
-congratulations news unclear pardon excuse greet enjoy talk speak remember recap case request matter interpret
+congratulations consider news unclear pardon excuse greet enjoy talk speak remember recap case request matter interpret
 learn notice express
 """
 
 LINK = """
 get go come stay remain keep leave take put make give hold bring receive man charge-of ahead-of
-set fall continue retain amount money ahead place available late due short thing way include contain belong involve relate work fit part
+set fall base owe-to add up-to reach continue retain amount money ahead place available late due short thing way include contain belong involve relate work fit part
 personal applicable order number put-on turn become stand begin start happen occur exist count
 amount-to equal apply exceed entitle eligible responsible responsibility depend availability
 unchanged untouched unaffected idea unused
@@ -93,8 +93,8 @@ unchanged untouched unaffected idea unused
 
 BESIDE = """
 show state require prefer try exclude comprise consist seem appear serve carry continue
-worth call bear save reach recall indicate represent consider compare provide describe obtain out-of
-come-to up-to at-least give-out write-down carry-out issue stuff fact ref id code name type entry
+worth call bear save recall indicate represent compare provide describe obtain out-of
+come-to at-least give-out write-down carry-out issue stuff fact ref id code name type entry
 item line list table row outcome status situation action step explanation rule regulation guideline
 policy term condition value figure unit piece pcs copy pair side top section heading page category
 group series range size level degree basis example sample practice purpose choice subject topic word
@@ -105,7 +105,7 @@ old fresh original correct relevant respective specific particular different sim
 individual several various usual normal typical regular common standard general main major important
 necessary suitable successful immediate automatic careful strict final official discuss choose pick
 select suggest recommend advise decide process handle manage inspect search compute round cite quote
-refer enter suit match sit visit grant demand qualify span base stem buy purchase replace add extra
+refer enter suit match sit visit grant demand qualify span stem buy purchase replace extra
 arrange plan owner attend join especially priority senior junior young aged drive upgrade behalf
 set-up sign-up go-ahead take-on call-for step-in fill-in schedule submit decision pend organise
 organize raise reduce cheap expensive wait busy fly accompany collect communicate connect define

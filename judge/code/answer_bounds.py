@@ -108,6 +108,7 @@ _ALSO_DID = re.compile(
 _MY_NEWS = re.compile(
     r"\bi(?:'ve| have) (?:already |also |just )?(?!check|look|search|review)(\w+ed|paid|sent)\b"
 )
+_ADDRESSED = re.compile(r"(?i:\b(?:you|your|dear|hello|hi|we|our)\b)")  # in a text to somebody
 _OBJECT = re.compile(r" the (?!request)")
 _LAST = re.compile(r"[.!?;,:] ")
 _IS_PAST = re.compile(r"ed$|\bhad to\b")
@@ -394,3 +395,7 @@ def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if not bounds.retracts and (retracted := RETRACTED.search(plain(text))):
         yield f"takes back what it states: {retracted[0]!r}"
+    if any(map(_ADDRESSED.search, accepted)):  # a note has words of its own trade
+        known = "\n".join((*accepted, bounds.accepted))
+        yield from not_understood(text, bounds.words, is_refusal=bounds.must_refuse)
+        yield from beside_the_case(known, text, bounds.words, bounds.things)

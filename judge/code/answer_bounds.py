@@ -49,7 +49,7 @@ from rehearsal_room.judge.code.case import (
 )
 from rehearsal_room.judge.code.claims import contradictions, excepted, foreign_names, is_refused
 from rehearsal_room.judge.code.parts import misplaced
-from rehearsal_room.judge.code.reasons import num_given, other_reasons
+from rehearsal_room.judge.code.reasons import is_heap, num_given, other_reasons
 from rehearsal_room.judge.code.sentences import fillers, stems
 from rehearsal_room.judge.code.stated.beside import beside_the_case
 from rehearsal_room.judge.code.stated.deeds import other_stages
@@ -240,6 +240,8 @@ def answer_faults(
         yield f"has values of no part of the case: {', '.join(foreign[:_SHOWN])}"
     if bounds.must_refuse and _is_beside(bounds, answer):
         yield "has few words of the case"
+    if bounds.must_refuse and is_heap(answer):
+        yield "is a heap of words"
     if is_read and (items := num_items(answer)) > bounds.max_items:
         yield f"lists {items} things, of {bounds.max_items} allowed"
     retracted = None if bounds.retracts else RETRACTED.search(text)

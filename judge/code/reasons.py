@@ -110,6 +110,15 @@ _DENIED_STATE = re.compile(
     r"(?: (?:been|yet|even|any|really|a|an|the|in|got|at))* ([a-z]{4,})"
 )
 _DENIED = re.compile(r"n't\b|\b(?:not|no|never|cannot|neither|nor|none|nothing|nobody|without)\b")
+_REFUSES = re.compile(r"^.{0,40}?\b(?:can't|cannot|couldn't|can not|unable to|not able to|must) \w+ \w+[.:,]?")
+# Words without which hardly a sentence is made.
+_LITTLE = re.compile(
+    r"(?:an?|the|th[aeio]\w+|some|any|all|both|each|every|no|not|(?:my|our|your|his|her|its|their)|i|you"
+    r"|s?he|it|we|me|us|him|who|which|is|are|was|were|be|been|am|has|have|had|do|does|did|can|cannot"
+    r"|could|may|might|must|shall|should|will|would|\w+'\w+)"
+)
+_WORDS = re.compile(r"[a-z][a-z']*")
+_LEAST_LITTLE, _LEAST_WORDS = 0.15, 5  # the share of those words, of so many
 _SHARE = 1 / 3  # of the words of a reason that the accepted answer has too
 
 
@@ -128,6 +137,13 @@ def num_given(accepted: str, answer: str, asked: str) -> int:
     due = {one for one in _stated(accepted) if one[0] not in grounds(plain(asked))}
     every = frozenset(name for name, _ in due)
     return len(every) if every == {name for name, _ in due & _stated(answer, every)} else 0
+
+
+def is_heap(answer: str) -> bool:
+    """Whether what a refusal says besides refusing is a heap of words, and no sentence."""
+    words = _WORDS.findall(_REFUSES.sub("", plain(answer)))
+    little = sum(_LITTLE.fullmatch(word) is not None for word in words)
+    return len(words) >= _LEAST_WORDS and little < _LEAST_LITTLE * len(words)
 
 
 @lru_cache(maxsize=KNOWN)

@@ -53,7 +53,7 @@ _GROUNDS = {
     "paid": r"paid\b|settled\b",
     "unpaid": r"unpaid|outstanding|ow(?:es?|ing)\b|overdue|arrears|debt|past due",
     "under way": r"packed|shipped|dispatched"
-    r"|on its way(?! (?:back\b|to (?:your?|her|his|their)\b))",
+    r"|on its way(?! (?:back\b|to (?:your?|her|his|their)\b))|(?:has|had|have) (?:already )?left\b",
     "incomplete": r"missing|incomplete|lacks\b|not complete",
     "fraud": r"fraud|suspicio|forged",
     "secret": r"confidential|secret",
@@ -61,7 +61,7 @@ _GROUNDS = {
     "insult": r"insult|rude\b|abus|offensiv",
     "private": r"personal data|phone number|privacy",
     "worse": r"worse|deteriorat|aggravat",
-    "young": r"child|minors?\b|kids?\b|too young",
+    "young": r"child|minors?\b|kids?\b|too young|(?:be|is|aged) 1\d\b|1\d years",
     "last": r"last\b|final\b",
     "promise": r"promis",
     "backwards": r"backwards?\b|goes back|runs? back|lower\b|below\b|smaller\b",

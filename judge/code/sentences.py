@@ -266,6 +266,13 @@ def clauses(sentence: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=KNOWN)
+def fragments(sentence: str) -> tuple[str, ...]:
+    """The parts between the commas of a sentence that have no verb."""
+    parts = _STATEMENT.split(sentence)[::2]
+    return tuple(one for one in parts if one and not (_VERB.search(one) or _FINITE.search(one)))
+
+
+@lru_cache(maxsize=KNOWN)
 def statements(sentence: str) -> tuple[str, ...]:
     """The parts of a sentence that have a verb of their own, also those in brackets and behind a
     pronoun ("which I sold"); a part without one belongs to the one before it."""

@@ -3,20 +3,31 @@
 "It left the warehouse an hour ago" has only words that are understood, and so has "he may keep
 them"; no text of the case speaks of either. Lies in plain words are of few kinds:
 
-- a clause without a word of the case, of which somebody could say whether it is so. Courtesies,
-  offers and what the agent says of its own looking are none, and neither is what only relates the
-  things of the case ("that one remains with Anna Soll") or denies something;
-- a deed of somebody of whom the case does not speak: "a colleague refunded it";
-- something added to a deed: "for a surcharge", "as store credit", "without brakes", "I sold it too";
+- a clause that has no word of the case, or mostly others, of which somebody could say whether it is
+  so. Courtesies, offers and what the agent says of its own looking are none, and neither is what
+  only relates the things of the case ("that one remains with Anna Soll") or denies something;
+- a deed or a state of somebody of which the accepted answer has no word: "a colleague refunded it",
+  "Anna Soll has read it", "she can't come";
+- what became of another thing: "the second one is gone";
+- something added to a deed: "for a surcharge", "as store credit", "I sold it, too";
 - a deed in a double negative: "I did not hesitate to cancel it".
 """
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from rehearsal_room.judge.code.sentences import Things, sentences, statements
-from rehearsal_room.judge.code.stated.understood import Vocabulary, entries, is_common, is_named_only, stem
-from rehearsal_room.judge.code.stated.understood import FRAMING, GRAMMAR, LINKING
+from rehearsal_room.judge.code.sentences import Things, fragments, sentences, statements
+from rehearsal_room.judge.code.stated.understood import (
+    FRAMING,
+    GRAMMAR,
+    LINKING,
+    Vocabulary,
+    entries,
+    is_common,
+    is_named_only,
+    stem,
+)
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _ACTORS = (
@@ -30,12 +41,12 @@ _DID = (
     r"|put|let|said|left|came|ran|wrote|\w+s)\b"
 )
 _MAY = r"who|can|could|must|may|might|should|would|needs?|ha(?:s|ve) to|will have to"
+_AND = r"^(?:(?:and|but|so|because|since|as|while|which|although) )?"
 _ACTS = re.compile(
-    r"^(?:(?:and|but|so|while|because|since|although) )?"
-    r"(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?"
-    r"(?:(?!\w+ing )\w+ )?"
-    rf"(?!\w+s (?:have|are|get)\b)({_ACTORS})s?(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
-    r"|^(?:(?:and|but|so) )?(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|told)\b"
+    rf"{_AND}(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?"
+    rf"(?:(?!\w+ing )\w+ )?(?!\w+s (?:have|are|get)\b)({_ACTORS})s?"
+    rf"(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
+    rf"|{_AND}(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|told)\b"
     rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
 )
 _NOT_TO_FAIL = re.compile(
@@ -48,6 +59,7 @@ _WITH = re.compile(
     r"((?: (?!the\b|to\b|an?\b|th[aeio]\w+\b|its\b|h[ei][rs]\b|your\b|my\b|both\b|each\b|all\b)"
     r"[a-z'-]+){1,2})"
 )
+_ADDED = re.compile(r"(?:with|in|on|at|by|for|from|under|against|without|to|via|as)\b")
 _TOO = re.compile(r"\b(?:too|as well)$")
 _BOTH = re.compile(r"\b(?:too|as well|both|all|each|also)\b")
 _TOGETHER = re.compile(r"\b(?:together|jointly) with\b")
@@ -58,31 +70,52 @@ _OPEN = re.compile(
     r"|until|only)\b|\?"
 )
 _MINE = re.compile(r"^(?:(?:and|but|so|as|then) )?(?:i|we)\b")
-_DIGIT = re.compile(r"\d")
 _OTHERS = re.compile(r"\b(?:s?he|they|him|her|them|who|which|it)\b")
 _LOOKED = re.compile(
-    r"^(?:i|we)(?:'ve| have)? (?:\w+[- ])?(?:checked|looked|reviewed|read|searched|examined|compared)\b"
+    r"^(?:i|we)(?:'ve| have)? (?:\w+[- ])?"
+    r"(?:checked|looked|reviewed|read|searched|examined|compared)\b"
 )
-_SIGNED = re.compile(r"(?i:(?:regards|wishes|sincerely|faithfully|cheers|thanks)),?\s*\n.{0,40}\s*$")
-_AND = r"^(?:(?:and|but|so|because|since|as|while|which|although) )?"
+_SIGNED = re.compile(
+    r"(?i:(?:regards|wishes|sincerely|faithfully|cheers|thanks)),?\s*\n.{0,40}\s*$"
+)
 _SUBJECT = re.compile(
     rf"{_AND}((?:(?!(?:i|we|you|it|s?he|they|that|this|there|who|which|what|both|these|those|all|one"
     r"|each|nothing)\b)[\w'-]+ ){1,5}?)"
-    r"(?:is|are|was|were|has|have|had|will|went|goes|comes|came|looks|shows)\b"
+    r"(?:is|are|was|were|has|have|had|will|went|goes|comes|came|looks|shows|wants|needs)\b"
 )
 _OTHER = re.compile(
-    rf"{_AND}(?:(?:the|his|her|their|your|my|our) )?(?:another|other|second|third|further|additional)\b"
+    rf"{_AND}(?:(?:the|his|her|their|your|my|our) )?"
+    r"(?:another|other|second|third|further|additional)\b"
 )
 _REST = re.compile(r"\b(?:another|others?|second|third|rest|remaining)\b")
 _STAYS = re.compile(
     r"\b(?:stays?|remains?|unchanged|untouched|unaffected|as (?:it|they)|still|keeps?|kept|left)\b"
 )
-# What somebody did; "*" is a name.
-_DEED = re.compile(
-    r"^(?:(?:s?he|who|\*)(?:'ll)?|they(?:'ve)?(?!'ll| will))"
-    r"(?: (?:has|have|had|will|did|now|just|already|also|since|then|still|\w+ly))* (?!be|(?:is|are|was|were)\b)(.+)"
+# Somebody, and what is said of them; "*" is a name.
+_SOMEBODY = re.compile(
+    rf"{_AND}(?:s?he|they|who|n(?:either|one) of (?:them|the two)|\*(?!'s (?!not|a |late|already)))"
+    r"(.+)"
 )
+_DEED = re.compile(
+    r"^(?:'(?:ve|ll))?"
+    r"(?: (?:has|have|had|will|did|now|just|already|also|since|then|still|\w+ly))*"
+    r" (?!be|(?:is|are|was|were)\b)(.+)"
+)
+_IS_SO = re.compile(r"^(?:'s|'re| is| are| was| were)\b|n't\b|\bnot\b|\bneither\b|\bnone\b")
 _CODE = re.compile(r"[a-z]+(?=-?\d)")
+_DIGIT = re.compile(r"\d")
+
+
+class _Case(NamedTuple):
+    accepted: str  # the accepted answer, as `plain` writes it
+    due: tuple[Reading, ...]  # its values
+    known: Vocabulary
+    things: Things
+
+    def has_value(self, part: str) -> bool:
+        """Whether a clause has a value of the accepted answer."""
+        values = [value for value in readings(part) if not value.is_loose]
+        return any(are_alike(one, two) for one in values for two in self.due)
 
 
 def beside_the_case(
@@ -91,91 +124,115 @@ def beside_the_case(
     """What an answer claims beside the case, as phrases."""
     if not known.words:
         return
-    one, other = plain(accepted), plain(answer)
+    due = tuple(value for value in readings(accepted) if not value.is_loose)
+    case = _Case(plain(accepted), due, known, things)
+    other = plain(answer)
     if found := _NOT_TO_FAIL.search(other):
         yield f"claims a deed in a double negative: {found[0]!r}"
-    if (found := _TOGETHER.search(other)) and not _JOINED.search(one):
+    if (found := _TOGETHER.search(other)) and not _JOINED.search(case.accepted):
         yield f"adds somebody: {found[0]!r}"
-    due = [value for value in readings(accepted) if not value.is_loose]
-    text = _SIGNED.sub("", answer)
-    for part in dict.fromkeys(part for each in sentences(text) for part in statements(each)):
-        if part in one:
+    for sentence in dict.fromkeys(sentences(_SIGNED.sub("", answer))):
+        if sentence in case.accepted:
             continue
-        is_open = _OPEN.search(part) is not None
-        found = None if is_open else _ACTS.search(part)
-        if found and not _is_known(next(filter(None, found.groups())), one, known):
-            yield f"speaks of somebody else: {found[0]!r}"
-        for found in _WITH.finditer(part):
-            if any(is_named_only(known, word) for word in found[1].split()):
-                yield f"adds to a deed: {found[0]!r}"
-        is_denied = _DENIED.search(part) is not None
-        if _TOO.search(part) and not is_denied and not _BOTH.search(one):
-            yield f"adds a deed: {part!r}"
-        if is_denied:
-            continue
-        if not is_open and (verb := _deed_of(part, known, things)):
-            yield f"says what somebody did: {verb!r}"
-        is_beside = _is_beside(part, known, things, due, is_open=is_open)
-        if is_beside or (not is_open and _is_of_another(one, part, known, things, due)):
-            yield f"claims something of which the case has no word: {part!r}"
+        for part in statements(sentence):
+            if part not in case.accepted:
+                yield from _signs(part, case)
+        for part in fragments(sentence):
+            if part not in case.accepted and _ADDED.match(part) and _is_beside(part, case):
+                yield f"adds to a deed: {part!r}"
 
 
-def _is_known(actor: str, accepted: str, known: Vocabulary) -> bool:
-    return actor in accepted or stem(actor) in known.case
+def _signs(part: str, case: _Case) -> Iterator[str]:
+    is_open, is_denied = (one.search(part) is not None for one in (_OPEN, _DENIED))
+    found = None if is_open else _ACTS.search(part)
+    if found and not _is_known(next(filter(None, found.groups())), case):
+        yield f"speaks of somebody else: {found[0]!r}"
+    for found in _WITH.finditer(part):
+        if any(is_named_only(case.known, word) for word in found[1].split()):
+            yield f"adds to a deed: {found[0]!r}"
+    if said := _said_of_somebody(part, case):
+        yield f"says of somebody: {said!r}"
+    if is_denied:
+        return
+    if _TOO.search(part) and not _BOTH.search(case.accepted):
+        yield f"adds a deed: {part!r}"
+    if (
+        _is_beside(part, case, is_open=is_open)
+        or not is_open
+        and (_is_mostly_other(part, case) or _is_of_another(part, case))
+    ):
+        yield f"claims something of which the case has no word: {part!r}"
 
 
-def _is_beside(
-    part: str, known: Vocabulary, things: Things, due: list[Reading], *, is_open: bool
-) -> bool:
-    every = [one for one, _ in entries(part) if one not in GRAMMAR and one not in LINKING]
-    other = [one for one in every if one not in known.case and is_common(one)]
+def _is_known(actor: str, case: _Case) -> bool:
+    return actor in case.accepted or stem(actor) in case.known.case
+
+
+def _content(part: str) -> list[str]:
+    return [one for one, _ in entries(part) if one not in GRAMMAR and one not in LINKING]
+
+
+def _other(words: list[str], case: _Case) -> list[str]:
+    return [one for one in words if one not in case.known.case and is_common(one)]
+
+
+def _is_beside(part: str, case: _Case, *, is_open: bool = False) -> bool:
+    """Whether a clause has no word of the case, but for its subject."""
+    words = _content(part)
+    other = _other(words, case)
     if not other:
         return False
-    spots = things.found(part)
+    spots = case.things.found(part)
     named = {stem(word) for start, _, name in spots if not start for word in name.split()}
     codes = {stem(word) for word in _CODE.findall(part)}
-    own = {one for one in every if one in known.case and one not in named and one not in codes}
-    if not is_open and len(other) > 1 and len(other) >= len(own & known.stated):
-        return not all(one in FRAMING for one in other)
-    if own:
-        return False
-    if _LOOKED.search(part):
+    if not case.known.case.isdisjoint({*words} - named - codes) or _LOOKED.search(part):
         return False
     if all(one in FRAMING for one in other) and (
         is_open or _MINE.search(part) or not (spots or _OTHERS.search(part))
     ):
         return False
-    return not _has_any(part, due)
+    return not case.has_value(part)
 
 
-def _has_any(part: str, due: list[Reading]) -> bool:
-    return any(are_alike(one, two) for one in readings(part) if not one.is_loose for two in due)
+def _is_mostly_other(part: str, case: _Case) -> bool:
+    """Whether most words of a clause are of no text of the case."""
+    words = _content(part)
+    other = _other(words, case)
+    num_stated = len(case.known.stated.intersection(words))
+    return len(other) > 1 and len(other) >= num_stated and not FRAMING.issuperset(other)
 
 
-def _is_of_another(
-    accepted: str, part: str, known: Vocabulary, things: Things, due: list[Reading]
-) -> bool:
+def _is_of_another(part: str, case: _Case) -> bool:
     """Whether a clause speaks of something that the accepted answer does not speak of."""
     if _OTHER.match(part) and not (
-        _STAYS.search(part) or things.found(part) or _has_any(part, due) or _REST.search(accepted)
+        _STAYS.search(part)
+        or case.things.found(part)
+        or case.has_value(part)
+        or _REST.search(case.accepted)
     ):
         return True
     found = _SUBJECT.match(part)
-    if not found or things.found(found[1]) or _has_any(part, due):
+    if not found or case.things.found(found[1]) or case.has_value(part):
         return False
-    words = {one for one, _ in entries(found[1])} - GRAMMAR - LINKING
-    return bool(words) and known.stated.isdisjoint(one for one, _ in entries(part))
+    return bool(_content(found[1])) and case.known.stated.isdisjoint(one for one, _ in entries(part))
 
 
-def _deed_of(part: str, known: Vocabulary, things: Things) -> str:
-    """The verb of what somebody else did, of which the accepted answer has no word; empty: none."""
-    for start, end, name in things.found(part):
+def _said_of_somebody(part: str, case: _Case) -> str:
+    """What a clause says of somebody of which the accepted answer has no word: a deed by its verb,
+    a state and what is denied by all its words; empty: none."""
+    text = part
+    for start, end, name in case.things.found(part):
         if re.fullmatch(_AND, part[:start]) and not _DIGIT.search(name):
-            part = f"*{part[end:]}"
+            text = f"{part[:start]}*{part[end:]}"
             break
-    found = _DEED.match(part)
+    found = _SOMEBODY.match(text)
     if not found:
         return ""
-    one, verb = next(entries(found[1]), ("", ""))
-    is_known = one in known.stated or one in GRAMMAR or one in LINKING
-    return "" if is_known or not (is_common(one) or one in known.case) else verb
+    if _IS_SO.search(text):
+        words = [one for one, _ in entries(found[1]) if one not in GRAMMAR]
+        is_known = not words or not case.known.stated.isdisjoint(words) or case.has_value(part)
+        return "" if is_known else part
+    deed = None if _OPEN.search(part) else _DEED.match(found[1])
+    one, verb = next(entries(deed[1]), ("", "")) if deed else ("", "")
+    is_known = one in case.known.stated or one in GRAMMAR or one in LINKING
+    return "" if is_known or not (is_common(one) or one in case.known.case) else verb

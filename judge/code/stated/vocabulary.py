@@ -206,6 +206,7 @@ ask-for apply-for application
 ask request ask-for apply-for submit escalate refer pass-on hand-over review decide decision await
 ask request escalate pend wait decision
 buy purchase order
+remind reminder
 send dispatch ship mail post deliver send-out go-out send-off
 ship deliver delivery dispatch go-out send
 deliver delivery arrive arrival receipt turn-up ship

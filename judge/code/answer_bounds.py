@@ -256,8 +256,12 @@ def answer_faults(
         yield f"states that something was not {undone[0]}"
     yield from unstated(bounds.accepted, answer, is_refusal=bounds.must_refuse)
     yield from misstated(bounds.accepted, answer, bounds.context, bounds.years)
-    yield from not_understood(answer, bounds.words, is_refusal=bounds.must_refuse)
-    yield from beside_the_case(bounds.accepted, answer, bounds.words, bounds.things)
+    yield from _not_of_the_case(bounds, bounds.accepted, answer)
+
+
+def _not_of_the_case(bounds: Bounds, accepted: str, text: str) -> Iterable[str]:
+    unknown = list(not_understood(text, bounds.words, is_refusal=bounds.must_refuse))
+    yield from unknown or beside_the_case(accepted, text, bounds.words, bounds.things)
 
 
 def _is_beside(bounds: Bounds, answer: str) -> bool:
@@ -398,6 +402,4 @@ def _text_faults(bounds: Bounds, table: str, column: str, text: str, own: Own) -
     if not bounds.retracts and (retracted := RETRACTED.search(plain(text))):
         yield f"takes back what it states: {retracted[0]!r}"
     if any(map(_ADDRESSED.search, accepted)):  # a note has words of its own trade
-        known = "\n".join((*accepted, bounds.accepted))
-        yield from not_understood(text, bounds.words, is_refusal=bounds.must_refuse)
-        yield from beside_the_case(known, text, bounds.words, bounds.things)
+        yield from _not_of_the_case(bounds, "\n".join((*accepted, bounds.accepted)), text)

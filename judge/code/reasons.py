@@ -113,11 +113,11 @@ _DENIED = re.compile(r"n't\b|\b(?:not|no|never|cannot|neither|nor|none|nothing|n
 _REFUSES = re.compile(r"^.{0,40}?\b(?:can't|cannot|couldn't|can not|unable to|not able to|must) \w+ \w+[.:,]?")
 # Words without which hardly a sentence is made.
 _LITTLE = re.compile(
-    r"(?:an?|the|th[aeio]\w+|some|any|all|both|each|every|no|not|(?:my|our|your|his|her|its|their)|i|you"
+    r"(?:an?|the|th[aeio]\w+|and|but|so|because|never|some|any|all|both|each|every|no|not|(?:my|our|your|his|her|its|their)|i|you"
     r"|s?he|it|we|me|us|him|who|which|is|are|was|were|be|been|am|has|have|had|do|does|did|can|cannot"
     r"|could|may|might|must|shall|should|will|would|\w+'\w+)"
 )
-_WORDS = re.compile(r"[a-z][a-z']*")
+_WORDS = re.compile(r"(?<![\w-])[a-z][a-z']*(?![\w-])")
 _LEAST_LITTLE, _LEAST_WORDS = 0.15, 5  # the share of those words, of so many
 _SHARE = 1 / 3  # of the words of a reason that the accepted answer has too
 

@@ -152,7 +152,7 @@ def _signs(part: str, case: _Case) -> Iterator[str]:
             yield f"adds to a deed: {found[0]!r}"
     if said := _said_of_somebody(part, case):
         yield f"says of somebody: {said!r}"
-    if is_denied:
+    if is_denied or _LOOKED.search(part):
         return
     if _TOO.search(part) and not _BOTH.search(case.accepted):
         yield f"adds a deed: {part!r}"
@@ -185,7 +185,7 @@ def _is_beside(part: str, case: _Case, *, is_open: bool = False) -> bool:
     spots = case.things.found(part)
     named = {stem(word) for start, _, name in spots if not start for word in name.split()}
     codes = {stem(word) for word in _CODE.findall(part)}
-    if not case.known.case.isdisjoint({*words} - named - codes) or _LOOKED.search(part):
+    if not case.known.case.isdisjoint({*words} - named - codes):
         return False
     if all(one in FRAMING for one in other) and (
         is_open or _MINE.search(part) or not (spots or _OTHERS.search(part))
@@ -233,6 +233,6 @@ def _said_of_somebody(part: str, case: _Case) -> str:
         is_known = not words or not case.known.stated.isdisjoint(words) or case.has_value(part)
         return "" if is_known else part
     deed = None if _OPEN.search(part) else _DEED.match(found[1])
-    one, verb = next(entries(deed[1]), ("", "")) if deed else ("", "")
+    one, verb = next(iter(entries(deed[1])), ("", "")) if deed else ("", "")
     is_known = one in case.known.stated or one in GRAMMAR or one in LINKING
     return "" if is_known or not (is_common(one) or one in case.known.case) else verb

@@ -154,9 +154,14 @@ def _is_known_verb(phrase: str, known: Vocabulary) -> bool:
     return bool(particle) and phrase not in _CLAIMS and verb in known.case - _PLAIN
 
 
-def entries(text: str) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=_KNOWN)
+def entries(text: str) -> tuple[tuple[str, str], ...]:
     """The words of a text, as `plain` writes it: stem and word, two together where they are a
     phrase that means something else than its words."""
+    return tuple(_entries(text))
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
     for part in _PART.split(text):
         words = _words(_GREETING.sub("", part))
         stems = [stem(word) for word in words]

@@ -111,6 +111,7 @@ _MY_NEWS = re.compile(
 _ADDRESSED = re.compile(r"(?i:\b(?:you|your|dear|hello|hi|we|our)\b)")  # in a text to somebody
 _OBJECT = re.compile(r" the (?!request)")
 _LAST = re.compile(r"[.!?;,:] ")
+_FRONTED = re.compile(r"(?:the|th(?:at|is)|both|the other) (?:\w+ )?$")  # what was refused
 _IS_PAST = re.compile(r"ed$|\bhad to\b")
 _NO_OBJECT = re.compile(r" (?:to|it|this|that|so|everything)\b|\W*$|[.,;:!?]")
 _REFUSING = ("declin", "refus", "deni")
@@ -283,7 +284,8 @@ def _refusals(bounds: Bounds, text: str) -> list[str]:
         or not (
             is_all
             or not _NO_OBJECT.match(text, one.end())
-            or fillers(_LAST.split(text[: one.start()])[-1], bounds.things)
+            or _FRONTED.match(before := _LAST.split(text[: one.start()])[-1])
+            or fillers(before, bounds.things)
         )
     ]
 

@@ -148,6 +148,7 @@ _LIKEWISE = re.compile(
 )
 _COMPARED = re.compile(r"\b(?:than|instead of|rather than|ahead of|behind)\b")
 _PAST = re.compile(r"\b\w{3,}ed\b")
+_NONE = re.compile(r"\b(?:nothing|none|neither|nobody|no)\b")
 _DID_NOT = re.compile(r"\bdid(?:n't| not) (\w+(?:,? (?:or|and) \w+)?)")
 _NOT_VERB = re.compile(
     r"(?:\b(?:i|we) \w+)?(?:n't|\bnot|\bnever)(?: yet)?(?: been| be)? (\w{4,})\b"
@@ -218,6 +219,9 @@ def contradictions(
         ):
             yield f"says that something was not done: {not_done[0]!r}"
         kept = _KEPT.search(sentence) or (None if has_exception else _KEEPS.search(sentence))
+        of = sentence[kept.start() :] if kept else ""
+        if kept and excepted(accepted, of, things):
+            continue
         if kept and (not _LEFT.search(one) or things.named(sentence)):
             yield f"says that something is as it was: {kept[0]!r}"
     if not _NOTHING.search(one):
@@ -234,11 +238,15 @@ def _denials(accepted: str, answer: str, things: Things, done: frozenset[int]) -
     """Where an answer says that nothing was done of what the accepted answer states."""
     one = plain(accepted)
     is_exception = bool(_LEFT.search(one) or _NOT_DONE.search(one))
+    affirmed, not_done = _decided_rows(accepted)
+    denied = not_done.keys() - affirmed.keys()
     for sentence in sentences(answer):
         if is_exception and excepted(accepted, sentence, things):
             continue
         for found in _NOTHING.finditer(sentence):
             word, verb = next(filter(None, found.groups()[:3]), ""), found[4] or ""
+            if (rows_of(word) | rows_of(verb)) & denied:
+                continue
             is_done = bool(done & (actions(word) | actions(verb)))
             if found[3]:
                 is_done = is_done and not is_exception
@@ -673,7 +681,7 @@ def _decided_rows(text: str) -> tuple[Mapping[int, str], Mapping[int, str]]:
         for part in clauses(sentence):
             if _POSSIBLE.search(part):
                 continue
-            is_denied = _DENIED.search(part)
+            is_denied = _DENIED.search(part) or _NONE.search(part)
             rows = verb_rows(part)
             if is_denied and (base := _DID_NOT.search(part)):
                 rows |= actions(base[1])

@@ -110,7 +110,9 @@ _DENIED_STATE = re.compile(
     r"(?: (?:been|yet|even|any|really|a|an|the|in|got|at))* ([a-z]{4,})"
 )
 _DENIED = re.compile(r"n't\b|\b(?:not|no|never|cannot|neither|nor|none|nothing|nobody|without)\b")
-_REFUSES = re.compile(r"^.{0,40}?\b(?:can't|cannot|couldn't|can not|unable to|not able to|must) \w+ \w+[.:,]?")
+_REFUSES = re.compile(
+    r"^.{0,40}?\b(?:can't|cannot|couldn't|can not|unable to|not able to|must) \w+ \w+[.:,]?"
+)
 # Words without which hardly a sentence is made.
 _LITTLE = re.compile(
     r"(?:an?|the|th[aeio]\w+|and|but|so|because|never|some|any|all|both|each|every|no|not|(?:my|our|your|his|her|its|their)|i|you"

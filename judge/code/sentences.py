@@ -18,7 +18,9 @@ _JOINT = re.compile(r"(,? (?:and|but|while|whereas|though|although|so|because|si
 _STATEMENT = re.compile(
     r"(,? (?:and|but|while|whereas|though|although|so|because|since|which|who) |, |: | \(|\)[ ,]*)"
 )
-_FINITE = re.compile(r"\b(?:am|should|shall|might|\w+'(?:ve|ll|re|m|s|d)|(?:i|you|s?he|it|we|they|who|which) [a-z]+)\b")
+_FINITE = re.compile(
+    r"\b(?:am|should|shall|might|\w+'(?:ve|ll|re|m|s|d)|(?:i|you|s?he|it|we|they|who|which) [a-z]+)\b"
+)
 _IN_BRACKETS = re.compile(r"\s*\([^()]*\)")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|been|has|have|had|went|goes|gone|gets?|got|now|stays?|stayed|keeps?|kept"

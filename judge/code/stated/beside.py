@@ -70,6 +70,7 @@ _OPEN = re.compile(
     r"|until|only)\b|\?"
 )
 _MINE = re.compile(r"^(?:(?:and|but|so|as|then) )?(?:i|we)\b")
+_MINE_TOO = re.compile(r"\b(?:i|we)\b")
 _OTHERS = re.compile(r"\b(?:s?he|they|him|her|them|who|which|it)\b")
 _LOOKED = re.compile(
     r"^(?:i|we)(?:'ve| have)? (?:\w+[- ])?"
@@ -118,9 +119,7 @@ class _Case(NamedTuple):
         return any(are_alike(one, two) for one in values for two in self.due)
 
 
-def beside_the_case(
-    accepted: str, answer: str, known: Vocabulary, things: Things
-) -> Iterator[str]:
+def beside_the_case(accepted: str, answer: str, known: Vocabulary, things: Things) -> Iterator[str]:
     """What an answer claims beside the case, as phrases."""
     if not known.words:
         return
@@ -156,10 +155,8 @@ def _signs(part: str, case: _Case) -> Iterator[str]:
         return
     if _TOO.search(part) and not _BOTH.search(case.accepted):
         yield f"adds a deed: {part!r}"
-    if (
-        _is_beside(part, case, is_open=is_open)
-        or not is_open
-        and (_is_mostly_other(part, case) or _is_of_another(part, case))
+    if _is_beside(part, case, is_open=is_open) or (
+        not is_open and (_is_mostly_other(part, case) or _is_of_another(part, case))
     ):
         yield f"claims something of which the case has no word: {part!r}"
 
@@ -206,6 +203,7 @@ def _is_of_another(part: str, case: _Case) -> bool:
     """Whether a clause speaks of something that the accepted answer does not speak of."""
     if _OTHER.match(part) and not (
         _STAYS.search(part)
+        or _MINE_TOO.search(part)
         or case.things.found(part)
         or case.has_value(part)
         or _REST.search(case.accepted)
@@ -214,7 +212,9 @@ def _is_of_another(part: str, case: _Case) -> bool:
     found = _SUBJECT.match(part)
     if not found or case.things.found(found[1]) or case.has_value(part):
         return False
-    return bool(_content(found[1])) and case.known.stated.isdisjoint(one for one, _ in entries(part))
+    return bool(_content(found[1])) and case.known.stated.isdisjoint(
+        one for one, _ in entries(part)
+    )
 
 
 def _said_of_somebody(part: str, case: _Case) -> str:

@@ -51,6 +51,8 @@ _EACH = re.compile(r"\b(?:each|apiece)\b")
 _NEXT = re.compile(
     r"\band (?:the|its) (?:next|following|previous|other|second) (?:one|two|few|ones)\b"
 )
+_DIGIT = re.compile(r"\d")
+_OF_A_LIMIT = re.compile(r" (?:\w+ )?(?:limit|maximum|minimum|excess|fee)\b")
 _SIGNS = ("$", "€", "£", " eur", " usd", " gbp")
 _MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|yen|francs?)\b")
 _SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
@@ -62,7 +64,7 @@ _CAN_CHANGE = re.compile(
     r"(?: the)?(?: (?:eur|usd|gbp|[$€£]))?$"
 )
 _NEAR = 24  # characters before a value
-_IN_FRONT, _BEHIND = 40, 12  # characters beside a value where a word may compare it
+_IN_FRONT = 40  # characters before a value where a word may compare it
 
 
 def misstated(accepted: str, answer: str, context: str, years: Set[int]) -> Iterator[str]:
@@ -137,8 +139,8 @@ def _is_compared(context: str, value: Reading) -> bool:
     """Whether a word compares a value where a text, as `plain` writes it, has it: "my limit is
     150.00"."""
     return any(
-        _COMPARES.search(context[max(0, one.start - _IN_FRONT) : one.start])
-        or _COMPARES.search(context[one.end : one.end + _BEHIND])
+        _COMPARES.search(_DIGIT.split(context[max(0, one.start - _IN_FRONT) : one.start])[-1])
+        or _OF_A_LIMIT.match(context, one.end)
         for one in readings(context)
         if are_alike(one, value)
     )

@@ -47,7 +47,9 @@ class Vocabulary(NamedTuple):
 
     words: frozenset[str] = frozenset()  # none: what is understood is not known
     nouns: frozenset[str] = frozenset()  # that can only name something
-    case: frozenset[str] = frozenset()  # of `words`, those that the case has, and what means the same
+    case: frozenset[str] = (
+        frozenset()
+    )  # of `words`, those that the case has, and what means the same
     stated: frozenset[str] = frozenset()  # of these, those of the accepted answer and of its calls
 
 
@@ -80,7 +82,9 @@ _NOUNS = frozenset(map(_stems, NOUNS.split())) - _PLAIN
 _IN_ING = frozenset(word for word in NOUNS.split() if word.endswith("ing"))
 _CLAIMS = frozenset(map(_stems, CLAIMS.split()))
 # Between a verb and its particle.
-_BETWEEN = frozenset("it them him her you me us that this these those everything".split())
+_BETWEEN = frozenset(
+    ["it", "them", "him", "her", "you", "me", "us", "that", "this", "these", "those", "everything"]
+)
 _ROWS: dict[str, list[frozenset[str]]] = {}  # stem or phrase -> the rows that have it
 for _row in (*ALIKE.splitlines(), *CLAIMS.split()):
     _alike = frozenset(map(_stems, _row.split()))

@@ -149,3 +149,48 @@ def test_a_title_in_place_of_the_accepted_one_has_a_sign() -> None:
     assert "names noise limits in place of cleaning checklist" in found(other, accepted)
     beside = "“Noise limits” was never shared; Mario Lin is off “Cleaning checklist”."
     assert not [sign for sign in found(beside, accepted) if sign.startswith("names ")]
+
+
+MERGED = "I merged 212 into 211. The Ada Roth in Galway (213) is somebody else."
+WORKS = "The repair of claim 70423 is with Harbour Motor Works for EUR 2,565.00."
+ON_HOLD = "I put order 4126 on hold for $458.00. I did not cancel or refund anything."
+
+
+@pytest.mark.parametrize(
+    ("accepted", "right", "false"),
+    [
+        (
+            MERGED,
+            "212 is merged into 211. Ada Roth in Galway (213) is a different person and was not "
+            "merged.",
+            "212 is merged into 211. It was not merged.",
+        ),
+        (MERGED, "I merged 212 into 211 and left 213 out of it.", "I left 212 as it was."),
+        (
+            WORKS,
+            "The repair of claim 70423 is with Harbour Motor Works in Cork for EUR 2,565.00.",
+            "The repair of claim 70423 is with Dublin Motor Works in Cork for EUR 2,565.00.",
+        ),
+        (
+            "I've asked for the proof and the inventory.",
+            "I've asked for the proof and the inventory. The photos have already been received, so "
+            "I didn't request those.",
+            "The proof and the inventory: I didn't request those.",
+        ),
+        (
+            ON_HOLD,
+            "Order 4126 is on hold ($458.00). Nothing was cancelled or refunded.",
+            "Order 4126 is on hold. The $458.00 has been returned to her card.",
+        ),
+    ],
+)
+def test_what_an_answer_denies_is_of_the_same_thing(accepted: str, right: str, false: str) -> None:
+    """Of another one it contradicts nothing, and neither does a place behind a name."""
+    things = Things([accepted, "Ada Roth of Galway", "Dublin Motor Works", "in Cork"])
+    done = actions("approve merge hold request")
+
+    def signs(answer: str) -> list[str]:
+        return list(contradictions(accepted, answer, things, asked="", writes=True, done=done))
+
+    assert signs(right) == []
+    assert signs(false) != []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rehearsal_room.judge.code.reasons import num_given, other_reasons
+from rehearsal_room.judge.code.reasons import is_heap, num_given, other_reasons
 from rehearsal_room.judge.code.sentences import Things
 
 ACCEPTED = (
@@ -66,3 +66,20 @@ def test_a_reason_is_given_with_all_of_its_grounds(answer: str, num: int) -> Non
     """As the accepted answer states them: a ground that is denied is another one."""
     accepted = "I could not defer it: it has been deferred before, and that is done once only."
     assert num_given(accepted, answer, "Please give her more time.") == num
+
+
+def test_a_heap_of_words_is_no_reason() -> None:
+    """The words of a rule, without those that make a sentence of them."""
+    for heap in (
+        "I can't do that: swap asked latest days before day shift",
+        "I can't do that: bad, rating, reason, flag, hide, anything",
+        "I cannot approve it. claim days excess limit authority supervisor",
+    ):
+        assert is_heap(heap)
+    for reason in (
+        "I can't do that: a swap has to be requested 4 days before the shift.",
+        "Not possible, sorry: VB-5H8D3 expired on 10 June, and expired vouchers are never extended.",
+        "I couldn't do it: only supervisors and managers can.",
+        "Too late.",
+    ):
+        assert not is_heap(reason)

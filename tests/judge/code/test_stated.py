@@ -6,13 +6,14 @@ The agents of these kinds did the work and spoiled their answer.
 
 import pytest
 
-from rehearsal_room.judge.code.answer_bounds import answer_faults
+from rehearsal_room.judge.code.answer_bounds import answer_faults, bounded
 from rehearsal_room.judge.code.case import bounds_of
 from rehearsal_room.judge.code.claims import foreign_names
 from rehearsal_room.judge.code.sentences import Things
 from rehearsal_room.judge.code.stated.deeds import other_stages
 from rehearsal_room.judge.code.stated.understood import known_words, not_understood
 from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.core.statements import plain
 from rehearsal_room.scenarios.format import Call, Task
 
@@ -221,3 +222,146 @@ def test_a_person_of_no_text_of_the_case_has_a_sign() -> None:
         assert list(foreign_names(answer, known)) != []
     for answer in ("Since Anna Soll has it", "Best Regards", "Mrs Soll", "ask the Payment Office"):
         assert list(foreign_names(answer, known)) == []
+
+
+RENEWED = "Mara Quill keeps “Deep Water” until 3 May. I couldn't renew “Slow Fire”: Jon Sand waits for it."
+RENEW = Task(
+    "renew",
+    "Please renew both books of Mara Quill, and tell her on ticket 71 what you could not renew.",
+    "simple",
+    "change",
+    RENEWED,
+    oracle=(Call("renew_loan", {"loan_id": 12}),),
+)
+SWAPPED = "The swap of 9 June is agreed: Ada Roth takes the late shift. Ben Moor is away that day."
+SWAP = Task(
+    "swap",
+    "Ida Lund's daughter is ill. Please find somebody of her team for 9 June and agree the swap.",
+    "simple",
+    "change",
+    SWAPPED,
+    oracle=(Call("approve_swap", {"swap_id": 4}),),
+)
+
+
+def faults_of(task: Task, answer: str) -> str:
+    changes = (RowChange("rows", (1,), {"id": 1, "state": "open"}, {"id": 1, "state": "done"}),)
+    return "; ".join(answer_faults(bounds_of(task, READ, changes), answer))
+
+
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [
+        # a clause without a word of the case
+        (RENEW, "It left the warehouse an hour ago."),
+        (RENEW, "You'll miss it."),
+        (RENEW, "The shop collects it in the morning."),
+        (SWAP, "They quarrelled about everything."),
+        (SWAP, "It was cheap for what it is."),
+        # of somebody else
+        (RENEW, "A colleague picked it up anyway."),
+        (RENEW, "Somebody had to pay for it."),
+        (RENEW, "Nobody has told her."),
+        (SWAP, "My manager signed it instead."),
+        (SWAP, "It was passed on by a friend."),
+        # deeds and states of the persons of the case
+        (RENEW, "Mara Quill bought it."),
+        (RENEW, "She has read both."),
+        (RENEW, "Jon Sand has given up on it, and he wrote to us."),
+        (SWAP, "Ada Roth demanded extra pay."),
+        (SWAP, "She isn't happy about it, and she can't come."),
+        (SWAP, "Ben Moor drove her there."),
+        # other things of the case
+        (RENEW, "The second one is gone."),
+        (SWAP, "Her daughter was in hospital."),
+        # additions
+        (RENEW, "I did that for a surcharge."),
+        (RENEW, "She keeps it without cover."),
+        (SWAP, "I agreed another one, too, as well."),
+        (SWAP, "The late shift is hers, at a higher rate."),
+        # double negatives
+        (RENEW, "I did not hesitate to renew it."),
+        (SWAP, "Nothing kept me from agreeing it."),
+    ],
+)
+def test_a_clause_beside_the_case_is_a_fault(task: Task, more: str) -> None:
+    """Whatever its words are, if they are understood one by one."""
+    assert faults_of(task, f"{task.answer} {more}") != ""
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        (
+            RENEW,
+            "As requested, I've renewed “Deep Water” for Mara Quill until 3 May. “Slow Fire” "
+            "couldn't be renewed, because Jon Sand is waiting for it.",
+        ),
+        (
+            RENEW,
+            "Good news first: “Deep Water” is renewed until 3 May. Jon Sand waits for “Slow "
+            "Fire”, so I couldn't renew that one, I'm afraid.\n\nBest regards,\nYour team",
+        ),
+        (
+            RENEW,
+            "Mara Quill has “Deep Water” until 3 May; “Slow Fire” goes to Jon Sand. I've checked "
+            "the loans before. Please let her know, and tell me if you need anything else.",
+        ),
+        (
+            SWAP,
+            "Ada Roth takes over the late shift on 9 June, and the swap is agreed. Ben Moor, who "
+            "is away that day, couldn't.",
+        ),
+        (
+            SWAP,
+            "| date | shift | who |\n|---|---|---|\n| 9 June | late | Ada Roth |\n\n"
+            "The swap is agreed; Ben Moor is away.",
+        ),
+        (
+            SWAP,
+            "That's been agreed: the late shift on 9 June goes to Ada Roth, since Ben Moor is "
+            "away then.",
+        ),
+    ],
+)
+def test_the_case_in_other_words_is_not_beside_it(task: Task, answer: str) -> None:
+    """Courtesies, what the agent looked at, relations of the things, tables and passives."""
+    assert faults_of(task, answer) == ""
+
+
+@pytest.mark.parametrize("words", ["paid out", "paid it out", "sent out", "sent them out"])
+def test_a_verb_of_the_case_with_a_particle_is_understood(words: str) -> None:
+    """Also around a pronoun; "paid off" and "gave up" are other claims."""
+    known = known_words(["The money was paid and the letters sent."], [])
+    assert list(not_understood(f"I {words}.", known, is_refusal=False)) == []
+    for other in ("paid off", "gave it up", "wrote it off"):
+        assert list(not_understood(f"I {other}.", known, is_refusal=False)) != []
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["minus", "less than", "up to", "at least", "almost", "over", "about", "a maximum of"],
+)
+def test_a_word_that_changes_an_amount_stands_in_the_accepted_answer(words: str) -> None:
+    """It may be about another amount there: it must be beside the same one."""
+    accepted = "$84.50 (90.00 less the fee of 5.50) went back to Anna Soll for order 4107."
+    wrong = accepted.replace("$84.50", f"{words} $84.50")
+    assert faults(wrong, accepted=accepted) != ""
+    assert faults(accepted.replace("less", "minus"), accepted=accepted) == ""
+
+
+def test_a_message_is_read_like_an_answer_and_a_note_is_not() -> None:
+    """Its writer tells somebody what is so; a note has the words of its trade."""
+    told = "Dear Ms Quill, you can keep “Deep Water” until 3 May. Jon Sand waits for the other one."
+    note = "“Slow Fire” kept back for Jon Sand, renewal of “Deep Water” by 3 May."
+    for text, lie, is_read in (
+        (told, "A courier will collect it tomorrow.", True),
+        (told, "You are banned.", True),
+        (note, "Regular reader, easygoing.", False),
+    ):
+        change = RowChange("texts", (1,), None, {"id": 1, "body": text})
+        bounds = bounds_of(RENEW, READ, (change,))
+        written = RowChange("texts", (1,), None, {"id": 1, "body": f"{text} {lie}"})
+        finding = Finding("a", True, "a", "a", "goal", is_of_words=True)
+        found = bounded((finding,), bounds, RENEWED, (written,))
+        assert all(one.passed for one in found) is not is_read

@@ -19,7 +19,8 @@ _STATEMENT = re.compile(
     r"(,? (?:and|but|while|whereas|though|although|so|because|since|which|who) |, |: | \(|\)[ ,]*)"
 )
 _FINITE = re.compile(
-    r"\b(?:am|should|shall|might|\w+'(?:ve|ll|re|m|s|d)|(?:i|you|s?he|it|we|they|who|which) [a-z]+)\b"
+    r"\b(?:am|should|shall|might|\w+'(?:ve|ll|re|m|s|d)"
+    r"|(?:i|you|s?he|it|we|they|who|which) [a-z]+)\b"
 )
 _IN_BRACKETS = re.compile(r"\s*\([^()]*\)")
 _VERB = re.compile(

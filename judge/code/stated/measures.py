@@ -58,7 +58,8 @@ _MONEY = re.compile(r"us\$|[$€£¥]|\b(?:usd|eur|gbp|chf|jpy|euros?|dollars?|y
 _SAME = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
 # How words end that `_before` looks for: most values have none in front.
 _CAN_CHANGE = re.compile(
-    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times|close to"
+    r"\b(?:than|up to|least|most|almost|nearly|of|minus|twice|double|triple|thrice|half|times"
+    r"|close to"
     r"|about|around|roughly|approximately|over|under|above|below|after|before"
     r"|from|past|following|preceding|not(?: (?:on|until|the|for|from))?)"
     r"(?: the)?(?: (?:eur|usd|gbp|[$€£]))?$"

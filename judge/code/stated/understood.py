@@ -108,21 +108,22 @@ def known_words(
     if sum(one in _PLAIN for one in own) < _ENGLISH * len(own):
         return Vocabulary()
     beside = {word for text in read for word in _words(plain(text)) if _can_name(word)}
-    case = _alike(texts)
+    case = _meant_by(texts)
     return Vocabulary(
-        _PLAIN | case | GRAMMAR.intersection(own),
+        _PLAIN | case,
         _NOUNS.union(one for one in map(stem, beside) if one not in _ROWS),
         case,
-        _alike(texts if stated is None else map(plain, stated)),
+        _meant_by(texts if stated is None else map(plain, stated)),
     )
 
 
-def _alike(texts: Iterable[str]) -> frozenset[str]:
+def _meant_by(texts: Iterable[str]) -> frozenset[str]:
     """The words and phrases of some texts, and what means the same, but for those of grammar."""
     every = list(texts)
     phrases = {one for text in every for one, _ in entries(text)}
     own = (stem(word) for text in every for word in _words(text))
-    return phrases.union(own, *(row for one in phrases for row in _ROWS.get(one, ()))) - GRAMMAR
+    rows = (row for one in phrases for row in _ROWS.get(one, ()))
+    return frozenset(phrases.union(own, *rows)) - GRAMMAR
 
 
 def is_common(one: str) -> bool:
@@ -153,9 +154,10 @@ def not_understood(answer: str, known: Vocabulary, *, is_refusal: bool) -> Itera
 
 
 def _is_known_verb(phrase: str, known: Vocabulary) -> bool:
-    """Whether a phrase is a verb of the case with a particle: "paid out" where something is paid."""
+    """Whether a phrase is a verb of the case with a particle: "paid out" where it is paid."""
     verb, _, particle = phrase.partition("-")
-    return bool(particle) and phrase not in _CLAIMS and verb in known.case - _PLAIN
+    is_other = not particle or phrase in _CLAIMS or verb in _PLAIN
+    return not is_other and verb in known.case
 
 
 @lru_cache(maxsize=_KNOWN)

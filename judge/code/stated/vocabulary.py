@@ -4,9 +4,9 @@
 value. Those of `FRAME` present an answer ("let me know"), and those of `LINK` relate and last: they
 claim nothing alone. The words of `BESIDE` are understood beside words of the case: "the price is
 raised", where prices are spoken of, not "they raised hell". `NOUNS` are understood in the same way
-where they name something, and not as verbs: "a crash", not "it crashed". `ALIKE` are rows of verbs of deeds, and of states, that
-mean the same where the case has one of them: what was refunded was also "returned" or "paid back",
-and where nothing was refunded nobody knows what these words say.
+where they name something, and not as verbs: "a crash", not "it crashed". `ALIKE` are rows of verbs
+of deeds, and of states, that mean the same where the case has one of them: what was refunded was
+also "returned" or "paid back", and where nothing was refunded nobody knows what these words say.
 
 `CLAIMS` are words and phrases that make another claim of a right one, of a part ("half"), a time
 ("tomorrow", "next week"), a direction ("out", "home"): they are understood only where the case has
@@ -79,57 +79,57 @@ mention explain tell say hear think believe mean expect inform notify aware resp
 message inquiry enquiry inquire information info detail result reason summary follow investigate
 examine calculate work-out turn-out point-out point identify reference wonder frustrate frustration
 rest-assured shout reachable feel-free clarification clarify sort-out sort deal deal-with see-to
-congratulations consider news unclear pardon excuse greet enjoy talk speak remember recap case request matter interpret
-learn notice express
+congratulations consider news unclear pardon excuse greet enjoy talk speak remember recap case
+request matter interpret learn notice express
 """
 
 LINK = """
-get go come stay remain keep leave take put make give hold bring receive man charge-of ahead-of
-set fall base owe-to add up-to reach continue retain amount money ahead place available late due short thing way include contain belong involve relate work fit part
-personal applicable order number put-on turn become stand begin start happen occur exist count
-amount-to equal apply exceed entitle eligible responsible responsibility depend availability
-unchanged untouched unaffected idea unused
+get go come stay remain keep leave take put make give hold bring receive man charge-of ahead-of set
+fall base owe-to add up-to reach continue retain amount money ahead place available late due short
+thing way include contain belong involve relate work fit part personal applicable order number
+put-on turn become stand begin start happen occur exist count amount-to equal apply exceed entitle
+eligible responsible responsibility depend availability unchanged untouched unaffected idea unused
 """
 
 BESIDE = """
-show state require prefer try exclude comprise consist seem appear serve carry continue
-worth call bear save recall indicate represent compare provide describe obtain out-of
-come-to at-least give-out write-down carry-out issue stuff fact ref id code name type entry
-item line list table row outcome status situation action step explanation rule regulation guideline
-policy term condition value figure unit piece pcs copy pair side top section heading page category
-group series range size level degree basis example sample practice purpose choice subject topic word
-phrase sentence context background chance view care attention effort mind hand person woman lady
-gentleman guy girl boy customer client member colleague friend team staff desk office mother father
-parent son daughter brother sister wife husband family account system file data business company new
-old fresh original correct relevant respective specific particular different similar separate single
-individual several various usual normal typical regular common standard general main major important
-necessary suitable successful immediate automatic careful strict final official discuss choose pick
-select suggest recommend advise decide process handle manage inspect search compute round cite quote
-refer enter suit match sit visit grant demand qualify span stem buy purchase replace extra
-arrange plan owner attend join especially priority senior junior young aged drive upgrade behalf
-set-up sign-up go-ahead take-on call-for step-in fill-in schedule submit decision pend organise
-organize raise reduce cheap expensive wait busy fly accompany collect communicate connect define
-determine display draw enable ensure establish face focus form gather guide highlight improve intend
-judge limit link locate maintain measure observe operate outline perform possess prepare produce
-realise recognise reflect specify spot stick study treat vary register empty outbound inbound
-reissue accurate active appropriate basic capable central comfortable convenient difficult eager
-easy essential fair familiar fast flexible formal high honest ideal identical initial internal local
-low narrow natural nearby numerous ordinary patient polite positive practical primary prior
-reasonable relative reliable sensible serious slight special strong await lack repeat write
-attach enclose append summarise summarize alert acknowledge advance tidy precede predate postdate
-coincide overlap differ resemble correspond comply conform meet entail imply signify denote mark
-stand-for read-as spell address accommodate afford appoint ascertain assure conclude constitute deem
-designate distribute employ encourage entrust evident expand familiarise feature guarantee instruct
-interest invite justify label miss opt overlook overview owe participate persist pinpoint point-to
-position proceed prompt pursue rank reiterate relay rely resort respect restrict reveal seek shape
-share shed single-out stage steer stipulate structure substantial succeed sufficient tailor tally
-thorough tie trust underline unusual wind witness upcoming useful valuable wide mistake introduce
-affect pursuant document criterion remainder associate unaccompanied supply derive database
-distinct unrelated specialist requester execute implement lodge completion finalize finalise
-limitation insufficient adequate inadequate unwell cooperation travel phone annual online lieu
-settle-for go-for so-called ground north south east west upstairs downstairs depart hang-on better
-body red black white blue green grey brown yellow orange average hot cold cool modern grow multiple
-dad mum child children co ltd rich thick thin new-year
+show state require prefer try exclude comprise consist seem appear serve carry continue worth call
+bear save recall indicate represent compare provide describe obtain out-of come-to at-least give-out
+write-down carry-out issue stuff fact ref id code name type entry item line list table row outcome
+status situation action step explanation rule regulation guideline policy term condition value
+figure unit piece pcs copy pair side top section heading page category group series range size level
+degree basis example sample practice purpose choice subject topic word phrase sentence context
+background chance view care attention effort mind hand person woman lady gentleman guy girl boy
+customer client member colleague friend team staff desk office mother father parent son daughter
+brother sister wife husband family account system file data business company new old fresh original
+correct relevant respective specific particular different similar separate single individual several
+various usual normal typical regular common standard general main major important necessary suitable
+successful immediate automatic careful strict final official discuss choose pick select suggest
+recommend advise decide process handle manage inspect search compute round cite quote refer enter
+suit match sit visit grant demand qualify span stem buy purchase replace extra arrange plan owner
+attend join especially priority senior junior young aged drive upgrade behalf set-up sign-up
+go-ahead take-on call-for step-in fill-in schedule submit decision pend organise organize raise
+reduce cheap expensive wait busy fly accompany collect communicate connect define determine display
+draw enable ensure establish face focus form gather guide highlight improve intend judge limit link
+locate maintain measure observe operate outline perform possess prepare produce realise recognise
+reflect specify spot stick study treat vary register empty outbound inbound reissue accurate active
+appropriate basic capable central comfortable convenient difficult eager easy essential fair
+familiar fast flexible formal high honest ideal identical initial internal local low narrow natural
+nearby numerous ordinary patient polite positive practical primary prior reasonable relative
+reliable sensible serious slight special strong await lack repeat write attach enclose append
+summarise summarize alert acknowledge advance tidy precede predate postdate coincide overlap differ
+resemble correspond comply conform meet entail imply signify denote mark stand-for read-as spell
+address accommodate afford appoint ascertain assure conclude constitute deem designate distribute
+employ encourage entrust evident expand familiarise feature guarantee instruct interest invite
+justify label miss opt overlook overview owe participate persist pinpoint point-to position proceed
+prompt pursue rank reiterate relay rely resort respect restrict reveal seek shape share shed
+single-out stage steer stipulate structure substantial succeed sufficient tailor tally thorough tie
+trust underline unusual wind witness upcoming useful valuable wide mistake introduce affect pursuant
+document criterion remainder associate unaccompanied supply derive database distinct unrelated
+specialist requester execute implement lodge completion finalize finalise limitation insufficient
+adequate inadequate unwell cooperation travel phone annual online lieu settle-for go-for so-called
+ground north south east west upstairs downstairs depart hang-on better body red black white blue
+green grey brown yellow orange average hot cold cool modern grow multiple dad mum child children co
+ltd rich thick thin new-year
 """
 
 NOUNS = """

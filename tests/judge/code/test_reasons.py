@@ -78,7 +78,7 @@ def test_a_heap_of_words_is_no_reason() -> None:
         assert is_heap(heap)
     for reason in (
         "I can't do that: a swap has to be requested 4 days before the shift.",
-        "Not possible, sorry: VB-5H8D3 expired on 10 June, and expired vouchers are never extended.",
+        "Sorry, VB-5H8D3 expired on 10 June, and expired vouchers are never extended.",
         "I couldn't do it: only supervisors and managers can.",
         "Too late.",
     ):

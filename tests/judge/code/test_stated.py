@@ -224,7 +224,10 @@ def test_a_person_of_no_text_of_the_case_has_a_sign() -> None:
         assert list(foreign_names(answer, known)) == []
 
 
-RENEWED = "Mara Quill keeps “Deep Water” until 3 May. I couldn't renew “Slow Fire”: Jon Sand waits for it."
+RENEWED = (
+    "Mara Quill keeps “Deep Water” until 3 May. "
+    "I couldn't renew “Slow Fire”: Jon Sand waits for it."
+)
 RENEW = Task(
     "renew",
     "Please renew both books of Mara Quill, and tell her on ticket 71 what you could not renew.",

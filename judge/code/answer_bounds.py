@@ -82,7 +82,7 @@ _MY_ACT = re.compile(
     r"(?!check|look|review|read|search|compar|consider|leav|left|ke(?:pt|ep)|tri|want|need"
     r"|declin|refus|deni"
     r"|not?ic|confirm|ask|wait|open|stop|happen|learn|mention|pass)"
-    r"(\w+ed|gave|put|sent|took|made|paid|sold|let|wrote|tol[d]|lent|brought|set|got|went)\b"
+    r"(\w+ed|gave|put|sent|took|made|paid|sold|let|wrote|tol[d]|lent|brought|set|got|went|taken|given|written)\b"
     r"(?! to\b| you\b)"
     r"|\bi had (?:the|it|them|that|him|her|an?)(?: \w+){0,2} (\w+ed)\b"
     r"|\bi did (?!not\b|n't|this|that|it|so|what)(\w+)"

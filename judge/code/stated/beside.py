@@ -102,6 +102,7 @@ _DEED = re.compile(
     r"(?: (?:has|have|had|will|did|now|just|already|also|since|then|still|\w+ly))*"
     r" (?!be|(?:is|are|was|were)\b)(.+)"
 )
+_KEEPS = re.compile(r"(?:keeps?|kept|stay(?:s|ed)?|remain(?:s|ed)?|retains?|continues?)\b")
 _IS_SO = re.compile(r"^(?:'s|'re| is| are| was| were)\b|n't\b|\bnot\b|\bneither\b|\bnone\b")
 _CODE = re.compile(r"[a-z]+(?=-?\d)")
 _DIGIT = re.compile(r"\d")
@@ -234,5 +235,10 @@ def _said_of_somebody(part: str, case: _Case) -> str:
         return "" if is_known else part
     deed = None if _OPEN.search(part) else _DEED.match(found[1])
     one, verb = next(iter(entries(deed[1])), ("", "")) if deed else ("", "")
-    is_known = one in case.known.stated or one in GRAMMAR or one in LINKING
+    is_known = one in case.known.stated or one in GRAMMAR
+    if deed and one in LINKING:  # it relates things of the case, if it has them
+        words = {one for one, _ in entries(deed[1])}
+        is_known = bool(_KEEPS.match(deed[1]) or case.things.found(deed[1])) or not (
+            case.known.stated.isdisjoint(words) and not case.has_value(part)
+        )
     return "" if is_known or not (is_common(one) or one in case.known.case) else verb

@@ -50,11 +50,11 @@ from rehearsal_room.judge.code.case import (
 from rehearsal_room.judge.code.claims import contradictions, excepted, foreign_names, is_refused
 from rehearsal_room.judge.code.parts import misplaced
 from rehearsal_room.judge.code.reasons import is_heap, num_given, other_reasons
-from rehearsal_room.judge.code.sentences import fillers, stems
 from rehearsal_room.judge.code.stated.beside import beside_the_case
 from rehearsal_room.judge.code.stated.deeds import other_stages
 from rehearsal_room.judge.code.stated.measures import misstated
 from rehearsal_room.judge.code.stated.moods import unstated
+from rehearsal_room.judge.code.stated.sentences import fillers, stems
 from rehearsal_room.judge.code.stated.understood import not_understood
 from rehearsal_room.judge.code.values import foreign_values
 from rehearsal_room.scenarios.api import RowChange

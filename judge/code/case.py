@@ -9,8 +9,8 @@ from functools import cache
 import msgspec
 
 from rehearsal_room.judge.code.actions import actions, rows_of, verb_rows
-from rehearsal_room.judge.code.sentences import Things, is_key, sentences, stems
 from rehearsal_room.judge.code.stated.measures import years_of
+from rehearsal_room.judge.code.stated.sentences import Things, is_key, sentences, stems
 from rehearsal_room.judge.code.stated.understood import Vocabulary, known_words
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import has_whole

@@ -27,7 +27,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise
 
 from rehearsal_room.judge.code.actions import DECIDING, actions, rows_of, verb_rows
-from rehearsal_room.judge.code.sentences import (
+from rehearsal_room.judge.code.stated.sentences import (
     KNOWN,
     PRONOUN,
     SLOTS,

@@ -16,7 +16,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from rehearsal_room.judge.code.actions import DECIDING, verb_rows
-from rehearsal_room.judge.code.sentences import (
+from rehearsal_room.judge.code.stated.sentences import (
     KNOWN,
     PRONOUN,
     Filler,

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from rehearsal_room.judge.code.sentences import (
+from rehearsal_room.judge.code.stated.sentences import (
     COMMON,
     KNOWN,
     Things,

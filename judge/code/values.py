@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from rehearsal_room.judge.code.actions import verb_rows
 from rehearsal_room.judge.code.case import Bounds, Own, is_count
-from rehearsal_room.judge.code.sentences import kind_of
+from rehearsal_room.judge.code.stated.sentences import kind_of
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings, sizes_of
 
 _MANY = 100  # counts from this on are amounts

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rehearsal_room.judge.code.actions import actions, verb_rows
-from rehearsal_room.judge.code.sentences import KNOWN, clauses, sentences
+from rehearsal_room.judge.code.stated.sentences import KNOWN, clauses, sentences
 from rehearsal_room.scenarios.checks import declines, says
 
 _IRREGULAR = "done|sent|made|given|paid|set|put|written|sold|rebooked|taken|held|drawn|split|lent"

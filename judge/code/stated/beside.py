@@ -1,7 +1,7 @@
-"""Clauses that are beside the case: whoever reads them learns something of which it has no word.
+"""Clauses that are beside the case: they state what no text of it speaks of.
 
 "It left the warehouse an hour ago" has only words that are understood, and so has "he may keep
-them"; no text of the case speaks of either. Lies in plain words are of few kinds:
+them". Lies in plain words are of few kinds:
 
 - a clause that has no word of the case, or mostly others, of which somebody could say whether it is
   so. Courtesies, offers and what the agent says of its own looking are none, and neither is what
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rehearsal_room.judge.code.sentences import Things, fragments, sentences, statements
+from rehearsal_room.judge.code.stated.sentences import Things, fragments, sentences, statements
 from rehearsal_room.judge.code.stated.understood import (
     FRAMING,
     GRAMMAR,
@@ -46,7 +46,7 @@ _ACTS = re.compile(
     rf"{_AND}(?:(?:an?|the|my|our|your|his|her|their|another|some|one of (?:my|our|the)) )?"
     rf"(?:(?!\w+ing )\w+ )?(?!\w+s (?:have|are|get)\b)({_ACTORS})s?"
     rf"(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
-    rf"|{_AND}(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|told)\b"
+    rf"|{_AND}(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|tol[d])\b"
     rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
 )
 _NOT_TO_FAIL = re.compile(
@@ -237,8 +237,8 @@ def _said_of_somebody(part: str, case: _Case) -> str:
     one, verb = next(iter(entries(deed[1])), ("", "")) if deed else ("", "")
     is_known = one in case.known.stated or one in GRAMMAR
     if deed and one in LINKING:  # it relates things of the case, if it has them
-        words = {one for one, _ in entries(deed[1])}
+        beside = [one for one, _ in entries(deed[1])]
         is_known = bool(_KEEPS.match(deed[1]) or case.things.found(deed[1])) or not (
-            case.known.stated.isdisjoint(words) and not case.has_value(part)
+            case.known.stated.isdisjoint(beside) and not case.has_value(part)
         )
     return "" if is_known or not (is_common(one) or one in case.known.case) else verb

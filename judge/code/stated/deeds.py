@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from rehearsal_room.judge.code.stated.sentences import sentences
 from rehearsal_room.judge.code.stated.understood import is_plain, stem
 from rehearsal_room.scenarios.core.statements import plain
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n")
 _CLAUSE = re.compile(r", |: |; |\(| (?:and|but|because|so|since|while) ")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _NOT = r"n't|not|never|no|cannot|neither|nor|without|unable|nothing|nobody|none"
@@ -54,14 +54,8 @@ _KNOWN = 1024  # texts whose parts are remembered
 
 
 @lru_cache(maxsize=_KNOWN)
-def _sentences(text: str) -> tuple[str, ...]:
-    lines = map(plain, text.splitlines())
-    return tuple(one.strip(" .!;") for line in lines for one in _SENTENCE.split(line))
-
-
-@lru_cache(maxsize=_KNOWN)
 def _clauses(text: str) -> tuple[str, ...]:
-    return tuple(one for each in _sentences(text) for one in _CLAUSE.split(each))
+    return tuple(one for each in sentences(text) for one in _CLAUSE.split(each))
 
 
 @lru_cache(maxsize=_KNOWN)
@@ -112,7 +106,7 @@ def other_stages(
 
 def _still_so(accepted: str, answer: str, named_in: Named) -> Iterator[str]:
     lasting = {
-        one for each in _sentences(accepted) if _LASTING.search(each) for one in named_in(each)
+        one for each in sentences(accepted) if _LASTING.search(each) for one in named_in(each)
     }
     for clause in _clauses(answer):
         named = set(named_in(clause)) if _STILL.search(clause) else set()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Set
 from functools import lru_cache
 
-from rehearsal_room.judge.code.sentences import kind_of
+from rehearsal_room.judge.code.stated.sentences import kind_of
 from rehearsal_room.scenarios.core.statements import Reading, are_alike, plain, readings
 
 _TO_WHAT = r"(?:(?<=[$€£])|(?: (?:eur|usd|gbp|us\$|[$€£])))?$"

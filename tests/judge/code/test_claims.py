@@ -8,7 +8,7 @@ import pytest
 
 from rehearsal_room.judge.code.actions import actions
 from rehearsal_room.judge.code.claims import contradictions, is_refused
-from rehearsal_room.judge.code.sentences import Things
+from rehearsal_room.judge.code.stated.sentences import Things
 
 ASKED = "Please settle Mira Holt's requests RQ-11 and RQ-12. RQ-13 can wait if it must."
 ACCEPTED = (

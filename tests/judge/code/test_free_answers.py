@@ -1,15 +1,17 @@
 """Answers in free words, right and false, over right rows: shares, not single answers.
 
-`free_answers.jsonl` has 77 right and 84 false answers, written before the words were classed and
-never looked at one by one since. The false ones have right rows and values and one claim that
-nobody can know to be so ("the bank bounced it"). When they were first judged, by lists of false
-words, 86 % of the right and 80 % of the false ones were completed; by what is understood, 68 % and
-20 %, and after holes in the table were closed that other sets had shown, 70 % and 23 %. The bounds
-below are these figures with some room: a change that goes beyond them is a decision.
+`free_answers.jsonl` has 77 right and 84 false answers, written before the words were classed. The
+false ones have right rows and values and one claim that nobody can know to be so ("the bank bounced
+it"). When they were first judged, by lists of false words, 86 % of the right and 80 % of the false
+ones were completed; by what is understood, 68 % and 20 %. Clauses were then read with these answers
+in view, so that today's 79 % and 5 % say less than the 80 % and 22 % of 20 right and 40 false ones
+that were written for it on other worlds and judged once. The bounds below are these figures with
+some room: a change that goes beyond them is a decision.
 
 `assistant_answers.jsonl` has 38 right and 18 false answers in the manner of chat models, written by
 hand. The first 20 right ones were tuned on. Of the others, 72 % of the right ones and 22 % of the
-false ones were completed when they were first judged (94 % and 67 % by the lists before).
+false ones were completed when they were first judged (94 % and 67 % by the lists before), and 89 %
+and 11 % are today.
 """
 
 from collections.abc import Iterable
@@ -65,22 +67,22 @@ def shares(
 
 
 def test_free_answers_over_right_rows_of_the_bundled_worlds() -> None:
-    """Two in three right answers are completed, none is held for wrong, and one false one in four
+    """Three in four right answers are completed, none is held for wrong, and one false one in ten
     is paid: free words are for a model, which decides what code leaves open."""
     right, wrong, false = shares((name, find(name)) for name in BUNDLED)
-    assert right >= 0.65
+    assert right >= 0.75
     assert wrong == 0
-    assert false <= 0.25
+    assert false <= 0.1
 
 
 def test_answers_in_the_manner_of_chat_models() -> None:
-    """Four in five right answers are completed, none is held for wrong, one false one in four is
+    """Four in five right answers are completed, none is held for wrong, one false one in six is
     paid."""
     worlds = ((name, find(name)) for name in BUNDLED)
     right, wrong, false = shares(worlds, "assistant_answers.jsonl")
     assert right >= 0.8
     assert wrong == 0
-    assert false <= 0.25
+    assert false <= 0.17
 
 
 @pytest.mark.slow(reason="generates 14 worlds")
@@ -89,6 +91,6 @@ def test_free_answers_over_right_rows_of_generated_worlds(tmp_path: Path) -> Non
     generate_worlds(GenerationOrder(seed=SEED), NUM_GENERATED, tmp_path / "worlds")
     folders = sorted(path for path in (tmp_path / "worlds").iterdir() if path.is_dir())
     right, wrong, false = shares((one.name.rpartition("_")[0], read(one)) for one in folders)
-    assert right >= 0.65
+    assert right >= 0.7
     assert wrong == 0
-    assert false <= 0.25
+    assert false <= 0.1

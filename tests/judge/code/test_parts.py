@@ -3,7 +3,7 @@
 import pytest
 
 from rehearsal_room.judge.code.parts import misplaced
-from rehearsal_room.judge.code.sentences import Things
+from rehearsal_room.judge.code.stated.sentences import Things
 
 ACCEPTED = (
     "SH-11 and SH-12 leave on 12 March now. SH-13 was to leave later anyway. "

@@ -3,7 +3,7 @@
 import pytest
 
 from rehearsal_room.judge.code.reasons import is_heap, num_given, other_reasons
-from rehearsal_room.judge.code.sentences import Things
+from rehearsal_room.judge.code.stated.sentences import Things
 
 ACCEPTED = (
     "I couldn't approve “Recall procedure”: its latest version is my own, so somebody else has to "

@@ -9,8 +9,8 @@ import pytest
 from rehearsal_room.judge.code.answer_bounds import answer_faults, bounded
 from rehearsal_room.judge.code.case import bounds_of
 from rehearsal_room.judge.code.claims import foreign_names
-from rehearsal_room.judge.code.sentences import Things
 from rehearsal_room.judge.code.stated.deeds import other_stages
+from rehearsal_room.judge.code.stated.sentences import Things
 from rehearsal_room.judge.code.stated.understood import known_words, not_understood
 from rehearsal_room.scenarios.api import RowChange
 from rehearsal_room.scenarios.checks import Finding
@@ -264,7 +264,7 @@ def faults_of(task: Task, answer: str) -> str:
         # of somebody else
         (RENEW, "A colleague picked it up anyway."),
         (RENEW, "Somebody had to pay for it."),
-        (RENEW, "Nobody has told her."),
+        (RENEW, "Nobody has written to her."),
         (SWAP, "My manager signed it instead."),
         (SWAP, "It was passed on by a friend."),
         # deeds and states of the persons of the case

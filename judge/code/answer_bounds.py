@@ -90,8 +90,8 @@ _MY_ACT = re.compile(
 # What became of the request all the same.
 _AFTER_ALL = re.compile(
     r"\b(?:it|that|this|the change|half of (?:it|them)|part of (?:it|them)|some of (?:it|them)"
-    r"|everything|the rest)"
-    r"(?:'s| is| was| has| has been)? (?:now )?(?:been )?(?:done|made|went through|gone through"
+    r"|everything|the rest|the money)"
+    r"(?:'s| is| was| has| has been)? (?:now )?(?:been )?(?:done|made|(?:went|gone) (?:through|out)"
     r"|carried out)\b"
     r"|\b(?:has|have|had) (?:now )?done (?:it|this|that)\b"
     r"|\b(?:made|make|as) an exception\b"

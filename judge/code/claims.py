@@ -74,7 +74,10 @@ _ANY = re.compile(
 )
 # Of which the accepted answer says that the case is not about it.
 _ASIDE = re.compile(r"\b(?:(?:some(?:body|one)|anybody|anyone) else|different|separate|another)\b")
-_ALREADY = re.compile(r"\balready\b.*(?:, so|;|, and| so) (?:i|we)\b.* (?:those|these|them)$")
+_ALREADY = re.compile(
+    r"(.{0,120}?\balready\b.{0,60}?),? so (?:i|we)\b.{0,60} (?:those|these|them)$"
+)
+_I_DID = re.compile(r"\b(?:i|we)(?:'ve| have)?\b")
 _DENIED = re.compile(r"n't\b|\b(?:not|no longer|cannot|never|unable)\b")
 _EXCEPTION = re.compile(
     r"n't\b|\b(?:not|no|cannot|nothing|none|left|stays?|keeps?|remains?|still|except|but|unchanged"
@@ -203,11 +206,13 @@ def contradictions(
     yield from _further_deeds(answer, f"{accepted} {asked}")
     yield from _denied_verbs(accepted, answer, things)
     has_exception = _EXCEPTION.search(one) is not None
+    mine = stems("\n".join(one for one in sentences(accepted) if _I_DID.search(one)))
     is_aside = has_exception or _ASIDE.search(one) is not None
     for sentence in sentences(answer):
         if is_aside and excepted(accepted, sentence, things):
             continue
-        if _ALREADY.search(sentence) and not verb_rows(sentence) & done:
+        already = _ALREADY.match(sentence)
+        if already and mine.isdisjoint(stems(already[1])):
             continue
         not_done, any_of = _NOT_DONE.search(sentence), _ANY.search(sentence)
         if not_done and any_of and not _ANY.search(one):

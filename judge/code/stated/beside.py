@@ -47,6 +47,7 @@ _ACTS = re.compile(
     rf"(?:(?!\w+ing )\w+ )?(?!\w+s (?:have|are|get)\b)({_ACTORS})s?"
     rf"(?: (?!(?:{_MAY})\b)[\w'-]+){{0,5}}? {_DID}"
     rf"|{_AND}(nobody)(?: else)? (?:has|have|had|did|was|were|\w+ed|tol[d])\b"
+    r"|\b(?:of|for) (?:another|a different) (\w+)"
     rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
 )
 _NOT_TO_FAIL = re.compile(
@@ -77,7 +78,7 @@ _LOOKED = re.compile(
     r"(?:checked|looked|reviewed|read|searched|examined|compared)\b"
 )
 _SIGNED = re.compile(
-    r"(?i:(?:regards|wishes|sincerely|faithfully|cheers|thanks)),?\s*\n.{0,40}\s*$"
+    r"(?i:regards|wishes|sincerely|faithfully|cheers|thanks),?[ \t]{0,4}\r?\n{1,3}.{0,40}$"
 )
 _SUBJECT = re.compile(
     rf"{_AND}((?:(?!(?:i|we|you|it|s?he|they|that|this|there|who|which|what|both|these|those|all|one"
@@ -94,8 +95,8 @@ _STAYS = re.compile(
 )
 # Somebody, and what is said of them; "*" is a name.
 _SOMEBODY = re.compile(
-    rf"{_AND}(?:s?he|they|who|n(?:either|one) of (?:them|the two)|\*(?!'s (?!not|a |late|already)))"
-    r"(.+)"
+    rf"{_AND}(?:s?he|they(?!'ll| will)|who|n(?:either|one) of (?:them|the two)"
+    r"|\*(?!'s (?!not|a |late|already)))(.+)"
 )
 _DEED = re.compile(
     r"^(?:'(?:ve|ll))?"
@@ -131,7 +132,7 @@ def beside_the_case(accepted: str, answer: str, known: Vocabulary, things: Thing
         yield f"claims a deed in a double negative: {found[0]!r}"
     if (found := _TOGETHER.search(other)) and not _JOINED.search(case.accepted):
         yield f"adds somebody: {found[0]!r}"
-    for sentence in dict.fromkeys(sentences(_SIGNED.sub("", answer))):
+    for sentence in dict.fromkeys(sentences(_SIGNED.sub("", answer.rstrip()))):
         if sentence in case.accepted:
             continue
         for part in statements(sentence):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from rehearsal_room.judge.code.stated.sentences import sentences
-from rehearsal_room.judge.code.stated.understood import is_plain, stem
+from rehearsal_room.judge.code.stated.understood import alike, is_plain, stem
 from rehearsal_room.scenarios.core.statements import plain
 
 _CLAUSE = re.compile(r", |: |; |\(| (?:and|but|because|so|since|while) ")
@@ -90,6 +90,8 @@ def other_stages(
     undone = {"due", "maybe", "denied"} if is_refusal else {"due", "maybe"}
     for one, uses in _uses(answer).items():
         known = theirs.get(one)
+        if is_refusal and not known and "done" in uses:  # what was refused, in another word
+            known = frozenset[str]().union(*(theirs.get(two, ()) for two in alike(one)))
         if known and "done" in uses and known <= undone:
             yield f"says that something is done: {one!r}"
         elif known == frozenset(("done",)) and "due" in uses and "done" not in uses:

@@ -86,10 +86,15 @@ _BETWEEN = frozenset(
     ["it", "them", "him", "her", "you", "me", "us", "that", "this", "these", "those", "everything"]
 )
 _ROWS: dict[str, list[frozenset[str]]] = {}  # stem or phrase -> the rows that have it
-for _row in (*ALIKE.splitlines(), *CLAIMS.split()):
-    _alike = frozenset(map(_stems, _row.split()))
-    for _one in _alike:
-        _ROWS.setdefault(_one, []).append(_alike)
+for _line in (*ALIKE.splitlines(), *CLAIMS.split()):
+    _row = frozenset(map(_stems, _line.split()))
+    for _one in _row:
+        _ROWS.setdefault(_one, []).append(_row)
+
+
+def alike(one: str) -> frozenset[str]:
+    """The stems and phrases that can mean the same as a stem."""
+    return frozenset[str]().union(*_ROWS.get(one, ()))
 
 
 def is_plain(one: str) -> bool:

@@ -175,7 +175,7 @@ ON_HOLD = "I put order 4126 on hold for $458.00. I did not cancel or refund anyt
             "I've asked for the proof and the inventory.",
             "I've asked for the proof and the inventory. The photos have already been received, so "
             "I didn't request those.",
-            "The proof and the inventory: I didn't request those.",
+            "The proof and the inventory were already received, so I didn't request those.",
         ),
         (
             ON_HOLD,

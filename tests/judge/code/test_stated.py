@@ -368,3 +368,17 @@ def test_a_message_is_read_like_an_answer_and_a_note_is_not() -> None:
         finding = Finding("a", True, "a", "a", "goal", is_of_words=True)
         found = bounded((finding,), bounds, RENEWED, (written,))
         assert all(one.passed for one in found) is not is_read
+
+
+@pytest.mark.parametrize(
+    "more", ["It was paid out.", "It's been reimbursed.", "The money went out.", "I gave it back."]
+)
+def test_what_is_refused_is_not_done_in_another_word(more: str) -> None:
+    """A refusal makes the words of its deed known, and no deed."""
+    refusal = "I can't refund order 4107: it is 40 days old."
+    task = Task("late", ASKED, "simple", "decline", refusal, oracle=ORACLE)
+    answer = f"{refusal} {more}"
+    found = [*answer_faults(bounds_of(task, READ, ()), answer)]
+    named, context = Things([refusal]).named, plain(refusal)
+    found += other_stages(refusal, answer, named, context=context, is_refusal=True)
+    assert found != []

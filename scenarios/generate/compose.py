@@ -28,6 +28,7 @@ from rehearsal_room.scenarios.generate.tasks.world_rules import WorldRules
 
 _SPARES = (0, 3, 8)  # situations beyond the number of tasks, where some drafts cannot be used
 _ATTEMPTS = 12  # draws of situations, where they break a rule of the world together
+_REDRAWN = 4  # draws of the whole world, where no situations suit its limits
 _MORE_TOOLS = 1.03  # makes up for the worlds whose modules have fewer tools than were drawn
 
 
@@ -45,17 +46,19 @@ class GeneratedWorld(msgspec.Struct, frozen=True):
 
 def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
     """Make a world. Where its situations together break one of its own rules, it is drawn again
-    with others.
+    with others, and then as another world of the same plan.
 
-    Raises ModuleError when its modules give no task at all, and the host's exceptions when a
-    package cannot be hosted.
+    Raises ModuleError when its modules give no task at all or each world breaks its rules, and the
+    host's exceptions when a package cannot be hosted.
     """
-    made = _generate_once(plan, host, 0)
-    for attempt in range(1, _ATTEMPTS):
-        if not made.package.broken_rules():
-            break
-        made = _generate_once(plan, host, attempt)
-    return made
+    for again in range(1 + _REDRAWN):
+        seed = f"{plan.seed} again {again}" if again else plan.seed
+        for attempt in range(1 if again else _ATTEMPTS):
+            made = _generate_once(msgspec.structs.replace(plan, seed=seed), host, attempt)
+            broken = made.package.broken_rules()
+            if not broken:
+                return made
+    raise ModuleError(f"world {plan.name!r}: its rows always break its rule {broken[0]!r}")
 
 
 def _generate_once(plan: WorldPlan, host: WorldHost, attempt: int) -> GeneratedWorld:

@@ -61,6 +61,9 @@ class OfficeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         MicroworldSplit, Meta(description="Orders of the tools: those of training, or the others.")
     ] = "train"
     look_up: Annotated[bool, Meta(description="Whether a tool looks offices up.")] = True
+    fixed: Annotated[
+        bool, Meta(description="Whether all worlds have the same offices, in the same order.")
+    ] = False
 
     def __post_init__(self) -> None:
         if not all(1 <= number <= len(OFFICES) for number in self.offices):
@@ -128,7 +131,8 @@ def draw_office_world(
     while len(own) < shape.tables:
         other = draw_noun(rng, split, words)
         own += [other] if set(own[0]).isdisjoint(other) else []
-    offices = tuple(rng.sample(OFFICES, rng.choice(shape.offices)))
+    number = rng.choice(shape.offices)
+    offices = OFFICES[:number] if shape.fixed else tuple(rng.sample(OFFICES, number))
     names = rng.sample(NAMES, NUM_ROWS)
     ids = iter(rng.sample(range(10, 100), NUM_ROWS * shape.tables))
     tables = tuple(

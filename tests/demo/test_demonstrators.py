@@ -19,7 +19,9 @@ from rehearsal_room.scenarios.microworlds.offices import OfficeShape, write_offi
 
 FOUR = OfficeShape(offices=(4,))
 GUESS = DemonstratorSettings()
-SEARCH = DemonstratorSettings(look_up=0.0, finds=4, in_order=0.35)
+SEARCH = DemonstratorSettings(look_up=0.0, finds=4, in_order=0.3, again=0.5)
+# After a miss: the same office, the next one, and each of the two others.
+AFTER = (0.5 + 0.2 / 4, 0.3 + 0.2 / 4, 0.2 / 4, 0.2 / 4)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +55,8 @@ def test_whoever_does_not_find_the_record_says_so(tasks: list[Task]) -> None:
 
 
 def test_the_choice_needs_only_what_the_window_shows() -> None:
-    """The offices of the task's text and the office of the last call; each draw is even, or the
-    next on the list."""
+    """The offices of the task's text and the office of the last call; each draw is even, the next
+    on the list, or the same again."""
     offices = offices_in("Give client vera the price 47. Offices: oslo, rome, lima, bern.")
     assert offices == ("oslo", "rome", "lima", "bern")
     assert offices_in("Give client vera the price 47. Offices: oslo/rome/oslo.") == offices[:2]
@@ -62,8 +64,14 @@ def test_the_choice_needs_only_what_the_window_shows() -> None:
     first = Counter(next_office(offices, None, SEARCH, rng) for _ in range(4000))
     after = Counter(next_office(offices, "bern", SEARCH, rng) for _ in range(4000))
     assert all(first[one] / 4000 == pytest.approx(0.25, abs=0.03) for one in offices)
-    assert after["oslo"] / 4000 == pytest.approx(0.35 + 0.65 / 4, abs=0.03)
-    assert after["bern"] / 4000 == pytest.approx(0.65 / 4, abs=0.03)  # the same office again
+    for office, share in zip(("bern", "oslo", "rome", "lima"), AFTER, strict=True):
+        assert after[office] / 4000 == pytest.approx(share, abs=0.03)
+
+
+def test_shares_of_more_than_one_are_refused() -> None:
+    """They would not leave what they say."""
+    with pytest.raises(ValueError, match="in_order and again"):
+        DemonstratorSettings(in_order=0.6, again=0.5)
 
 
 def test_the_floor_of_a_clones_loss_is_the_entropy_of_the_choices(tasks: list[Task]) -> None:
@@ -80,10 +88,9 @@ def test_the_floor_of_a_clones_loss_is_the_entropy_of_the_choices(tasks: list[Ta
 
 def test_the_floor_counts_searches_after_a_miss(tasks: list[Task]) -> None:
     """All attempts of searchers: the first office is even, and each later one has the entropy of
-    0.35 for the next office and 0.65 spread over all."""
+    what they do after a miss."""
     found = attempts(tasks, SEARCH)
-    shares = [0.35 + 0.65 / 4, *[0.65 / 4] * 3]
-    later = -sum(one * math.log(one) for one in shares)
+    later = -sum(one * math.log(one) for one in AFTER)
     searches = sum(call.name.startswith("find_") for calls in found for call in calls)
     expected = math.log(4) + (searches / len(found) - 1) * later
     texts = [task.instruction for task in tasks]

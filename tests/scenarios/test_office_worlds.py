@@ -30,6 +30,7 @@ SHAPES = [
     OfficeShape(offices=(2, 7), tables=2),
     OfficeShape(order="held_out"),
     OfficeShape(look_up=False),
+    OfficeShape(offices=(4,), look_up=False, fixed=True),
 ]
 
 
@@ -42,6 +43,15 @@ def test_office_worlds_pass_the_gate(tmp_path: Path, shape: OfficeShape) -> None
     assert report.failures == ()
     assert report.tasks == 3
     assert report.mutants_caught == report.mutants > 20
+
+
+def test_worlds_may_have_the_same_offices() -> None:
+    """In the same order, so that what follows an office is the same everywhere."""
+    worlds = [
+        draw_office_world(Random(seed), SHAPES[-1], name="w", split="train") for seed in range(20)
+    ]
+    assert {one.offices for one in worlds} == {OFFICES[:4]}
+    assert len({one.tables[0].noun for one in worlds}) > 5
 
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:

@@ -70,8 +70,12 @@ def next_office(
 ) -> str:
     """The office to try, of those in the list; `missed` did not have the record (None: it is the
     first try)."""
-    if missed is not None and rng.random() < settings.in_order:
-        return offices[(offices.index(missed) + 1) % len(offices)]
+    if missed is not None:
+        drawn = rng.random()
+        if drawn < settings.in_order:
+            return offices[(offices.index(missed) + 1) % len(offices)]
+        if drawn < settings.in_order + settings.again:
+            return missed
     return rng.choice(offices)
 
 

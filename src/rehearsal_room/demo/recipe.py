@@ -31,7 +31,14 @@ class DemonstratorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     look_up: _Share = 0.04  # share of the attempts that look the office up
     finds: _Count = 1  # the offices that the others try before they give up
-    in_order: _Share = 0.0  # share of the tries after a miss that take the next office of the list
+    # Shares of the tries after a miss: the next office of the list, and the same office again. The
+    # others take any office.
+    in_order: _Share = 0.0
+    again: _Share = 0.0
+
+    def __post_init__(self) -> None:
+        if self.in_order + self.again > 1:
+            raise ValueError("in_order and again: expected shares that sum to 1 at most")
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

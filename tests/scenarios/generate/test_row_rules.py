@@ -1,6 +1,7 @@
 """Rules of generated worlds that are data, too."""
 
 import msgspec
+import pytest
 
 from rehearsal_room.authoring.world_host import host_in_process
 from rehearsal_room.scenarios.format import RowRule
@@ -32,6 +33,13 @@ def test_rows_that_break_a_rule_are_found() -> None:
     everybody = RowRule("Nobody works here.", "SELECT id FROM employees")
     broken = msgspec.structs.replace(package, row_rules=(everybody,))
     assert broken.broken_rules() == ["Nobody works here."]
+
+
+@pytest.mark.slow  # thirteen draws of a world
+def test_a_world_that_no_situations_suit_is_another_one() -> None:
+    """In its first draw, one employee of three has seven unsolved tickets, of four at most."""
+    plan = plan_worlds(5, 5150)[-1]
+    assert generate(plan, host_in_process).package.broken_rules() == []
 
 
 def test_rules_as_data_are_about_parameters() -> None:

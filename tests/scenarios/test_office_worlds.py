@@ -30,6 +30,7 @@ SHAPES = [
     OfficeShape(offices=(2, 7), tables=2),
     OfficeShape(order="held_out"),
     OfficeShape(look_up=False),
+    OfficeShape(stranger=True),
 ]
 
 
@@ -42,6 +43,22 @@ def test_office_worlds_pass_the_gate(tmp_path: Path, shape: OfficeShape) -> None
     assert report.failures == ()
     assert report.tasks == 3
     assert report.mutants_caught == report.mutants > 20
+
+
+def test_a_stranger_has_one_tool_and_no_task() -> None:
+    """It stands anywhere among the tools, so neither place nor name tells what a task is about."""
+    places = Counter[int]()
+    for seed in range(60):
+        world = draw_office_world(Random(seed), SHAPES[-1], name="w", split="train")
+        assert world.stranger is not None
+        tasks = draw_tasks(world, Random(seed), each=4)
+        assert world.stranger.table.noun != world.tables[0].noun
+        assert all(f" {world.tables[0].noun} " in one.task.instruction for one in tasks)
+        tools = package_of(world, tasks).tools
+        assert tools.count("@tool") == 4
+        assert f"{world.stranger.tool}_{world.stranger.table.noun}" in tools
+        places[world.stranger.place] += 1
+    assert set(places) == {0, 1, 2, 3}
 
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ and is always right. In a world without `where` an agent can only search, and it
 offices as a round: "Offices: oslo/rome/lima/oslo."
 
 A world with two tables has these tools twice. Both tables have records of the same names, in
-offices of their own.
+offices of their own. A stranger is a second table of which there is one tool only, so that a tool's
+name does not tell what a task is about.
 """
 
 from itertools import permutations
@@ -47,6 +48,7 @@ OFFICES = (
 )
 MISS = "Not in this office."
 _HELD_OUT_ORDERS = 2  # of the orders of tools
+_Kind = Literal["where", "find", "set"]
 
 
 class OfficeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +65,9 @@ class OfficeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     look_up: Annotated[bool, Meta(description="Whether a tool looks offices up.")] = True
     fixed: Annotated[
         bool, Meta(description="Whether all worlds have the same offices, in the same order.")
+    ] = False
+    stranger: Annotated[
+        bool, Meta(description="Whether one tool is of another table, which no task is about.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -88,6 +93,14 @@ class OfficeTable(msgspec.Struct, frozen=True):
     records: tuple[Record, ...]
 
 
+class Stranger(msgspec.Struct, frozen=True):
+    """A table that no task is about, of which there is one tool."""
+
+    table: OfficeTable
+    tool: _Kind
+    place: int  # among all tools
+
+
 class OfficeWorld(msgspec.Struct, frozen=True):
     """A world's words, rows and tools, without its tasks."""
 
@@ -95,7 +108,8 @@ class OfficeWorld(msgspec.Struct, frozen=True):
     trade: str
     offices: tuple[str, ...]  # in the order in which tasks list them
     tables: tuple[OfficeTable, ...]
-    tools: tuple[Literal["where", "find", "set"], ...]  # of each table, in order
+    tools: tuple[_Kind, ...]  # of each table, in order
+    stranger: Stranger | None = None
 
 
 def write_offices(
@@ -128,13 +142,14 @@ def draw_office_world(
     """A world of this shape, of one of the split's trades."""
     trade, words = rng.choice(nouns(split))
     own = [draw_noun(rng, split, words)]
-    while len(own) < shape.tables:
+    count = shape.tables + shape.stranger
+    while len(own) < count:
         other = draw_noun(rng, split, words)
         own += [other] if set(own[0]).isdisjoint(other) else []
     number = rng.choice(shape.offices)
     offices = OFFICES[:number] if shape.fixed else tuple(rng.sample(OFFICES, number))
     names = rng.sample(NAMES, NUM_ROWS)
-    ids = iter(rng.sample(range(10, 100), NUM_ROWS * shape.tables))
+    ids = iter(rng.sample(range(10, 100), NUM_ROWS * count))
     tables = tuple(
         OfficeTable(
             noun,
@@ -145,13 +160,16 @@ def draw_office_world(
                 for one in rng.sample(names, NUM_ROWS)
             ),
         )
-        for (noun, plural), field in zip(own, rng.sample(FIELDS, shape.tables), strict=True)
+        for (noun, plural), field in zip(own, rng.sample(FIELDS, count), strict=True)
     )
-    kinds: tuple[Literal["where", "find", "set"], ...] = ("where", "find", "set")
+    kinds: tuple[_Kind, ...] = ("where", "find", "set")
     orders = list(permutations(kinds if shape.look_up else kinds[1:]))
     known = len(orders) - (_HELD_OUT_ORDERS if shape.look_up else 0)
     tools = rng.choice(orders[:known] if shape.order == "train" else orders[known:] or orders)
-    return OfficeWorld(name, trade, offices, tables, tools)
+    if not shape.stranger:
+        return OfficeWorld(name, trade, offices, tables, tools)
+    stranger = Stranger(tables[-1], rng.choice(tools), rng.randint(0, shape.tables * len(tools)))
+    return OfficeWorld(name, trade, offices, tables[:-1], tools, stranger)
 
 
 def draw_tasks(world: OfficeWorld, rng: Random, *, each: int) -> list[TaskWithChecks]:
@@ -204,14 +222,19 @@ def set_number(noun: str, field: str, id: int, value: int) -> Call:
 
 def package_of(world: OfficeWorld, tasks: list[TaskWithChecks]) -> Package:
     """The package of a world and its tasks."""
-    tables = " and ".join(table.plural for table in world.tables)
+    names = " and ".join(table.plural for table in world.tables)
+    tables = world.tables
+    tools = [_tool(table, kind) for table in tables for kind in world.tools]
+    if (stranger := world.stranger) is not None:
+        tables = (*tables, stranger.table)
+        tools.insert(stranger.place, _tool(stranger.table, stranger.tool))
     return micro_package(
         name=world.name,
-        title=f"Micro-world: {tables} in {len(world.offices)} offices",
+        title=f"Micro-world: {names} in {len(world.offices)} offices",
         description=f"Records of the trade {world.trade}, kept in several offices.",
-        schema_sql="\n".join(map(_schema, world.tables)),
-        data_sql="".join(map(_data, world.tables)),
-        tools=[_tool(table, kind) for table in world.tables for kind in world.tools],
+        schema_sql="\n".join(map(_schema, tables)),
+        data_sql="".join(map(_data, tables)),
+        tools=tools,
         tasks=tasks,
     )
 

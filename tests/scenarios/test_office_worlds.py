@@ -31,6 +31,7 @@ SHAPES = [
     OfficeShape(order="held_out"),
     OfficeShape(look_up=False),
     OfficeShape(offices=(4,), look_up=False, fixed=True),
+    OfficeShape(stranger=True),
 ]
 
 
@@ -48,10 +49,26 @@ def test_office_worlds_pass_the_gate(tmp_path: Path, shape: OfficeShape) -> None
 def test_worlds_may_have_the_same_offices() -> None:
     """In the same order, so that what follows an office is the same everywhere."""
     worlds = [
-        draw_office_world(Random(seed), SHAPES[-1], name="w", split="train") for seed in range(20)
+        draw_office_world(Random(seed), SHAPES[-2], name="w", split="train") for seed in range(20)
     ]
     assert {one.offices for one in worlds} == {OFFICES[:4]}
     assert len({one.tables[0].noun for one in worlds}) > 5
+
+
+def test_a_stranger_has_one_tool_and_no_task() -> None:
+    """It stands anywhere among the tools, so neither place nor name tells what a task is about."""
+    places = Counter[int]()
+    for seed in range(60):
+        world = draw_office_world(Random(seed), SHAPES[-1], name="w", split="train")
+        assert world.stranger is not None
+        tasks = draw_tasks(world, Random(seed), each=4)
+        assert world.stranger.table.noun != world.tables[0].noun
+        assert all(f" {world.tables[0].noun} " in one.task.instruction for one in tasks)
+        tools = package_of(world, tasks).tools
+        assert tools.count("\ndef ") == 4
+        assert f"{world.stranger.tool}_{world.stranger.table.noun}" in tools
+        places[world.stranger.place] += 1
+    assert set(places) == {0, 1, 2, 3}
 
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:

@@ -132,15 +132,21 @@ def beside_the_case(accepted: str, answer: str, known: Vocabulary, things: Thing
         yield f"claims a deed in a double negative: {found[0]!r}"
     if (found := _TOGETHER.search(other)) and not _JOINED.search(case.accepted):
         yield f"adds somebody: {found[0]!r}"
-    for sentence in dict.fromkeys(sentences(_SIGNED.sub("", answer.rstrip()))):
-        if sentence in case.accepted:
+    own = set(_parts(accepted))
+    for part, is_statement in _parts(_SIGNED.sub("", answer.rstrip())):
+        if (part, is_statement) in own or part in case.accepted:
             continue
-        for part in statements(sentence):
-            if part not in case.accepted:
-                yield from _signs(part, case)
-        for part in fragments(sentence):
-            if part not in case.accepted and _ADDED.match(part) and _is_beside(part, case):
-                yield f"adds to a deed: {part!r}"
+        if is_statement:
+            yield from _signs(part, case)
+        elif _ADDED.match(part) and _is_beside(part, case):
+            yield f"adds to a deed: {part!r}"
+
+
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """The clauses of a text, and its fragments; whether each is a clause."""
+    for sentence in dict.fromkeys(sentences(text)):
+        yield from ((part, True) for part in statements(sentence))
+        yield from ((part, False) for part in fragments(sentence))
 
 
 def _signs(part: str, case: _Case) -> Iterator[str]:

@@ -50,6 +50,8 @@ _ACTS = re.compile(
     r"|\b(?:of|for) (?:another|a different) (\w+)"
     rf"|\b(?:by|to|with) (?:(?:an?|the|my|our|another|some) )?(?:\w+ )?({_ACTORS})\b"
 )
+# What somebody of the case is, in front of what is said of them.
+_AS = re.compile(rf"^as an? (?:\w+ ){{0,2}}?(?:{_ACTORS}) (?=(?:i|you|s?he|we|they)\b)")
 _NOT_TO_FAIL = re.compile(
     r"(?:n't|\bnot|\bnever) (?:hesitate|fail|forget|neglect|refrain|omit|stop|resist|mind|skip)\b"
     r"(?! to (?:ask|contact|reach|write|call|let|get|say)\b)"
@@ -151,7 +153,7 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _signs(part: str, case: _Case) -> Iterator[str]:
     is_open, is_denied = (one.search(part) is not None for one in (_OPEN, _DENIED))
-    found = None if is_open else _ACTS.search(part)
+    found = None if is_open else _ACTS.search(_AS.sub("", part))
     if found and not _is_known(next(filter(None, found.groups())), case):
         yield f"speaks of somebody else: {found[0]!r}"
     for found in _WITH.finditer(part):

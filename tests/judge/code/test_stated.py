@@ -9,6 +9,7 @@ import pytest
 from rehearsal_room.judge.code.answer_bounds import answer_faults, bounded
 from rehearsal_room.judge.code.case import bounds_of
 from rehearsal_room.judge.code.claims import foreign_names
+from rehearsal_room.judge.code.stated.beside import beside_the_case
 from rehearsal_room.judge.code.stated.deeds import other_stages
 from rehearsal_room.judge.code.stated.sentences import Things
 from rehearsal_room.judge.code.stated.understood import known_words, not_understood
@@ -213,6 +214,16 @@ def test_a_refusal_states_no_deed_of_somebody_else() -> None:
     ):
         assert faults(refusal, "decline", refusal) == ""
         assert faults(f"{refusal} {more}", "decline", refusal) != ""
+
+
+def test_what_somebody_is_does_not_speak_of_another() -> None:
+    """Who "as a member" has something is the one of the case; a deed of hers is read as before."""
+    accepted = "Anna Soll has 45 days, so return 5001 is approved."
+    known, things = known_words([accepted], []), Things([accepted])
+    right = "As a member she has 45 days."
+    assert not list(beside_the_case(accepted, right, known, things))
+    for lie in ("As a member she got it already.", "A member has it.", "A colleague has it."):
+        assert list(beside_the_case(accepted, lie, known, things))
 
 
 def test_a_person_of_no_text_of_the_case_has_a_sign() -> None:

@@ -12,13 +12,14 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from hashlib import sha256
 from typing import Any
 
 from tests.suites.parity.behaviours import Message
 
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 _SECONDS = 900  # for a reply
-_MAX_TOKENS = 100
+_MAX_TOKENS = 64
 
 
 class Pretrained:
@@ -48,7 +49,9 @@ class Pretrained:
         except urllib.error.HTTPError as exc:
             return {"error": json.load(exc)["error"]}
         message = choice["message"]
-        calls = message.get("tool_calls") or _calls_of(message.get("content") or "")
+        # Their ids are unique in a talk, as those of servers are; ours renames one that repeats.
+        name = sha256(json.dumps(body["messages"]).encode()).hexdigest()[:12]
+        calls = message.get("tool_calls") or _calls_of(message.get("content") or "", name)
         found: Message = {"content": message.get("content")}
         if calls:
             found |= {"tool_calls": calls, "content": None}
@@ -60,8 +63,8 @@ def _said(message: dict[str, Any]) -> list[Any]:
     return [message["role"], message.get("content") or "", message.get("tool_calls") or []]
 
 
-def _calls_of(text: str) -> list[dict[str, Any]]:
-    """The calls that a text consists of."""
+def _calls_of(text: str, name: str) -> list[dict[str, Any]]:
+    """The calls that a text consists of; `name` begins their ids."""
     texts = _FENCED.findall(text) or text.strip().splitlines()
     calls = []
     for number, one in enumerate(texts):
@@ -70,5 +73,5 @@ def _calls_of(text: str) -> list[dict[str, Any]]:
             function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
         except (ValueError, KeyError, TypeError):
             return []
-        calls.append({"id": f"call_{number}", "type": "function", "function": function})
+        calls.append({"id": f"call_{name}_{number}", "type": "function", "function": function})
     return calls

@@ -25,7 +25,10 @@ FOLD = ToolSpec(
     },
 )
 FOLDED = "Folded: what came before this call is no longer shown."
-_NOT_FOLDED = "fold takes one argument, summary, a text that is not empty. Nothing was folded."
+_SUCCESS = ToolResult(FOLDED)
+_FAILURE = ToolResult(
+    "fold takes one argument, summary, a text that is not empty. Nothing was folded.", "arguments"
+)
 _MAX_REMEMBERED = 256
 _extended: dict[int, tuple[Any, tuple[ToolSpec, ...]]] = {}
 
@@ -49,15 +52,15 @@ def fold_result(call: AgentCall, tools: tuple[ToolSpec, ...]) -> ToolResult | No
         return None
     summary = call.arguments.get("summary") if isinstance(call.arguments, dict) else None
     if len(call.arguments) == 1 and isinstance(summary, str) and summary.strip():
-        return ToolResult(FOLDED)
-    return ToolResult(_NOT_FOLDED, "arguments")
+        return _SUCCESS
+    return _FAILURE
 
 
 def is_of_fold(call: AgentCall, result: ToolResult) -> bool:
     """Whether a logged result is the harness's own to a call of `fold`."""
-    return call.name == FOLD.name and result.text in (FOLDED, _NOT_FOLDED)
+    return call.name == FOLD.name and result in (_SUCCESS, _FAILURE)
 
 
 def has_folded(call: AgentCall, result: ToolResult) -> bool:
     """Whether a logged call folded the history."""
-    return call.name == FOLD.name and result == ToolResult(FOLDED)
+    return call.name == FOLD.name and result == _SUCCESS

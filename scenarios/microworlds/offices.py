@@ -12,8 +12,8 @@ and is always right. In a world without `where` an agent can only search, and it
 offices as a round: "Offices: oslo/rome/lima/oslo."
 
 A world with two tables has these tools twice. Both tables have records of the same names, in
-offices of their own. A stranger is a second table of which there is one tool only, so that a tool's
-name does not tell what a task is about.
+offices of their own. A world with an unrelated tool has one tool of another table, so that the
+names of the tools do not tell what a task is about.
 """
 
 from itertools import permutations
@@ -66,7 +66,7 @@ class OfficeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fixed: Annotated[
         bool, Meta(description="Whether all worlds have the same offices, in the same order.")
     ] = False
-    stranger: Annotated[
+    unrelated: Annotated[
         bool, Meta(description="Whether one tool is of another table, which no task is about.")
     ] = False
 
@@ -93,7 +93,7 @@ class OfficeTable(msgspec.Struct, frozen=True):
     records: tuple[Record, ...]
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class UnrelatedTool(msgspec.Struct, frozen=True):
     """A table that no task is about, of which there is one tool."""
 
     table: OfficeTable
@@ -109,7 +109,7 @@ class OfficeWorld(msgspec.Struct, frozen=True):
     offices: tuple[str, ...]  # in the order in which tasks list them
     tables: tuple[OfficeTable, ...]
     tools: tuple[_Kind, ...]  # of each table, in order
-    stranger: Stranger | None = None
+    unrelated: UnrelatedTool | None = None
 
 
 def write_offices(
@@ -142,7 +142,7 @@ def draw_office_world(
     """A world of this shape, of one of the split's trades."""
     trade, words = rng.choice(nouns(split))
     own = [draw_noun(rng, split, words)]
-    count = shape.tables + shape.stranger
+    count = shape.tables + shape.unrelated
     while len(own) < count:
         other = draw_noun(rng, split, words)
         own += [other] if set(own[0]).isdisjoint(other) else []
@@ -166,10 +166,12 @@ def draw_office_world(
     orders = list(permutations(kinds if shape.look_up else kinds[1:]))
     known = len(orders) - (_HELD_OUT_ORDERS if shape.look_up else 0)
     tools = rng.choice(orders[:known] if shape.order == "train" else orders[known:] or orders)
-    if not shape.stranger:
+    if not shape.unrelated:
         return OfficeWorld(name, trade, offices, tables, tools)
-    stranger = Stranger(tables[-1], rng.choice(tools), rng.randint(0, shape.tables * len(tools)))
-    return OfficeWorld(name, trade, offices, tables[:-1], tools, stranger)
+    unrelated = UnrelatedTool(
+        tables[-1], rng.choice(tools), rng.randint(0, shape.tables * len(tools))
+    )
+    return OfficeWorld(name, trade, offices, tables[:-1], tools, unrelated)
 
 
 def draw_tasks(world: OfficeWorld, rng: Random, *, each: int) -> list[TaskWithChecks]:
@@ -225,9 +227,9 @@ def package_of(world: OfficeWorld, tasks: list[TaskWithChecks]) -> Package:
     names = " and ".join(table.plural for table in world.tables)
     tables = world.tables
     tools = [_tool(table, kind) for table in tables for kind in world.tools]
-    if (stranger := world.stranger) is not None:
-        tables = (*tables, stranger.table)
-        tools.insert(stranger.place, _tool(stranger.table, stranger.tool))
+    if (unrelated := world.unrelated) is not None:
+        tables = (*tables, unrelated.table)
+        tools.insert(unrelated.place, _tool(unrelated.table, unrelated.tool))
     return micro_package(
         name=world.name,
         title=f"Micro-world: {names} in {len(world.offices)} offices",

@@ -31,7 +31,7 @@ SHAPES = [
     OfficeShape(order="held_out"),
     OfficeShape(look_up=False),
     OfficeShape(offices=(4,), look_up=False, fixed=True),
-    OfficeShape(stranger=True),
+    OfficeShape(unrelated=True),
 ]
 
 
@@ -55,19 +55,19 @@ def test_worlds_may_have_the_same_offices() -> None:
     assert len({one.tables[0].noun for one in worlds}) > 5
 
 
-def test_a_stranger_has_one_tool_and_no_task() -> None:
+def test_an_unrelated_tool_has_no_task() -> None:
     """It stands anywhere among the tools, so neither place nor name tells what a task is about."""
     places = Counter[int]()
     for seed in range(60):
         world = draw_office_world(Random(seed), SHAPES[-1], name="w", split="train")
-        assert world.stranger is not None
+        assert world.unrelated is not None
         tasks = draw_tasks(world, Random(seed), each=4)
-        assert world.stranger.table.noun != world.tables[0].noun
+        assert world.unrelated.table.noun != world.tables[0].noun
         assert all(f" {world.tables[0].noun} " in one.task.instruction for one in tasks)
         tools = package_of(world, tasks).tools
         assert tools.count("\ndef ") == 4
-        assert f"{world.stranger.tool}_{world.stranger.table.noun}" in tools
-        places[world.stranger.place] += 1
+        assert f"{world.unrelated.tool}_{world.unrelated.table.noun}" in tools
+        places[world.unrelated.place] += 1
     assert set(places) == {0, 1, 2, 3}
 
 

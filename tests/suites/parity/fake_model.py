@@ -29,7 +29,7 @@ class FakeModel:
     ) -> None:
         """`canonical`: the form in which bodies are compared; None: that of tool calling."""
         self._answers = answers
-        self._canonical = canonical or _canonical
+        self._canonical = canonical or plain_body
         self._lock = threading.Lock()
         self.bodies: dict[str, dict[str, Counter[str]]] = defaultdict(
             lambda: defaultdict(Counter)
@@ -104,7 +104,7 @@ class FakeModel:
         return json.loads(zlib.decompress(self.texts[digest]))
 
 
-def _canonical(body: dict[str, Any]) -> dict[str, Any]:
+def plain_body(body: dict[str, Any]) -> dict[str, Any]:
     """A body in the form in which two are compared. The name of the model is left out; an empty
     content of an assistant is none, as is an empty list of calls; the arguments of calls are
     compared as values, so that white space in them does not count."""

@@ -22,7 +22,7 @@ from rehearsal_room.scenarios.suites.enterpriseops import AUDIT
 from tests.suites.parity.behaviours import CRASH
 from tests.suites.parity.enterprise.stub_gym import StubGym
 from tests.suites.parity.enterprise.tasks import Made, tasks, write
-from tests.suites.parity.fake_model import FakeModel, _canonical
+from tests.suites.parity.fake_model import FakeModel, plain_body
 
 _SIDES = ("upstream", "ours")
 _RUNNER = Path(__file__).with_name("upstream.py")
@@ -207,7 +207,7 @@ def _compared(body: dict[str, Any]) -> Any:
     body = {name: value for name, value in body.items() if (name, value) != ("stream", False)}
     if not body.get("tools"):
         return {"messages": body["messages"]}
-    return _canonical(body)
+    return plain_body(body)
 
 
 def _theirs(results: Path, one: Made) -> dict[str, Any]:
